@@ -1,0 +1,1 @@
+"""Counting tokens: tokenizers, the provider's framing, and the table of models."""
