@@ -1,0 +1,1 @@
+"""What promptkit costs, measured against what tokenising alone costs. Run from a checkout; not part of the package."""

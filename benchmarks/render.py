@@ -1,0 +1,135 @@
+"""What a render costs, as multiples of what tokenising every content once costs: `python -m benchmarks.render`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import attrs
+
+from benchmarks.history import HALF, HUNDREDTH, History, size
+from benchmarks.timing import medians, peak
+from benchmarks.workload import LONG, SHAPES, Shape, texts
+
+BARS: Final = {
+    "cold_over_floor": (0.8, "first render at half of the tokens, over the floor"),
+    "cold_small_over_floor": (0.3, "first render at a hundredth of the tokens, over the floor"),
+    "incremental_over_floor": (0.1, "next render after one more turn, over the floor"),
+    "tokenised_share_small": (0.03, "bytes tokenised at a hundredth, of all bytes"),
+    "peak_memory_over_text": (6.0, "peak memory of the first render, over the text's bytes"),
+}
+"""The most that a figure may be, and what it says."""
+
+SCALING_BAR: Final = 4.4
+"""The same for four times the messages, in every shape."""
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """One run. The ratios are of medians that were taken in turns; the floor is every content tokenised once."""
+
+    cold_over_floor: float
+    cold_small_over_floor: float
+    incremental_over_floor: float
+    tokenised_share_small: float
+    peak_memory_over_text: float
+    scaling: dict[str, float]
+    """Shape → the time for four times the messages over the time for one times, at half of the tokens."""
+    messages: int
+    text_bytes: int
+    text_tokens: int
+    rounds: int
+    seconds: dict[str, float]
+    python: str = attrs.field(factory=platform.python_version)
+    tiktoken: str = attrs.field(factory=lambda: version("tiktoken"))
+
+    def verdicts(self) -> list[tuple[str, float, float]]:
+        """What is held against a bar: (what it says, figure, bar)."""
+        lines: list[tuple[str, float, float]] = [(says, getattr(self, name), bar) for name, (bar, says) in BARS.items()]
+        return lines + [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
+
+    def table(self) -> str:
+        """The figures beside their bars, one a line, and what they were taken on."""
+        lines = [f"{'':60} {'figure':>8} {'bar':>6}"]
+        lines += [f"{says:60} {figure:8.3f} {bar:6.2f}  {'ok' if figure <= bar else 'MISSED'}" for says, figure, bar in self.verdicts()]
+        lines.append(
+            f"{self.messages:,} messages, {self.text_bytes:,} bytes, {self.text_tokens:,} tokens; floor {self.seconds['floor'] * 1000:.0f} ms; "
+            f"medians of {self.rounds} rounds; Python {self.python}, tiktoken {self.tiktoken}"
+        )
+        return "\n".join(lines)
+
+
+def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
+    """Every figure. Takes about a minute for 5,000 messages."""
+    contents = texts(messages, LONG)
+    flat = History(contents, SHAPES[0])
+    flat.check(HALF)
+    flat.check(HUNDREDTH)
+    seconds = medians(
+        {"floor": flat.floor, "cold": flat.cold(HALF), "cold_small": flat.cold(HUNDREDTH), "incremental": flat.incremental},
+        rounds,
+    )
+    floor = seconds["floor"]
+    return Figures(
+        cold_over_floor=seconds["cold"] / floor,
+        cold_small_over_floor=seconds["cold_small"] / floor,
+        incremental_over_floor=seconds["incremental"] / floor,
+        tokenised_share_small=flat.tokenised_share(HUNDREDTH),
+        peak_memory_over_text=peak(flat.cold(HALF)) / size(contents),
+        scaling={shape.name: scaling(shape, messages, rounds, seconds) for shape in shapes},
+        messages=messages,
+        text_bytes=size(contents),
+        text_tokens=flat.tokens,
+        rounds=rounds,
+        seconds=seconds,
+    )
+
+
+def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float]) -> float:
+    """How much longer four times the messages take, at half of their tokens; 4 is linear. Adds both to `seconds`."""
+    contents = texts(4 * messages * shape.per_message, shape.words)
+    few, many = History(contents[: len(contents) // 4], shape), History(contents, shape)
+    timed = medians({"few": few.cold(HALF), "many": many.cold(HALF)}, rounds)
+    seconds |= {f"{shape.name}_{len(history.contents)}": timed[key] for key, history in (("few", few), ("many", many))}
+    return timed["many"] / timed["few"]
+
+
+def profile(messages: int) -> None:
+    """Print where the time of a cold flat render goes."""
+    import cProfile
+    import pstats
+
+    run = History(texts(messages, LONG), SHAPES[0]).cold(HALF)()
+    profiler = cProfile.Profile()
+    profiler.runcall(run)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0, or with --check 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--quick", action="store_true", help="1,000 messages and five rounds, where no other number is given")
+    parser.add_argument("--messages", type=int, help="messages of the flat history, a quarter of the largest (default 5,000)")
+    parser.add_argument("--rounds", type=int, help="repetitions, at least 5 (default 7)")
+    parser.add_argument("--shape", action="append", choices=[shape.name for shape in SHAPES], help="scale this shape only; repeatable")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")
+    parser.add_argument("--profile", action="store_true", help="print where a cold render spends its time instead")
+    options = parser.parse_args(arguments)
+    messages: int = options.messages or (1_000 if options.quick else 5_000)
+    rounds: int = max(5, options.rounds or (5 if options.quick else 7))
+    if options.profile:
+        profile(messages)
+        return 0
+    figures = measure(messages, rounds, [shape for shape in SHAPES if not options.shape or shape.name in options.shape])
+    print(json.dumps(attrs.asdict(figures), indent=2) if options.json else figures.table())
+    return int(options.check and any(figure > bar for _, figure, bar in figures.verdicts()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Stopwatches: times that can be compared because they were taken in turns, and the peak of memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import TypeAlias
+
+__all__ = ["Case", "medians", "peak"]
+
+Case: TypeAlias = Callable[[], Callable[[], object]]
+"""Prepares something, untimed, and returns the call that is timed."""
+
+
+def medians(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
+    """Median seconds of each case.
+
+    Each round takes every case once, so that a machine that slows down slows all of them; every other round goes backwards.
+    The garbage collector rests while a case runs, as it does under `timeit`. One round before the first is not counted.
+    """
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(rounds + 1):
+        for name, case in reversed(cases.items()) if number % 2 else cases.items():
+            seconds = _seconds(case)
+            if number:
+                times[name].append(seconds)
+    return {name: median(measured) for name, measured in times.items()}
+
+
+def _seconds(case: Case) -> float:
+    run = case()
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+    finally:
+        gc.enable()
+
+
+def peak(case: Case) -> int:
+    """The most bytes that Python held for a case at one time, beyond what its preparation held."""
+    run = case()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

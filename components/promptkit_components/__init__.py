@@ -1,0 +1,27 @@
+"""The shelf: finished components for agent prompts, built from promptkit's public interface only."""
+
+from promptkit_components.agent_prompt import AgentPrompt
+from promptkit_components.attachments import Attachment, Attachments
+from promptkit_components.file_tree import FileTree
+from promptkit_components.history import History
+from promptkit_components.instructions import Instructions
+from promptkit_components.pairing import Paired, pair
+from promptkit_components.reminder import Reminder
+from promptkit_components.tool_calls import ToolCalls
+from promptkit_components.workspace import Diff, Terminal, Workspace
+
+__all__ = [
+    "AgentPrompt",
+    "Attachment",
+    "Attachments",
+    "Diff",
+    "FileTree",
+    "History",
+    "Instructions",
+    "Paired",
+    "Reminder",
+    "Terminal",
+    "ToolCalls",
+    "Workspace",
+    "pair",
+]

@@ -1,0 +1,84 @@
+"""The demonstration: a recorded agent conversation, and the prompt of its next turn."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit import Message, PromptElement, ToolCall
+from promptkit_components.agent_prompt import AgentPrompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Demo", "demo", "load", "save"]
+
+INSTRUCTIONS = (
+    "You are a coding agent. You read before you change, you run the tests after every change, "
+    "and you say in a sentence or two what you found and what you did."
+)
+QUERY = "Good. Which files did we touch in all, and what is left to do?"
+REMINDER = "Answer in at most five sentences, with paths."
+
+
+@attrs.frozen(kw_only=True)
+class Demo:
+    """A conversation, the prompt over it, and budgets worth looking at."""
+
+    title: str
+    """One line."""
+
+    conversation: tuple[Message, ...]
+    """What was said, in order."""
+
+    budgets: tuple[int, ...]
+    """Tokens, from roomy to tight."""
+
+    @property
+    def prompt(self) -> PromptElement:
+        """The prompt after the whole conversation."""
+        return self.after(len(self.conversation))
+
+    def after(self, messages: int) -> PromptElement:
+        """The prompt after so many messages of the conversation: one for each turn of a replay."""
+        return AgentPrompt(instructions=INSTRUCTIONS, history=self.conversation[:messages], query=QUERY, reminder=REMINDER)
+
+
+def demo() -> Demo:
+    """A conversation recorded by `python -m promptkit_components.record` while a scripted agent worked on promptkit's own code."""
+    lines = files("promptkit_components").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()
+    return Demo(
+        title="A coding agent at work on promptkit's own code", conversation=tuple(load(lines)), budgets=(16_000, 8_000, 4_000, 1_000)
+    )
+
+
+def load(lines: Iterable[str]) -> Iterator[Message]:
+    """Messages of JSON lines in the shape of OpenAI chat messages, as `save` writes them."""
+    for line in lines:
+        data = json.loads(line)
+        yield Message(
+            role=data["role"],
+            content=(data["content"],) if data["content"] else (),
+            tool_calls=tuple(
+                ToolCall(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+                for call in data.get("tool_calls", ())
+            ),
+            tool_call_id=data.get("tool_call_id"),
+        )
+
+
+def save(messages: Iterable[Message]) -> Iterator[str]:
+    """One JSON line per message, in the shape of an OpenAI chat message; text only."""
+    for message in messages:
+        data: dict[str, object] = {"role": message.role, "content": message.text}
+        if message.tool_calls:
+            data["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in message.tool_calls
+            ]
+        if message.tool_call_id is not None:
+            data["tool_call_id"] = message.tool_call_id
+        yield json.dumps(data, ensure_ascii=False)

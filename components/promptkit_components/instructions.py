@@ -1,0 +1,63 @@
+"""The developer's instructions, and those that a project keeps in files such as AGENTS.md."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+
+from promptkit import Child, Metadata, PromptElement, Reference, Repair, Sizing, SystemMessage, Tag, component
+from promptkit_components.cut import cut
+
+__all__ = ["Instructions"]
+
+
+@component
+class Instructions(PromptElement):
+    """One system message: the children (text, a Template), then each file in a tag of its own.
+
+    Files are read in threads, all at once, while the prompt is expanded; with files, `render()` must not be called from a
+    running event loop (`await render_async(...)`). A file that does not exist is left out, which `rendered.repairs` says:
+    AGENTS.md and its like are optional by convention. Any other failure to read raises OSError.
+
+    >>> from promptkit import render
+    >>> print(render(Instructions()["You are a careful engineer."]).messages[0].text)
+    You are a careful engineer.
+    """
+
+    files: Sequence[str | Path] = ()
+    """Paths, shown to the model as they are given; the most specific last."""
+
+    root: str | Path = "."
+    """The folder that the paths start from."""
+
+    truncate_at: int | None = None
+    """Tokens of one file; what is longer keeps its first 40 % and its last 60 %."""
+
+    def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
+        """A system message at once where there is no file to read, else one to await."""
+        _ = sizing
+        return self._loaded() if self.files else SystemMessage()[self.children]
+
+    async def _loaded(self) -> Child:
+        texts = await asyncio.gather(*(asyncio.to_thread(_read, Path(self.root) / file) for file in self.files))
+        missing = [file for file, text in zip(self.files, texts, strict=True) if text is None]
+        return (
+            (
+                Metadata(value=Repair(kind="missing file", detail=f"There is no instruction file {str(file)!r}; it was left out."))
+                for file in missing
+            ),
+            SystemMessage()[self.children, (self._file(str(file), text) for file, text in zip(self.files, texts, strict=True) if text)],
+        )
+
+    def _file(self, file: str, text: str) -> PromptElement:
+        body = text.strip("\n")
+        shown = body if self.truncate_at is None else cut(body, self.truncate_at)
+        return Tag(tag="instructions", attributes={"file": file})[shown, Reference(to=file)]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,63 @@
+"""The tool rounds of the turn that is going on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from promptkit import Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
+from promptkit_components.cut import cut
+from promptkit_components.pairing import NO_RESULT
+
+__all__ = ["ToolCalls"]
+
+
+@component
+class ToolCalls(PromptElement):
+    """This turn's tool rounds, the newest kept longest; a round leaves as a whole.
+
+    A call without a result (an interrupted tool) is answered by a placeholder, a result of no call is dropped; both are
+    reported in `rendered.repairs`.
+
+    >>> from promptkit import ToolCall, render
+    >>> call = ToolCall(id="c1", name="run_tests", arguments='{"path": "tests"}')
+    >>> for message in render(ToolCalls(rounds=[ToolRound(calls=[call], results={"c1": "3 passed"})])).messages:
+    ...     print(message.role, [call.name for call in message.tool_calls], message.text)
+    assistant ['run_tests']
+    tool [] 3 passed
+    """
+
+    rounds: Sequence[ToolRound]
+    """Oldest first. A round's own priority is respected; else its position is its priority."""
+
+    truncate_at: int | None = None
+    """Tokens of one result; what is longer keeps its first 40 % and its last 60 %. Results that are elements size themselves."""
+
+    def render(self, sizing: Sizing) -> Child:
+        """One ToolRound per round."""
+        _ = sizing
+        return tuple((self._repairs(number, item), self._round(number, item)) for number, item in enumerate(self.rounds))
+
+    def _round(self, number: int, item: ToolRound) -> ToolRound:
+        return ToolRound(
+            calls=item.calls,
+            results={call.id: self._result(item.results.get(call.id, NO_RESULT)) for call in item.calls},
+            text=item.text,
+            priority=number if item.priority is None else item.priority,
+            required=item.required,
+            fallback=item.fallback,
+            name=item.name,
+        )
+
+    def _result(self, result: Child) -> Child:
+        return cut(result, self.truncate_at) if self.truncate_at is not None and isinstance(result, str) and result else result
+
+    def _repairs(self, number: int, item: ToolRound) -> Iterator[Metadata]:
+        ids = {call.id for call in item.calls}
+        for key in sorted(ids - item.results.keys()):
+            yield Metadata(
+                value=Repair(kind="missing result", detail=f"rounds[{number}]: call {key!r} has no result; {NO_RESULT!r} answers it.")
+            )
+        for key in sorted(item.results.keys() - ids):
+            yield Metadata(
+                value=Repair(kind="orphan result", detail=f"rounds[{number}]: no call {key!r} is in this round; its result was dropped.")
+            )

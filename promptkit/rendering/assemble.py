@@ -1,0 +1,146 @@
+"""Stage four: the living tree as messages, and exact measures of whole subtrees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.messages import BoundaryPart, Message, Part
+from promptkit.rendering.joints import separator
+from promptkit.rendering.tree import Atom, Leaf, Node, alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from promptkit.rendering.layout import Sizer
+
+__all__ = ["is_empty", "leaves_of", "measure", "message_of", "messages_of", "nodes_of", "parts_of", "text_of"]
+
+
+def nodes_of(node: Node, k: int) -> Iterator[Node | Atom]:
+    """The living messages at or below a node, in written order."""
+    if node.role is not None:
+        yield node
+        return
+    stack: list[Iterator[tuple[Atom | Leaf | Node, int]]] = [zip(node.items, node.gone, strict=True)]
+    while stack:
+        for item, gone in stack[-1]:
+            if gone < k:
+                continue
+            if type(item) is Atom:
+                yield item
+            elif type(item) is Node and item.born < k:
+                if item.role is not None:
+                    yield item
+                else:
+                    stack.append(zip(item.items, item.gone, strict=True))
+                    break
+        else:
+            stack.pop()
+
+
+def leaves_of(node: Node, k: int) -> Iterator[Leaf]:
+    """The living leaves below a node that is a message or inside one, in written order."""
+    stack: list[Iterator[tuple[Atom | Leaf | Node, int]]] = [zip(node.items, node.gone, strict=True)]
+    while stack:
+        for item, gone in stack[-1]:
+            if gone < k:
+                continue
+            if type(item) is Leaf:
+                yield item
+            elif type(item) is Node and item.born < k:
+                stack.append(zip(item.items, item.gone, strict=True))
+                break
+        else:
+            stack.pop()
+
+
+def parts_of(leaves: Iterable[Leaf], k: int) -> list[Part]:
+    """The content of a message: text in runs, other parts between them, of adjacent cache boundaries the last."""
+    parts: list[Part] = []
+    run: list[str] = []
+    before: Leaf | None = None
+    for leaf in leaves:
+        if leaf.part is None:
+            if not leaf.text:
+                continue  # D7: what is empty leaves no line break either
+            if before is not None:
+                run.append(separator(before, leaf, k))
+            run.append(leaf.text)
+            before = leaf
+            continue
+        if run:
+            parts.append("".join(run))
+            run, before = [], None
+        if isinstance(leaf.part, BoundaryPart) and parts and isinstance(parts[-1], BoundaryPart):
+            parts.pop()
+        parts.append(leaf.part)
+    if run:
+        parts.append("".join(run))
+    return parts
+
+
+def message_of(item: Node | Atom, k: int) -> Message | None:
+    """A living message as a value, or None where it shows nothing."""
+    if type(item) is Atom:
+        message = item.message
+        if message is None:
+            message = item.message = Message(role=item.role, content=(item.text,), name=item.name)
+        return message
+    node = item
+    if type(node) is not Node or node.role is None:
+        return None
+    parts = parts_of(leaves_of(node, k), k)
+    calls = tuple(call for call, gone in zip(node.calls, node.calls_gone, strict=True) if gone >= k)
+    blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
+    if blank and not calls and node.role != "tool":
+        return None
+    return Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id)
+
+
+def messages_of(root: Node, k: int) -> tuple[Message, ...]:
+    """The messages of a tree at state k."""
+    made: list[Message] = []
+    for item in nodes_of(root, k):
+        message = message_of(item, k)
+        if message is not None:
+            made.append(message)
+    return tuple(made)
+
+
+def text_of(node: Node) -> str | None:
+    """The text of a node inside a message, on its own; None if it holds anything that is no text."""
+    parts = parts_of(leaves_of(node, 0), 0)
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else None
+
+
+def measure(node: Node, sizer: Sizer, k: int = 0) -> int:
+    """The exact tokens of a subtree on its own at state k: its messages, or the text and parts that it has in one."""
+    if node.role is None and (node.message is not None or node.fragment):
+        return sum(map(sizer.part, parts_of(leaves_of(node, k), k)))
+    total = 0
+    for item in nodes_of(node, k):
+        if type(item) is Atom:
+            total += sizer.atom(item)
+        elif type(item) is Node:
+            message = message_of(item, k)
+            if message is not None:
+                total += sizer.node_frame(item, k) + sum(map(sizer.part, message.content))
+    return total
+
+
+def is_empty(node: Node) -> bool:
+    """Whether a finished subtree shows nothing: only blank text, or nothing at all."""
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at.calls or at.role == "tool" or at.reserve:
+            return False
+        for item, gone in zip(at.items, at.gone, strict=True):
+            if not alive(item, gone, 0):
+                continue
+            if type(item) is Node:
+                stack.append(item)
+            elif type(item) is Atom or (type(item) is Leaf and (item.part is not None or bool(item.text.strip())) and not item.frame):
+                return False
+    return True

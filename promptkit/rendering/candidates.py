@@ -1,0 +1,153 @@
+"""What may be removed next: the candidates of one priority scope, lowest first.
+
+The rules are prompt-tsx's: candidates are the children of a container, those of `pass_priority` children in their place; the
+lowest priority goes first, on ties the one whose lowest direct child is lower (bare text is lower than any), then the first written.
+A candidate's own key only ever grows while its children go, so a sorted list with a heap for the changed ones is enough.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+from promptkit.rendering.tree import HIGHEST, STAYS, Atom, Leaf, Node
+
+__all__ = ["Entry", "Scope", "lowest", "scope_of"]
+
+Entry: TypeAlias = "tuple[float, float, float, Node, int]"
+"""(priority, lowest direct child, order, parent, position)"""
+
+
+class Scope:
+    """The candidates of one container."""
+
+    __slots__ = ("at", "changed", "entries", "spare")
+
+    def __init__(self, entries: list[Entry], spare: dict[Node, list[Entry]]) -> None:
+        self.entries = entries
+        self.at = 0
+        self.changed: list[Entry] = []
+        self.spare = spare  # what a fallback adds once it takes its place
+
+    def peek(self) -> Entry | None:
+        """The lowest candidate that is still alive, or None."""
+        entries, changed = self.entries, self.changed
+        while True:
+            if self.at < len(entries) and not (changed and changed[0] < entries[self.at]):
+                entry = entries[self.at]
+            elif changed:
+                entry = changed[0]
+            else:
+                return None
+            priority, low, order, parent, position = entry
+            if parent.gone[position] != STAYS or not parent.up:
+                self.pop(entry)
+                continue
+            item = parent.items[position]
+            if type(item) is Node:
+                if item.exhausted:
+                    self.pop(entry)
+                    continue
+                now = lowest(item)
+                if now != low:
+                    self.pop(entry)
+                    heappush(changed, (priority, now, order, parent, position))
+                    continue
+            return entry
+
+    def pop(self, entry: Entry) -> None:
+        """Take the entry away that `peek` returned."""
+        if self.at < len(self.entries) and self.entries[self.at] is entry:
+            self.at += 1
+        else:
+            heappop(self.changed)
+
+    def add(self, fallback: Node) -> None:
+        """A fallback takes its place."""
+        for entry in self.spare.get(fallback, ()):
+            heappush(self.changed, entry)
+
+
+def lowest(node: Node) -> float:
+    """The lowest priority among a node's living children; as high as can be if there are none."""
+    items, gone = node.items, node.gone
+    if len(items) == 1 and node.nodes == []:
+        return items[0].priority if gone[0] == STAYS else HIGHEST
+    lows = node.lows
+    if lows is None:
+        lows = node.lows = [(item.priority, at) for at, item in enumerate(items) if gone[at] == STAYS and _compares(item)]
+        heapify(lows)
+    while lows and gone[lows[0][1]] != STAYS:
+        heappop(lows)
+    return lows[0][0] if lows else HIGHEST
+
+
+def _compares(item: Atom | Leaf | Node) -> bool:
+    if type(item) is Leaf:
+        return not item.frame
+    return not (type(item) is Node and item.born == STAYS)
+
+
+def scope_of(node: Node) -> Scope:
+    """The candidates of a container as it stands."""
+    return _legacy(node) if node.legacy else _local(node)
+
+
+def _local(node: Node) -> Scope:
+    entries: list[Entry] = []
+    spare: dict[Node, list[Entry]] = {}
+    order = 0
+    stack = [(node, enumerate(node.items))]
+    while stack:
+        parent, rest = stack[-1]
+        gone, shield = parent.gone, parent.shield
+        for position, item in rest:
+            if gone[position] != STAYS or position < shield:
+                continue
+            order += 1
+            if type(item) is Atom:
+                entries.append((item.priority, item.priority, order, parent, position))
+            elif type(item) is Leaf:
+                if not item.frame:
+                    entries.append((item.priority, item.priority if item.own else -1, order, parent, position))
+            elif type(item) is Node:
+                if item.required:
+                    continue
+                if item.born == STAYS:
+                    spare[item] = [(item.priority, lowest(item), order, parent, position)]
+                elif item.passes and item.items and not item.atomic:
+                    stack.append((item, enumerate(item.items)))
+                    break
+                else:
+                    entries.append((item.priority, lowest(item), order, parent, position))
+        else:
+            stack.pop()
+    entries.sort()
+    return Scope(entries, spare)
+
+
+def _legacy(node: Node) -> Scope:
+    """Everything below competes by its own priority alone."""
+    entries: list[Entry] = []
+    spare: dict[Node, list[Entry]] = {}
+    order = 0
+    stack: list[tuple[Node, enumerate[Atom | Leaf | Node], list[Entry]]] = [(node, enumerate(node.items), entries)]
+    while stack:
+        parent, rest, into = stack[-1]
+        for position, item in rest:
+            if parent.gone[position] != STAYS or position < parent.shield:
+                continue
+            order += 1
+            if type(item) is Node:
+                if item.required:
+                    continue
+                if item.items:
+                    stack.append((item, enumerate(item.items), spare.setdefault(item, []) if item.born == STAYS else into))
+                    break
+                into.append((item.priority, 0, order, parent, position))
+            elif not (type(item) is Leaf and item.frame):
+                into.append((item.priority, 0, order, parent, position))
+        else:
+            stack.pop()
+    entries.sort()
+    return Scope(entries, spare)

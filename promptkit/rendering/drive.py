@@ -1,0 +1,120 @@
+"""Runs the engine with and without an event loop: one engine, two ways to wait for what components await."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, TypeVar
+
+from promptkit.errors import RunningLoopError
+from promptkit.rendering.tree import path_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from promptkit.rendering.expand import Outcome, Started
+    from promptkit.rendering.tree import Node
+
+__all__ = ["drive", "drive_async"]
+
+T = TypeVar("T")
+
+
+def drive(engine: Generator[Started, Outcome, T]) -> T:
+    """Run the engine to its end. What components await runs in an event loop of its own.
+
+    Raises RunningLoopError if a component really awaits while a loop is running.
+    """
+    try:
+        started = next(engine)
+    except StopIteration as stop:
+        return _value(stop)
+    if not _loop_is_running():
+        import asyncio
+
+        with asyncio.Runner() as runner:
+            return runner.run(_drive(engine, started))
+    while True:
+        outcome: Outcome = _step_through(started)
+        try:
+            started = engine.send(outcome)
+        except StopIteration as stop:
+            return _value(stop)
+
+
+async def drive_async(engine: Generator[Started, Outcome, T]) -> T:
+    """Run the engine to its end; what the components of a flex group await runs concurrently."""
+    try:
+        started = next(engine)
+    except StopIteration as stop:
+        return _value(stop)
+    return await _drive(engine, started)
+
+
+async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
+    import asyncio
+
+    running: dict[asyncio.Future[object], Node] = {}
+    try:
+        while True:
+            for node, awaitable in started:
+                running[asyncio.ensure_future(awaitable)] = node
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            outcome: Outcome = []
+            for future in [future for future in running if future in done]:
+                node = running.pop(future)
+                error = asyncio.CancelledError() if future.cancelled() else future.exception()
+                outcome.append((node, None if error else future.result(), error))
+            try:
+                started = engine.send(outcome)
+            except StopIteration as stop:
+                return _value(stop)
+    finally:
+        for future in running:
+            future.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+def _step_through(started: Started) -> Outcome:
+    """Finish coroutines that never really await; a loop is running here, so others cannot be waited for."""
+    outcome: Outcome = []
+    for index, (node, awaitable) in enumerate(started):
+        try:
+            next(_steps(awaitable))
+        except StopIteration as stop:
+            outcome.append((node, stop.value, None))
+        except Exception as error:  # noqa: BLE001  # handed to the engine, which raises it with the element's path
+            outcome.append((node, None, error))
+        else:
+            for _, other in started[index:]:
+                _close(other)
+            message = f"{path_of(node)} awaits, and an event loop is running: use `await render_async(...)`."
+            raise RunningLoopError(message)
+    return outcome
+
+
+def _steps(awaitable: Awaitable[object]) -> Generator[object, None, object]:
+    return (yield from awaitable.__await__())
+
+
+def _close(awaitable: object) -> None:
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
+
+
+def _loop_is_running() -> bool:
+    # Without the module no loop can be running, and importing it here would cost what most renders do not need.
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _value(stop: StopIteration) -> T:  # type: ignore[type-var]  # what the generator returned, which StopIteration does not type
+    return stop.value  # type: ignore[no-any-return]  # as above

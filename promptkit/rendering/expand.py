@@ -1,0 +1,305 @@
+"""Stage one: run the components, flex group by flex group, and lay what they return out as a tree of nodes.
+
+A generator without recursion: it yields the awaitables that async components returned and is sent what became of them, so that
+one engine serves callers with and without an event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, TypeAlias
+
+from promptkit.element import Children, PromptElement, Sizing, flatten
+from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
+from promptkit.elements.layout import CacheBoundary
+from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
+from promptkit.elements.text import Text, TextChunk
+from promptkit.errors import BadPropError, MisplacedElementError, TreeError
+from promptkit.messages import BoundaryPart
+from promptkit.rendering import grammar
+from promptkit.rendering.layout import FlexGroup, Layout, Sizer
+from promptkit.rendering.memory import Memory, Remembered
+from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
+
+if TYPE_CHECKING:
+    from promptkit.messages import Role
+
+__all__ = ["Expansion", "Outcome", "Started"]
+
+Started: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
+"""What async components returned, to be awaited concurrently."""
+
+Outcome: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
+"""What became of some of it: a value, or an error."""
+
+ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
+DEFAULT_GROUP = math.inf
+
+
+class Expansion:
+    """One run of the components of a tree."""
+
+    def __init__(self, sizer: Sizer, memory: Memory, *, model: str | None, fragment: bool = False) -> None:
+        self.sizer = sizer
+        self.memory = memory
+        self.model = model
+        self.fragment = fragment
+        self.expandables: list[tuple[Node, Sizing]] = []
+        self.atoms: list[Atom] = []
+        self._stack: list[Node] = []
+        self._started: Started = []
+        self._sizings: dict[Node, Sizing] = {}
+        self._waiting = 0
+
+    def run(self, children: Children, budget: int) -> Generator[Started, Outcome, Node]:
+        """The root node of the tree, everything rendered."""
+        root = Node(None, None, HIGHEST)
+        root.budget = budget
+        root.fragment = self.fragment
+        stack = self._stack
+        if self._fill(root, children):
+            return root
+        while True:
+            while stack:
+                self._enter(stack.pop())
+            if not self._waiting:
+                return root
+            started, self._started = self._started, []
+            for node, value, error in (yield started):
+                self._waiting -= 1
+                self._received(node, value, error)
+
+    def sizing(self, node: Node) -> Sizing:
+        """What the component at this node is told about its room."""
+        return Sizing(lambda: self.sizer.budget(node), self.sizer.tokenizer, self.model)
+
+    def _enter(self, node: Node) -> None:
+        element = node.element
+        if element is None:
+            return
+        try:
+            children = grammar.open_node(self, node, element)
+        except Exception as error:
+            raise _located(error, node) from error.__cause__
+        if children is not None and self._fill(node, children):
+            self._complete(node)
+
+    def run_component(self, node: Node, element: PromptElement) -> Children | None:
+        """A component's children, remembered or rendered now; None if they are awaited."""
+        known = self.memory.recall(node)
+        if known and (known.budget is None or known.budget == self.sizer.budget(node)):
+            self.memory.keep(node, known)
+            return known.children
+        sizing = self.sizing(node)
+        result = element.render(sizing)
+        if inspect.isawaitable(result):
+            self.start(node, result, sizing)
+            return None
+        children = flatten(result, type(element).__name__)
+        self.memory.keep(node, Remembered(element, children, node.budget if sizing.budget_was_read else None))
+        return children
+
+    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
+        """Have something awaited; `_received` gets what becomes of it."""
+        self._started.append((node, awaitable))
+        self._sizings[node] = sizing
+        self._waiting += 1
+
+    def _received(self, node: Node, value: object, error: BaseException | None) -> None:
+        element = node.element
+        sizing = self._sizings.pop(node)
+        if error is not None or element is None:
+            raise _located(error or RuntimeError("nothing to receive"), node)
+        try:
+            children = flatten(value, type(element).__name__)  # type: ignore[arg-type]  # checked there
+        except Exception as bad:
+            raise _located(bad, node) from None
+        if node.expands:
+            grammar.write_expandable(node, children)
+            done = True
+        else:
+            self.memory.keep(node, Remembered(element, children, node.budget if sizing.budget_was_read else None))
+            done = self._fill(node, children)
+        if done:
+            self._complete(node)
+
+    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912  # one pass over what a user can grow without bound
+        """Give a node its items, and start on those that are nodes. True if there are none."""
+        items = node.items
+        recall = self.memory.atoms.get
+        atoms = self.atoms
+        message = node.message
+        plain = 0
+        groups: dict[float, list[Node]] = {}
+        for child in children:
+            if child is None:
+                continue
+            if isinstance(child, str):
+                if message is None and not node.fragment:
+                    if not child or child.isspace():
+                        continue
+                    raise MisplacedElementError(_outside(child), path=path_of(node))
+                leaf = Leaf(node, child, node.text_priority, NEVER if items else FIRST)
+                items.append(leaf)
+                continue
+            atom = recall(id(child))
+            if atom is not None and atom.element is child and message is None:
+                items.append(atom)
+                atoms.append(atom)
+                plain += 1
+                continue
+            kind = type(child)
+            role = ROLES.get(kind)
+            if role is not None and message is None and (made := _atom(child, role)) is not None:
+                self.memory.atoms[id(child)] = made
+                items.append(made)
+                atoms.append(made)
+                plain += 1
+            elif kind is Metadata or kind is Reference or kind is CacheBoundary:
+                self._attach(node, child)
+            elif (kind in PLAIN_LEAVES) and (piece := _leaf(node, child)) is not None:
+                if message is None and not node.fragment:
+                    raise MisplacedElementError(_outside(type(child).__name__), path=path_of(node))
+                items.append(piece)
+                plain += 1
+            else:
+                inner = self._node(child, node)
+                grow = child.flex_grow
+                groups.setdefault(DEFAULT_GROUP if grow is None else grow, []).append(inner)
+                if inner.fallback:
+                    groups[DEFAULT_GROUP if grow is None else grow].append(inner.fallback)
+        node.gone = [STAYS] * len(items)
+        if not groups:
+            return True
+        if plain and DEFAULT_GROUP not in groups:
+            groups[DEFAULT_GROUP] = []
+        ordered = [FlexGroup(groups[grow], plain if grow == DEFAULT_GROUP else 0) for grow in sorted(groups, reverse=True)]
+        node.layout = Layout(ordered)
+        for index, group in enumerate(ordered):
+            for member in group.nodes:
+                member.flex = index
+        self._schedule(node, 0)
+        return False
+
+    def _node(self, element: PromptElement, parent: Node) -> Node:
+        node = grammar.make_node(element, parent)
+        if element.fallback is not None:
+            spare = Node(grammar.group_of(element.fallback, node), parent, node.priority)
+            spare.delegate = node
+            spare.standby = True
+            spare.born = STAYS
+            spare.label = "fallback"
+            spare.priority = node.priority
+            parent.items.append(spare)
+            parent.nodes.append(spare)
+            node.fallback = spare
+        return node
+
+    def _attach(self, node: Node, element: PromptElement) -> None:
+        if isinstance(element, Metadata):
+            node.metadata = [*(node.metadata or ()), (element.value, element.local)]
+        elif isinstance(element, Reference):
+            node.references = [*(node.references or ()), element]
+        elif isinstance(element, CacheBoundary):
+            if node.role is None:
+                message = "a CacheBoundary must be a direct child of a message: move it there."
+                raise MisplacedElementError(message, path=path_of(node))
+            leaf = Leaf(node, "", node.text_priority, NEVER, part=BoundaryPart(kind=element.kind, ttl=element.ttl), element=element)
+            node.items.append(leaf)
+
+    def _schedule(self, node: Node, index: int) -> None:
+        if node.layout:
+            groups = node.layout.groups
+            while index < len(groups) and not groups[index].nodes:
+                index += 1
+            if index < len(groups):
+                self._stack.extend(reversed(groups[index].nodes))
+
+    def _complete(self, node: Node) -> None:
+        """A node's subtree is there: settle what depends on it, and go on with what waited for it."""
+        while True:
+            variant = grammar.close_node(self, node)
+            if variant is not None:
+                if self._fill(node, variant):
+                    continue
+                return
+            parent = node.parent
+            if parent is None or parent.layout is None:
+                return
+            group = parent.layout.groups[node.flex]
+            group.waiting -= 1
+            if group.waiting:
+                return
+            if any(later.nodes for later in parent.layout.groups[node.flex + 1 :]):
+                self._schedule(parent, node.flex + 1)
+                return
+            node = parent
+            if node.parent is None:
+                return
+
+
+PLAIN_LEAVES = frozenset({TextChunk, Text, Image, Document, Opaque})
+
+
+def _is_plain(element: PromptElement) -> bool:
+    """Whether an element has no layout props but a priority."""
+    return (
+        not element.required
+        and element.fallback is None
+        and element.flex_grow is None
+        and element.flex_basis == 1
+        and element.flex_reserve is None
+        and not element.pass_priority
+    )
+
+
+def _atom(element: PromptElement, role: Role) -> Atom | None:
+    children = element.children
+    if len(children) != 1:
+        return None
+    text = children[0]
+    if type(text) is not str or not text or text.isspace() or not _is_plain(element):
+        return None
+    if isinstance(element, AssistantMessage) and element.tool_calls:
+        return None
+    priority = element.priority
+    if priority is None:
+        priority = HIGHEST
+    elif priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
+        raise BadPropError(grammar.NAN, path=type(element).__name__)
+    return Atom(element, role, text, priority)
+
+
+def _leaf(parent: Node, element: PromptElement) -> Leaf | None:
+    """An element that can stand in its container as a bare leaf: a TextChunk or Text of strings, an image, a document, an opaque part."""
+    if not _is_plain(element):
+        return None
+    priority = grammar.priority_of(element, parent)
+    if isinstance(element, TextChunk | Text):
+        if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
+            return None
+        strings = [child for child in element.children if isinstance(child, str)]
+        if len(strings) != len([child for child in element.children if child is not None]):
+            return None
+        text = strings[0] if len(strings) == 1 else "".join(strings)
+        return Leaf(parent, text, priority, ALWAYS if isinstance(element, TextChunk) else FIRST, element=element)
+    leaf = Leaf(parent, "", priority, NEVER, part=grammar.part_of(element), element=element)
+    leaf.sized = not isinstance(element, Opaque)
+    return leaf
+
+
+def _outside(what: str) -> str:
+    shown = what if len(what) <= 40 else what[:40] + "…"  # noqa: PLR2004  # characters
+    return f"{shown!r} stands outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
+
+
+def _located(error: BaseException, node: Node) -> BaseException:
+    """The error, with the path of the element that raised it."""
+    path = path_of(node)
+    if isinstance(error, TreeError):
+        return error if error.path else type(error)(str(error), path=path)
+    if not any(note.startswith("in element ") for note in getattr(error, "__notes__", ())):
+        error.add_note(f"in element {path}")
+    return error

@@ -1,0 +1,46 @@
+"""How a flex group shares tokens: pure arithmetic, exact, rounding down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+__all__ = ["reserved", "shares"]
+
+
+def shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
+    """Split `total` tokens in proportion to `bases`; the parts never sum to more than `total`.
+
+    A member with a limit below its proportional share gets the limit, and what it leaves goes to the others (the two passes
+    of prompt-tsx: members are looked at in order, each against the bases that are left).
+
+    >>> shares(100, [1, 1, 2], [None, 10, None])
+    [30, 10, 60]
+    """
+    weights = [_exact(basis) for basis in bases]
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(bases)
+    parts = [-1] * len(bases)
+    granted = 0
+    left = whole
+    for index, limit in enumerate(limits):
+        if limit is not None and left > 0 and total * weights[index] // left >= limit:
+            parts[index] = limit
+            left -= weights[index]
+            granted += limit
+    rest = max(0, total - granted)
+    return [part if part >= 0 else int(rest * weight // left) if left > 0 else 0 for part, weight in zip(parts, weights, strict=True)]
+
+
+def reserved(remaining: int, reserve: int | str) -> int:
+    """The tokens that a `flex_reserve` holds back: a number, or `"/N"` of what remains.
+
+    >>> reserved(100, "/4"), reserved(100, 30)
+    (25, 30)
+    """
+    return remaining // int(reserve[1:]) if isinstance(reserve, str) else reserve
+
+
+def _exact(basis: float) -> int | Fraction:
+    return basis if isinstance(basis, int) else Fraction(basis)

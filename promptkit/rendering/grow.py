@@ -1,0 +1,72 @@
+"""Expandables written again, longer, where budget is left: within every TokenLimit around them (D2)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from promptkit.element import Sizing, flatten
+from promptkit.elements.text import Expandable
+from promptkit.rendering.assemble import measure, text_of
+from promptkit.rendering.grammar import write_expandable
+from promptkit.rendering.tree import STAYS, Node
+
+if TYPE_CHECKING:
+    from promptkit.rendering.expand import Expansion, Outcome, Started
+
+__all__ = ["grow"]
+
+
+def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Outcome, bool]:
+    """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again."""
+    inside = [node for node, _ in expansion.expandables if _below(node, scope)]
+    if not inside:
+        return False
+    sizer = expansion.sizer
+    used = measure(scope, sizer)
+    grown = False
+    for node in inside:
+        element = node.element
+        if used >= limit:
+            break
+        if not isinstance(element, Expandable):
+            continue
+        size = sizer.tokenizer.count(text_of(node) or "")
+        room = limit - used
+        for above in _limits(node, scope):
+            room = min(room, (above.limit or 0) - measure(above, sizer))
+        if room <= 0:
+            continue
+        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
+        value = element.value(sizing)
+        if not isinstance(value, str):
+            ((_, result, error),) = yield [(node, value)]
+            if error is not None:
+                raise error
+            value = "".join(child for child in flatten(str(result), "Expandable") if isinstance(child, str))
+        write_expandable(node, (value,))
+        used += sizer.tokenizer.count(value) - size
+        grown = True
+    return grown
+
+
+def _below(node: Node, scope: Node) -> bool:
+    """Whether a node is alive below another."""
+    at = node
+    while at is not scope:
+        parent = at.parent
+        if parent is None or parent.gone[at.position] != STAYS or at.standby:
+            return False
+        at = parent
+    return True
+
+
+def _limits(node: Node, scope: Node) -> list[Node]:
+    found: list[Node] = []
+    at = node.parent
+    while at is not None and at is not scope:
+        if at.limit is not None:
+            found.append(at)
+        at = at.parent
+    return found

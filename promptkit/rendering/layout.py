@@ -1,0 +1,212 @@
+"""Who may fill how much: shares and sizes, worked out only when somebody asks.
+
+The rules are prompt-tsx's: a container's own text is taken first, then its flex groups one after the other; the members of a
+group share what is left without seeing each other, and what a member used is reported upward, never more than its share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.messages import BoundaryPart
+from promptkit.rendering.flex import reserved, shares
+from promptkit.rendering.tree import Atom, Leaf, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.messages import Message, Part, Role
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["FlexGroup", "Layout", "Sizer"]
+
+BUDGET = 0
+USED = 1
+
+
+class FlexGroup:
+    """The members of one container with one `flex_grow`. `plain` counts the members that are no nodes: they weigh 1 each."""
+
+    __slots__ = ("nodes", "plain", "plain_share", "shared", "waiting")
+
+    def __init__(self, nodes: list[Node], plain: int) -> None:
+        self.nodes = nodes
+        self.plain = plain
+        self.plain_share = 0
+        self.shared = False
+        self.waiting = len(nodes)
+
+
+class Layout:
+    """The flex groups of one container, in the order in which they are rendered."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, groups: list[FlexGroup]) -> None:
+        self.groups = groups
+
+
+class Sizer:
+    """Budgets and sizes of the nodes of one render. Depth is the user's, so it works on a stack of goals."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._frames: dict[tuple[Role, str | None], int] = {}
+
+    def frame(self, role: Role, name: str | None) -> int:
+        """The tokens around the content of a message without calls."""
+        key = (role, name)
+        tokens = self._frames.get(key)
+        if tokens is None:
+            tokens = self._frames[key] = self.tokenizer.frame(role, name=name).tokens
+        return tokens
+
+    def node_frame(self, node: Node, k: int) -> int:
+        """The tokens around the content of any message, with the calls that are alive at state k."""
+        role = node.role
+        if role is None:
+            return 0
+        if not node.calls and node.call_id is None:
+            return self.frame(role, node.name)
+        calls = [call for call, gone in zip(node.calls, node.calls_gone, strict=True) if gone >= k] if node.calls_gone else node.calls
+        return self.tokenizer.frame(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id).tokens
+
+    def atom(self, atom: Atom) -> int:
+        """The tokens of a message that is one text; counted once in the atom's life."""
+        tokens = atom.tokens
+        if tokens < 0:
+            tokens = atom.tokens = self.frame(atom.role, atom.name) + self.tokenizer.count(atom.text)
+        return tokens
+
+    def message(self, message: Message) -> int:
+        """The tokens of an assembled message."""
+        tokenizer = self.tokenizer
+        frame = tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id)
+        return frame.tokens + sum(map(self.part, message.content))
+
+    def part(self, part: Part) -> int:
+        """The tokens of one content part."""
+        if isinstance(part, str):
+            return self.tokenizer.count(part)
+        return 0 if isinstance(part, BoundaryPart) else self.tokenizer.part(part).tokens
+
+    def leaf(self, leaf: Leaf) -> int:
+        """The tokens of a leaf, apart from its joints."""
+        if leaf.part is not None:
+            return self.part(leaf.part)
+        return self.tokenizer.count(leaf.text) if leaf.text else 0
+
+    def budget(self, node: Node) -> int:
+        """The tokens that a node may fill."""
+        if node.budget is None:
+            self._settle(BUDGET, node)
+        return node.budget or 0
+
+    def used(self, node: Node) -> int:
+        """The tokens that a node reports to its container: what it filled, never more than its budget."""
+        if node.used is None:
+            self._settle(USED, node)
+        return node.used or 0
+
+    def _settle(self, kind: int, node: Node) -> None:
+        stack = [(kind, node)]
+        while stack:
+            kind, node = stack[-1]
+            missing = self._budget(node) if kind == BUDGET else self._used(node)
+            if missing:
+                stack.extend(missing)
+            else:
+                stack.pop()
+
+    def _budget(self, node: Node) -> Sequence[tuple[int, Node]]:
+        if node.budget is not None:
+            return ()
+        if node.delegate:
+            if node.delegate.budget is None:
+                return ((BUDGET, node.delegate),)
+            node.budget = node.delegate.budget
+            return ()
+        parent = node.parent
+        if parent is None:
+            node.budget = 0
+            return ()
+        if parent.budget is None:
+            return ((BUDGET, parent),)
+        return self._share(parent, node.flex)
+
+    def _share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
+        """Give every member of a container's flex group its share; or say which sizes that needs first."""
+        groups = parent.layout.groups if parent.layout else []
+        missing = [(USED, member) for group in groups[:index] for member in group.nodes if member.used is None]
+        if missing:
+            return missing
+        group = groups[index]
+        remaining = max(0, (parent.budget or 0) - self._own_size(parent))
+        for earlier in groups[:index]:
+            remaining = max(0, remaining - self._group_size(parent, earlier))
+        later = [member.element.flex_reserve for g in groups[index + 1 :] for member in g.nodes if member.element]
+        remaining = max(0, remaining - sum(reserved(remaining, reserve) for reserve in later if reserve is not None))
+        members = [member for member in group.nodes if member.delegate is None]
+        bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
+        parts = shares(remaining, [*bases, group.plain], [*(member.limit for member in members), None])
+        for member, part in zip(members, parts, strict=False):
+            if member.budget is None:
+                member.budget = part
+        group.plain_share = parts[-1] // group.plain if group.plain else 0
+        group.shared = True
+        return ()
+
+    def _used(self, node: Node) -> Sequence[tuple[int, Node]]:
+        if node.used is not None:
+            return ()
+        if node.budget is None:
+            return ((BUDGET, node),)
+        if node.layout:
+            for index, group in enumerate(node.layout.groups):
+                if not group.shared:
+                    missing = self._share(node, index)
+                    if missing:
+                        return missing
+        size = self._own_size(node)
+        if node.layout:
+            members = (member for group in node.layout.groups for member in group.nodes)
+            missing = [(USED, member) for member in members if member.used is None and member.delegate is None]
+            if missing:
+                return missing
+            size += sum(self._group_size(node, group) for group in node.layout.groups)
+        else:
+            plain = sum(type(item) is Atom or (type(item) is Leaf and _takes_a_share(item)) for item in node.items)
+            share = max(0, node.budget - size) // plain if plain else 0
+            size += self._plain_size(node, share) if plain else 0
+        node.used = min(node.budget, size)
+        return ()
+
+    def _group_size(self, parent: Node, group: FlexGroup) -> int:
+        size = sum(member.used or 0 for member in group.nodes if member.delegate is None)
+        return size + self._plain_size(parent, group.plain_share) if group.plain else size
+
+    def _plain_size(self, node: Node, share: int) -> int:
+        size = 0
+        for item in node.items:
+            if type(item) is Atom:
+                size += min(share, self.atom(item))
+            elif type(item) is Leaf and _takes_a_share(item):
+                size += min(share, self.leaf(item))
+        return size
+
+    def _own_size(self, node: Node) -> int:
+        """A container's own text, and its framing if it is a message."""
+        size = node.own_size
+        if size is None:
+            size = self.node_frame(node, 0) if node.role else 0
+            size += node.reserve
+            for item in node.items:
+                if type(item) is Leaf and not _takes_a_share(item):
+                    size += self.leaf(item)
+            node.own_size = size
+        return size
+
+
+def _takes_a_share(leaf: Leaf) -> bool:
+    """Whether a leaf is a member of a flex group (an element of its own) rather than its container's own text."""
+    return leaf.own or (leaf.part is not None and leaf.sized)

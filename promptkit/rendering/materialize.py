@@ -1,0 +1,141 @@
+"""Stage two: one walk over the finished tree that finds out what pruning has to know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.elements.chat import AssistantMessage
+from promptkit.messages import BoundaryPart
+from promptkit.rendering.tree import STAYS, Leaf, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from promptkit.elements.media import Reference
+
+__all__ = ["Tree", "materialize", "shows"]
+
+
+class Tree:
+    """The tree and what stands where in it."""
+
+    __slots__ = ("boundaries", "groups", "limits", "members", "messages", "nodes", "reserved", "root")
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.nodes: list[Node] = []  # in written order
+        self.messages: list[Node] = []  # that are no atoms
+        self.limits: list[Node] = []
+        self.groups: dict[Hashable, list[Node]] = {}  # KeepWith members
+        self.members: dict[Hashable, list[tuple[Node, int]]] = {}  # tool calls that leave with a group: message and index
+        self.boundaries: list[Leaf] = []  # in written order
+        self.reserved = 0
+
+    def attachments(self, k: int) -> tuple[list[object], list[Reference], list[Reference]]:
+        """(metadata, references, omitted references) at state k: local ones die with their element."""
+        metadata: list[object] = []
+        kept: list[Reference] = []
+        omitted: list[Reference] = []
+        dead: set[Node] = set()
+        for node in self.nodes:
+            parent = node.parent
+            if parent is not None and (parent in dead or parent.gone[node.position] < k or node.born >= k):
+                dead.add(node)
+            if node.metadata:
+                metadata += [value for value, local in node.metadata if not (local and node in dead)]
+            if node.references:
+                (omitted if node in dead else kept).extend(node.references)
+        return metadata, kept, omitted
+
+
+def materialize(root: Node) -> Tree:
+    """Walk the tree once: what is empty, limited, required, grouped, and the leaves of each message in order."""
+    tree = Tree(root)
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        parent = node.parent
+        tree.nodes.append(node)
+        stack.extend(reversed(node.nodes))
+        node.up = parent is None or (parent.gone[node.position] == STAYS and (parent.up or parent.standby) and not node.standby)
+        if not (node.up or node.standby):
+            continue
+        if node.limit is not None and not node.standby:
+            tree.limits.append(node)
+        for group in node.keep:
+            tree.groups.setdefault(group, []).append(node)
+        if node.role is not None:
+            _message(tree, node)
+        if not node.standby:
+            tree.reserved += node.reserve
+    for node in reversed(tree.nodes):
+        _settle(node)
+    return tree
+
+
+def _settle(node: Node) -> None:
+    """Count what is alive and not empty in a node whose children have been settled."""
+    live = 0
+    for item, gone in zip(node.items, node.gone, strict=True):
+        if gone != STAYS or type(item) is Node:
+            continue
+        if not (type(item) is Leaf and item.part is None and (item.frame or not item.text or item.text.isspace())):
+            live += 1
+    for child in node.nodes:
+        if child.born < 0 and node.gone[child.position] == STAYS:
+            child.counted = shows(child)
+            live += child.counted
+            if child.required or child.pinned:
+                node.pinned = True
+    node.live = live
+    node.barren = node.role is not None and not shows(node)
+    if node.required:
+        node.pinned = True
+
+
+def shows(node: Node) -> bool:
+    """Whether a node counts as content for its container, to begin with."""
+    return node.live > 0 or node.role == "tool" or bool(node.calls) or node.reserve > 0
+
+
+def _message(tree: Tree, node: Node) -> None:
+    """Chain the leaves of a message; find its calls that leave with a KeepWith group, and its cache boundary."""
+    tree.messages.append(node)
+    node.first = None
+    before: Leaf | None = None
+    seq = 0
+    stack = [(node, zip(node.items, node.gone, strict=True))]
+    while stack:
+        at, rest = stack[-1]
+        for item, gone in rest:
+            if gone != STAYS:
+                continue
+            if type(item) is Leaf:
+                item.seq = seq
+                seq += 1
+                if item.part is None and not item.text:
+                    node.volatile = True
+                    continue
+                if item.parent.standby and not node.standby:
+                    continue  # linked in when its turn comes
+                item.previous, item.following = before, None
+                if before is None:
+                    node.first = item
+                else:
+                    before.following = item
+                before = item
+                if isinstance(item.part, BoundaryPart) and not node.standby:
+                    tree.boundaries.append(item)
+            elif type(item) is Node:
+                item.place = seq
+                if not item.items:
+                    node.volatile = True
+                stack.append((item, zip(item.items, item.gone, strict=True)))
+                break
+        else:
+            at.leaves = seq - at.place
+            stack.pop()
+    if isinstance(node.element, AssistantMessage):
+        for index, call in enumerate(node.calls):
+            if call.id in node.element.keep_with:
+                tree.members.setdefault(node.element.keep_with[call.id], []).append((node, index))

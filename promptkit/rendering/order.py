@@ -1,0 +1,312 @@
+"""The removal order: which step takes what, whatever the budget.
+
+It depends on priorities, groups and emptiness, never on counts. Each step takes the lowest candidate and what must leave with
+it: containers that it leaves empty, members of its KeepWith groups, calls without result and results without call. A step that
+would take something required is not possible, and its candidate stays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappush
+from typing import TYPE_CHECKING, TypeAlias
+
+from promptkit.rendering.candidates import Entry, scope_of
+from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, redo, undo, unlink
+from promptkit.rendering.materialize import shows
+from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.pairing import Pairs
+
+__all__ = ["Order", "Step"]
+
+Step: TypeAlias = "Entry | list[Op]"
+"""One step: the entry of a message that nothing else depends on, or all that it changed."""
+
+Task: TypeAlias = "tuple[Node, int, str, Node | None]"
+
+
+class Order:
+    """The removal order of one tree. It can be run for a limit's subtree and settled there, then for the whole."""
+
+    def __init__(self, tree: Tree, pairs: Pairs) -> None:
+        self.tree = tree
+        self.pairs = pairs
+        self._step = 0
+        self._path: list[Node] = []
+        self._touched: list[Node] = []
+        self._chain: set[Node] = set()  # the nodes that hold the last cache boundary
+        self._queue: deque[Task] = deque()
+        self._calls: deque[tuple[Node, int, str, Node | None]] = deque()
+        self._groups: set[Hashable] = set()
+
+    def run(self, root: Node) -> list[Step]:
+        """All steps below a node, until nothing is left that may go. The tree is left in that state."""
+        self._guard(root)
+        self._step = 0
+        steps: list[Step] = []
+        path = self._path = [root]
+        root.on_path = 0
+        while path:
+            node = path[-1]
+            scope = node.scope
+            if scope is None:
+                scope = node.scope = scope_of(node)
+                self._touched.append(node)
+            entry = scope.peek()
+            if entry is None:
+                path.pop()
+                node.on_path = -1
+                if node is root:
+                    break
+                if node.parent is None or node.pinned or _holds(node):
+                    node.exhausted = True
+                    continue
+                parent, position = node.parent, node.position
+                node.exhausted = True  # whether it can go or not, it is no candidate any more
+            else:
+                parent, position = entry[3], entry[4]
+                item = parent.items[position]
+                if type(item) is Node and not item.atomic and item.items:
+                    item.on_path = len(path)
+                    path.append(item)
+                    continue
+                scope.pop(entry)
+                if type(item) is Atom and parent.live > 1:
+                    parent.gone[position] = self._step
+                    parent.live -= 1
+                    self._step += 1
+                    steps.append(entry)
+                    if parent.on_path > 0:
+                        self._leave(parent)
+                    continue
+            ops: list[Op] = []
+            if self._remove(parent, position, ops):
+                steps.append(ops)
+                self._step += 1
+            else:
+                self._roll_back(ops)
+        return steps
+
+    def settle(self, steps: list[Step], k: int, undone: int) -> None:
+        """Make the first k of a subtree's steps final and the rest as if they had not been. Steps from `undone` on are undone already."""
+        for step in steps[undone:k]:
+            if isinstance(step, list):
+                for op in step:
+                    redo(op)
+            else:
+                step[3].live -= 1
+        for index, step in enumerate(steps):
+            mark = -1 if index < k else STAYS
+            if isinstance(step, tuple):
+                step[3].gone[step[4]] = mark
+            else:
+                for op in step:
+                    _mark(op, mark)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the candidates, which a settled state makes stale."""
+        for node in self._touched:
+            for entry in node.scope.entries if node.scope else ():
+                item = entry[3].items[entry[4]]
+                if type(item) is Node:
+                    item.lows = None
+                    item.exhausted = False
+            node.scope = node.lows = None
+            node.exhausted = False
+            node.on_path = -1
+        self._touched = []
+        for node in self._chain:
+            node.shield = 0
+        self._chain = set()
+
+    def _guard(self, root: Node) -> None:
+        """Protect what stands before the last cache boundary below `root`."""
+        for boundary in reversed(self.tree.boundaries):
+            chain: list[tuple[Node, int]] = []
+            node: Node | None = boundary.parent
+            position = boundary.position + 1
+            while node is not None:
+                chain.append((node, position))
+                if node is root:
+                    for each, place in chain:
+                        each.shield = place
+                        self._chain.add(each)
+                    return
+                position = node.position
+                node = node.parent
+
+    def _remove(self, parent: Node, position: int, ops: list[Op]) -> bool:
+        """Take an item and all that leaves with it; False where something of that must stay."""
+        queue, calls = self._queue, self._calls
+        queue.clear()
+        calls.clear()
+        self._groups.clear()
+        queue.append((parent, position, "budget", None))
+        while queue or calls:
+            if not queue:
+                if not self._take_call(*calls.popleft(), ops):
+                    return False
+                continue
+            parent, position, reason, partner = queue.popleft()
+            item = parent.items[position]
+            if parent.gone[position] != STAYS or not parent.up or (type(item) is Node and not item.up):
+                continue
+            if self._stays(parent, position, item):
+                return False
+            self._take(parent, position, reason, partner, ops)
+        return True
+
+    def _take(self, parent: Node, position: int, reason: str, partner: Node | None, ops: list[Op]) -> None:
+        item = parent.items[position]
+        counted = _counts(item)
+        parent.gone[position] = self._step
+        parent.live -= counted
+        ops.append(Taken(parent, position, reason, partner, counted=counted))
+        last: Leaf | None = None
+        if type(item) is Node:
+            last = self._bury(item, ops)
+        elif type(item) is Leaf and (item.part is not None or item.text):
+            unlink(item)
+            ops.append(Unlinked(item))
+        if type(item) is Node and item.fallback is not None:
+            self._raise(item.fallback, last, ops)
+        if parent.on_path > 0:
+            self._leave(parent)
+        if parent.live == 0 and parent.parent is not None and not parent.pinned and parent not in self._chain:
+            if any(gone == STAYS for gone in parent.calls_gone):
+                return
+            self._queue.append((parent.parent, parent.position, "empty", None))
+
+    def _stays(self, parent: Node, position: int, item: object) -> bool:
+        if type(item) is Node and (item.pinned or item in self._chain):
+            return True
+        node: Node | None = parent
+        while self._chain and node is not None:
+            if position < node.shield:
+                return True
+            position = node.position
+            node = node.parent
+        return False
+
+    def _bury(self, top: Node, ops: list[Op]) -> Leaf | None:
+        """Take a node's whole subtree down with it. Returns the last text that this took out of a message that stays."""
+        buried: list[Node] = []
+        stack = [top]
+        leaves = top.message is not None and top.role is None
+        last: Leaf | None = None
+        while stack:
+            node = stack.pop()
+            if not node.up:
+                continue
+            node.up = False
+            buried.append(node)
+            stack.extend(child for child in reversed(node.nodes) if node.gone[child.position] == STAYS)
+            for group in node.keep:
+                self._drop_group(group, node)
+            asked = self.pairs.asked.get(node)
+            if asked:
+                self._calls.append((*asked, "tool-pair", node))
+            for answers in self.pairs.answers.get(node, {}).values():
+                self._queue.extend((a.parent, a.position, "tool-pair", node) for a in answers if a.up and a.parent)
+            if leaves:
+                for gone, item in zip(node.gone, node.items, strict=True):
+                    if gone == STAYS and type(item) is Leaf and (item.part is not None or item.text):
+                        unlink(item)
+                        ops.append(Unlinked(item))
+                        last = item
+        ops.append(Buried(buried))
+        return last
+
+    def _drop_group(self, group: Hashable, node: Node) -> None:
+        if group in self._groups:
+            return
+        self._groups.add(group)
+        for member in self.tree.groups.get(group, ()):
+            if member.up and member.parent is not None:
+                self._queue.append((member.parent, member.position, "kept-with", node))
+        for message, index in self.tree.members.get(group, ()):
+            self._calls.append((message, index, "kept-with", node))
+
+    def _take_call(self, message: Node, index: int, reason: str, partner: Node | None, ops: list[Op]) -> bool:
+        """Take a call out of its message, unless a fallback answers it now. False where the message must stay as it is."""
+        if not message.up or message.calls_gone[index] != STAYS:
+            return True
+        answers = self.pairs.answers.get(message, {}).get(index, ())
+        if reason == "tool-pair" and any(answer.up for answer in answers):
+            return True
+        if message.pinned or message in self._chain:
+            return False
+        message.calls_gone[index] = self._step
+        ops.append(CallTaken(message, index, reason, partner))
+        self._queue.extend((a.parent, a.position, "tool-pair", message) for a in answers if a.up and a.parent)
+        if message.parent is not None and message.live == 0 and all(gone != STAYS for gone in message.calls_gone):
+            self._queue.append((message.parent, message.position, "tool-pair" if reason == "tool-pair" else reason, partner))
+        return True
+
+    def _raise(self, spare: Node, last: Leaf | None, ops: list[Op]) -> None:
+        """A fallback takes its place."""
+        parent = spare.parent
+        if parent is None:
+            return
+        spare.born = self._step
+        nodes = [spare]
+        for node in nodes:  # grows while it is walked
+            node.up = True
+            nodes.extend(child for child in node.nodes if child.born < 0)
+        ops.append(Raised(spare, nodes))
+        spare.counted = shows(spare)
+        parent.live += spare.counted
+        ops.extend(Linked(leaf) for leaf in link_below(spare, last))
+        if parent.lows is not None:
+            heappush(parent.lows, (spare.priority, spare.position))
+        above: Node | None = parent
+        while above is not None:
+            if above.scope is not None:
+                above.scope.add(spare)
+            above = above.parent
+
+    def _leave(self, node: Node) -> None:
+        """A node's key has changed: look at its siblings again before going on in it."""
+        path = self._path
+        length = node.on_path
+        for left in path[length:]:
+            left.on_path = -1
+        del path[length:]
+
+    def _roll_back(self, ops: list[Op]) -> None:
+        for op in reversed(ops):
+            undo(op)
+            _mark(op, STAYS)
+
+
+def _mark(op: Op, step: int) -> None:
+    """Set the step at which a change happens."""
+    if isinstance(op, Taken):
+        op.parent.gone[op.position] = step
+    elif isinstance(op, CallTaken):
+        op.message.calls_gone[op.index] = step
+    elif isinstance(op, Raised):
+        op.spare.born = step
+
+
+def _counts(item: Item) -> bool:
+    """Whether an item is one of its parent's living items that are not empty."""
+    if type(item) is Node:
+        return item.counted
+    if type(item) is Leaf:
+        return not item.frame and (item.part is not None or bool(item.text and not item.text.isspace()))
+    return True
+
+
+def _holds(node: Node) -> bool:
+    """Whether a node still has an item that is alive and could not be removed."""
+    return any(
+        gone == STAYS and not (type(item) is Node and item.born == STAYS) and not (type(item) is Leaf and item.frame)
+        for item, gone in zip(node.items, node.gone, strict=True)
+    )

@@ -1,0 +1,171 @@
+"""The one way to render: a tree of elements and a budget go in, messages and a receipt come out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from promptkit.element import Child, flatten
+from promptkit.errors import BadPropError
+from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.drive import drive, drive_async
+from promptkit.rendering.expand import Expansion, Outcome, Started
+from promptkit.rendering.grow import grow
+from promptkit.rendering.layout import Sizer
+from promptkit.rendering.materialize import Tree, materialize
+from promptkit.rendering.memory import Memory
+from promptkit.rendering.pairing import pair
+from promptkit.rendering.prune import Pruned, Pruner
+from promptkit.rendering.result import Rendered
+from promptkit.rendering.scan import Overhead
+from promptkit.tokens.budget import context_budget
+from promptkit.tokens.models import tokenizer_for
+
+if TYPE_CHECKING:
+    from promptkit.elements.media import Reference
+    from promptkit.messages import Message, ToolDefinition
+    from promptkit.rendering.order import Step
+    from promptkit.rendering.tree import Node
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["Renderer", "render", "render_async"]
+
+Pairing = Literal["strict", "lenient"]
+
+
+class Renderer:
+    """Renders prompts for one model, and remembers between turns: after one appended turn the cost is that turn's.
+
+    `budget` is the most tokens that a prompt may have; without it the model's window decides, less what the reply needs.
+    `prune_step` (tokens) rounds removals up, so that the first surviving message changes only once in many turns and a
+    provider's prompt cache keeps hitting; what it dropped in one turn stays dropped. `pairing="lenient"` lets calls without
+    result and results without call pass.
+    """
+
+    def __init__(  # noqa: PLR0913  # the arguments of a render, each with a default
+        self,
+        *,
+        budget: int | None = None,
+        model: str | None = None,
+        tokenizer: Tokenizer | None = None,
+        reply_tokens: int | None = None,
+        tools: Sequence[ToolDefinition] = (),
+        prune_step: int = 0,
+        pairing: Pairing = "strict",
+    ) -> None:
+        if not prune_step >= 0:
+            message = f"prune_step must be at least 0 tokens, not {prune_step}."
+            raise BadPropError(message)
+        self.model = model
+        self.tokenizer = tokenizer or tokenizer_for(model)
+        self.context = context_budget(model=model, budget=budget, reply_tokens=reply_tokens, tools=tools, tokenizer=self.tokenizer)
+        self.prune_step = prune_step
+        self._pairing = pairing
+        self._memory = Memory()
+        self._sizer = Sizer(self.tokenizer)
+        counts = (self.tokenizer.request(tools), self.tokenizer.request(tools, system=True))
+        self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
+        self._exact_tools = not tools or all(count.exact for count in counts)
+        self._earlier: tuple[Message, ...] = ()
+        self._dropped: frozenset[str] = frozenset()
+
+    def render(self, prompt: Child) -> Rendered:
+        """Render a prompt: an element, or a tuple of them.
+
+        Raises TreeError for an ill-formed tree, BudgetExceededError if what is required does not fit, and whatever a component raises.
+        """
+        return drive(self._engine(prompt))
+
+    async def render_async(self, prompt: Child) -> Rendered:
+        """Likewise, with components that await running in the caller's event loop."""
+        return await drive_async(self._engine(prompt))
+
+    def _engine(self, prompt: Child) -> Generator[Started, Outcome, Rendered]:
+        budget = self.context.tokens
+        expansion = Expansion(self._sizer, self._memory, model=self.model)
+        root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.plain))
+        pruner = yield from self._limited(expansion, root, budget)
+        pruned = pruner.whole(budget, step=self.prune_step)
+        self._memory.next_turn(expansion.atoms)
+        rendered = self._result(pruner, pruned)
+        self._earlier = rendered.messages
+        return rendered
+
+    def _limited(self, expansion: Expansion, root: Node, budget: int) -> Generator[Started, Outcome, Pruner]:
+        """The tree with its Expandables grown and its limits kept, ready to be pruned as a whole."""
+        pruner = self._pruner(materialize(root), ())
+        for node in reversed(pruner.tree.limits):
+            if node.limit is None:
+                continue
+            if (yield from grow(expansion, node, node.limit)):
+                pruner = self._pruner(materialize(root), pruner.limited)
+            pruner.limit(node)
+        if (yield from grow(expansion, root, budget - self._overhead.system - pruner.tree.reserved)):
+            pruner = self._pruner(materialize(root), pruner.limited)
+        return pruner
+
+    def _pruner(self, tree: Tree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
+        return Pruner(tree, pair(tree, strict=self._pairing == "strict"), self._sizer, self._overhead, limited)
+
+    def _result(self, pruner: Pruner, pruned: Pruned) -> Rendered:
+        metadata, kept, omitted = pruned.tree.attachments(pruned.k)
+        references = _unique(kept)
+        names = {reference.to for reference in references}
+        return Rendered(
+            messages=messages_of(pruned.tree.root, pruned.k),
+            tokens=pruned.tokens,
+            budget=pruned.budget,
+            reserved=pruned.tree.reserved,
+            metadata=tuple(metadata),
+            references=references,
+            omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
+            context=self.context if pruned.budget == self.context.tokens else None,
+            pruned=pruned,
+            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, step=self.prune_step)),
+            exact_tools=self._exact_tools,
+            earlier=self._earlier,
+        )
+
+
+def _unique(references: list[Reference]) -> tuple[Reference, ...]:
+    return tuple({reference.to: reference for reference in reversed(references)}.values())[::-1]
+
+
+def render(  # noqa: PLR0913  # the arguments of a Renderer
+    prompt: Child,
+    *,
+    budget: int | None = None,
+    model: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    reply_tokens: int | None = None,
+    tools: Sequence[ToolDefinition] = (),
+    prune_step: int = 0,
+    pairing: Pairing = "strict",
+) -> Rendered:
+    """Render a prompt once; `Renderer` says what the arguments mean and what is raised.
+
+    >>> render(UserMessage()["Hello"], budget=100).messages
+    (Message(role='user', content=('Hello',), name=None, tool_calls=(), tool_call_id=None),)
+    """
+    renderer = Renderer(
+        budget=budget, model=model, tokenizer=tokenizer, reply_tokens=reply_tokens, tools=tools, prune_step=prune_step, pairing=pairing
+    )
+    return renderer.render(prompt)
+
+
+async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
+    prompt: Child,
+    *,
+    budget: int | None = None,
+    model: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    reply_tokens: int | None = None,
+    tools: Sequence[ToolDefinition] = (),
+    prune_step: int = 0,
+    pairing: Pairing = "strict",
+) -> Rendered:
+    """Render a prompt once, with components that await running in the caller's event loop."""
+    renderer = Renderer(
+        budget=budget, model=model, tokenizer=tokenizer, reply_tokens=reply_tokens, tools=tools, prune_step=prune_step, pairing=pairing
+    )
+    return await renderer.render_async(prompt)

@@ -1,0 +1,120 @@
+"""What a render gives back: messages, their tokens, and the receipt for what was dropped."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
+from promptkit.messages import BoundaryPart, Message, Repair
+from promptkit.rendering.explain import explain
+from promptkit.rendering.receipt import Removal, SourceSpan, removals_of, spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit.elements.media import Reference
+    from promptkit.rendering.prune import Pruned
+    from promptkit.tokens.budget import ContextBudget
+
+__all__ = ["Rendered"]
+
+
+@attrs.frozen(kw_only=True)
+class Rendered:
+    """A rendered prompt: what tests, snapshots and requests look at."""
+
+    messages: tuple[Message, ...]
+    """What survived, in written order."""
+
+    tokens: int
+    """The tokens of the request: messages, framing and tool definitions; without what Reserve keeps free."""
+
+    budget: int
+    """The tokens that `tokens` and `reserved` together do not exceed."""
+
+    reserved: int = 0
+    """The tokens that Reserve elements keep free."""
+
+    metadata: tuple[object, ...] = ()
+    """The values of surviving Metadata elements, and of all that are not local."""
+
+    references: tuple[Reference, ...] = ()
+    """The References of surviving elements, each source once."""
+
+    omitted_references: tuple[Reference, ...] = ()
+    """The References whose elements were all pruned."""
+
+    context: ContextBudget | None = attrs.field(default=None, eq=False)
+    """How the budget came about."""
+
+    _pruned: Pruned = attrs.field(repr=False, eq=False)
+    _again: Callable[[int], Rendered] = attrs.field(repr=False, eq=False)
+    _exact_tools: bool = attrs.field(default=True, repr=False, eq=False)
+    _earlier: tuple[Message, ...] = attrs.field(default=(), repr=False, eq=False)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether `tokens` is what the provider bills: always for text, else where a published formula was checked against bills."""
+        tokenizer = self._pruned.sizer.tokenizer
+        if not tokenizer.request(system=False).exact:
+            return False
+        for message in self.messages:
+            frame = tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id)
+            if not frame.exact:
+                return False
+            for part in message.content:
+                if not isinstance(part, str | BoundaryPart) and not tokenizer.part(part).exact:
+                    return False
+        return self._exact_tools
+
+    @cached_property
+    def removals(self) -> tuple[Removal, ...]:
+        """What was removed, in the order of removal."""
+        return removals_of(self._pruned)
+
+    @cached_property
+    def source_map(self) -> tuple[SourceSpan, ...]:
+        """Which element wrote which characters."""
+        return spans_of(self._pruned)
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What components mended in what they were given."""
+        return tuple(value for value in self.metadata if isinstance(value, Repair))
+
+    @cached_property
+    def stable_prefix(self) -> int:
+        """The tokens of the leading messages that are the same, byte for byte, as in the Renderer's render before; 0 without one."""
+        tokens = 0
+        sizer = self._pruned.sizer
+        for message, earlier in zip(self.messages, self._earlier, strict=False):
+            if message is not earlier and message != earlier:
+                break
+            tokens += sizer.message(message)
+        return tokens
+
+    def explain(self) -> str:
+        """The receipt as a table for people."""
+        return explain(self)
+
+    def whatif(self, budget: int) -> Rendered:
+        """The same prompt at another budget, without running components again: what looked at its budget stays as it is.
+
+        Raises BudgetExceededError where the required does not fit.
+        """
+        return self._again(budget)
+
+    def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
+        """The messages for Chat Completions (`messages=`). `cache=False` leaves cache boundaries out, for models that refuse them."""
+        return to_chat(self.messages, cache=cache)
+
+    def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
+        """The messages for the Responses API (`input=`). `cache=False` leaves cache boundaries out."""
+        return to_responses(self.messages, cache=cache)
+
+    def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
+        """The messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves cache boundaries out."""
+        return to_anthropic(self.messages, cache=cache)

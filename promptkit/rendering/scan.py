@@ -1,0 +1,256 @@
+"""Counting backwards: from what is removed last towards the whole, so that only what may be kept is ever tokenised.
+
+A scan starts where every step of the removal order has been taken, and takes them back one by one. It counts exactly at each
+state: a message's leaves once, and their joints in small windows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from promptkit.rendering.assemble import measure, nodes_of
+from promptkit.rendering.joints import Joints, Range
+from promptkit.rendering.journal import CallTaken, Linked, Op, Raised, Taken, Unlinked, undo
+from promptkit.rendering.tree import Atom, Leaf, Node
+
+if TYPE_CHECKING:
+    from promptkit.rendering.layout import Sizer
+    from promptkit.rendering.order import Step
+
+__all__ = ["Overhead", "Scan"]
+
+
+class Overhead(NamedTuple):
+    """Tokens of a request apart from its messages: of one without any message, without a system message, and with one."""
+
+    empty: int = 0
+    plain: int = 0
+    system: int = 0
+
+
+class Tally:
+    """The count of one message, or of the part of one that lies below a limit."""
+
+    __slots__ = ("content", "frame", "left", "open", "present", "span", "top")
+
+    def __init__(self, top: Node, span: Range) -> None:
+        self.top = top
+        self.span = span
+        self.present = False
+        self.frame = 0
+        self.content = 0
+        self.open = 0  # of `content`, what may still shrink when leaves come back: windows around joints, fallbacks
+        self.left = 0  # leaves that are not there
+
+
+class Scan:
+    """The states of a tree, or of one limit's subtree, from the last to the first; `tokens` and `slack` hold for state `k`."""
+
+    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead) -> None:
+        self.root = root
+        self.steps = steps
+        self.sizer = sizer
+        self.overhead = overhead
+        self.k = len(steps)
+        self._joints = Joints(sizer.tokenizer)
+        self._content = 0
+        self._slack = 0
+        self._messages = 0
+        self._systems = 0
+        self._tallies: dict[Node, Tally] = {}
+        self._stale: set[Tally] = set()
+        if root.message is not None and root.role is None:
+            high = root.place + root.leaves
+            self._tallies[root.message] = tally = Tally(root, Range(root.place, high))
+            self._show(tally)
+        else:
+            for item in nodes_of(root, self.k):
+                self._add(item, self.k)
+        self._recount()
+        self.counts = [self.tokens]
+        """`counts[i]`: the tokens at state `len(steps) - i`, as far as the scan has come."""
+
+    @property
+    def tokens(self) -> int:
+        """The exact tokens of this state."""
+        overhead = self.overhead
+        if not self._messages:
+            return self._content + overhead.empty
+        return self._content + (overhead.system if self._systems else overhead.plain)
+
+    def at(self, k: int) -> int:
+        """The tokens of a state that the scan has passed."""
+        return self.counts[len(self.steps) - k]
+
+    def first_fit(self, budget: int) -> int | None:
+        """The smallest k whose tokens fit the budget; None if not even the last state does."""
+        while self.k and self._could_fit(budget):
+            self.back()
+        passed = len(self.steps)
+        for k in range(self.k, passed + 1):
+            if self.at(k) <= budget:
+                return k
+        return None
+
+    def _could_fit(self, budget: int) -> bool:
+        """Whether a larger state may fit: counts at joints are not quite monotone."""
+        overhead = self.overhead
+        gain = 0 if self._systems else max(0, overhead.plain - overhead.system)
+        return self.tokens - self._slack - gain <= budget
+
+    def back(self) -> None:
+        """Take one step back."""
+        self.k -= 1
+        step = self.steps[self.k]
+        if isinstance(step, tuple):
+            item = step[3].items[step[4]]
+            if type(item) is Atom:
+                self._add_atom(item)
+        else:
+            for op in reversed(step):
+                self._undo(op)
+            self._recount()
+        self.counts.append(self.tokens)
+
+    def _undo(self, op: Op) -> None:
+        if isinstance(op, Linked):
+            self._join(op.leaf, -1)
+            undo(op)
+            return
+        undo(op)
+        if isinstance(op, Unlinked):
+            self._join(op.leaf, 1)
+        elif isinstance(op, CallTaken):
+            tally = self._tallies.get(op.message)
+            if tally and tally.present and tally.top is op.message:
+                frame = self.sizer.node_frame(op.message, self.k)
+                self._content += frame - tally.frame
+                tally.frame = frame
+        elif isinstance(op, Raised):
+            if op.spare.message is None or op.spare.role is not None:
+                for shown in nodes_of(op.spare, self.k + 1):
+                    self._remove(shown)
+        elif isinstance(op, Taken):
+            item = op.parent.items[op.position]
+            if op.parent.message is not None:
+                self._touch(op.parent.message)
+            elif self._inside(op.parent):
+                if type(item) is Node and item.role is not None:
+                    self._add(item, self.k + 1)
+                elif type(item) is Node:
+                    for shown in nodes_of(item, self.k + 1):
+                        self._add(shown, self.k + 1)
+                elif type(item) is Atom:
+                    self._add_atom(item)
+
+    def _inside(self, node: Node) -> bool:
+        """Whether a node lies in the subtree that is counted."""
+        if self.root.parent is None:
+            return True
+        at: Node | None = node
+        while at is not None and at is not self.root:
+            at = at.parent
+        return at is not None
+
+    def _add(self, item: Node | Atom, k: int) -> None:
+        if type(item) is Atom:
+            self._add_atom(item)
+        elif type(item) is Node and not item.barren:
+            tally = self._tallies.get(item)
+            if tally is None:
+                tally = self._tallies[item] = Tally(item, Range(0, item.leaves))
+            if not tally.present:
+                tally.frame = self.sizer.node_frame(item, k)
+                self._content += tally.frame
+                self._messages += 1
+                self._systems += item.role == "system"
+                self._show(tally)
+
+    def _add_atom(self, atom: Atom) -> None:
+        tokens = atom.tokens
+        self._content += self.sizer.atom(atom) if tokens < 0 else tokens
+        self._messages += 1
+        self._systems += atom.role == "system"
+
+    def _remove(self, item: Node | Atom) -> None:
+        """A fallback's message is gone again."""
+        if type(item) is Atom:
+            self._content -= self.sizer.atom(item)
+        elif type(item) is Node:
+            tally = self._tallies.get(item)
+            if tally is None or not tally.present:
+                return
+            self._slack -= self._open(tally)
+            self._content -= tally.frame + tally.content
+            tally.present = False
+            self._stale.discard(tally)
+        self._messages -= 1
+        self._systems -= item.role == "system"
+
+    def _show(self, tally: Tally) -> None:
+        """Count what is alive of a message that comes back, leaf by leaf as if each were added at the end."""
+        tally.present = True
+        tally.content = tally.open = 0
+        tally.left = tally.top.leaves
+        message = tally.top.message
+        leaf = message.first if message else None
+        whole = tally.span
+        while leaf is not None:
+            if whole.low <= leaf.seq < whole.high:
+                tally.span = Range(whole.low, leaf.seq + 1)
+                self._count(tally, leaf, 1)
+            leaf = leaf.following
+        tally.span = whole
+        self._content += tally.content
+        self._slack += self._open(tally)
+        if message is not None and message.volatile:
+            self._stale.add(tally)
+
+    def _join(self, leaf: Leaf, sign: int) -> None:
+        """A leaf has come back between its neighbours, or (-1) is about to go."""
+        message = leaf.parent.message
+        tally = self._tallies.get(message) if message else None
+        if message is None or tally is None or not tally.present or not tally.span.low <= leaf.seq < tally.span.high:
+            return
+        if message.volatile:
+            self._stale.add(tally)
+            return
+        self._slack -= self._open(tally)
+        self._content -= tally.content
+        self._count(tally, leaf, sign)
+        self._content += tally.content
+        self._slack += self._open(tally)
+
+    def _count(self, tally: Tally, leaf: Leaf, sign: int) -> None:
+        """What a leaf adds to its message, with its joints."""
+        if leaf.part is None:
+            tokens, windows = self._joints.around(leaf, tally.span, self.k)
+        else:
+            tokens, windows = self._joints.split(leaf, tally.span, self.k)
+            tokens += self.sizer.leaf(leaf)
+        tally.content += sign * tokens
+        # A fallback goes as a whole when what it stands for comes back.
+        tally.open += sign * (tokens if leaf.parent.standby else windows)
+        tally.left -= sign
+
+    def _open(self, tally: Tally) -> int:
+        """The tokens of a message that may still go away when more comes back."""
+        if tally.top.standby or (tally.top.message is not None and tally.top.message.volatile):
+            return tally.frame + tally.content
+        return tally.open if tally.left else 0
+
+    def _touch(self, message: Node) -> None:
+        """Something without text came back into a message; it may stand between texts."""
+        tally = self._tallies.get(message)
+        if tally and tally.present and message.volatile:
+            self._stale.add(tally)
+
+    def _recount(self) -> None:
+        """Count messages anew in which empty containers may stand between texts."""
+        for tally in self._stale:
+            self._slack -= self._open(tally)
+            self._content -= tally.content
+            tally.content = measure(tally.top, self.sizer, self.k) - (tally.frame if tally.top.role else 0)
+            self._content += tally.content
+            self._slack += self._open(tally)
+        self._stale.clear()

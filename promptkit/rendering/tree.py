@@ -1,0 +1,238 @@
+"""The tree that is pruned: the only mutable thing, private to rendering.
+
+Positions, not pointers, say what is alive: `gone[i]` is the step at which item i of a node is removed. At state k, when the
+first k steps of the removal order have been taken, an item is alive if `gone >= k`, and a fallback moreover if `born < k`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from promptkit.element import Children, PromptElement
+    from promptkit.elements.media import Reference
+    from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
+    from promptkit.rendering.candidates import Scope
+    from promptkit.rendering.layout import Layout
+
+__all__ = ["ALWAYS", "FIRST", "HIGHEST", "NEVER", "STAYS", "Atom", "Item", "Leaf", "Node", "alive", "path_of"]
+
+HIGHEST = 2**53 - 1
+"""The priority of what has none: JavaScript's largest safe integer, as in prompt-tsx."""
+
+STAYS = 1 << 60
+"""The step of what is never removed."""
+
+# When a leaf starts on a new line.
+NEVER = 0
+ALWAYS = 1
+FIRST = 2  # unless text of the same container stands right before it
+
+
+class Atom:
+    """A message that is nothing but one text: most of a long conversation. Shared between renders, so it has no state of one."""
+
+    __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
+
+    def __init__(self, element: PromptElement, role: Role, text: str, priority: float) -> None:
+        self.element = element
+        self.role = role
+        self.name = element.name
+        self.text = text
+        self.priority = priority
+        self.tokens = -1  # not counted yet
+        self.message: Message | None = None  # not assembled yet
+
+
+class Leaf:
+    """A piece of content: text, or a part that is no text."""
+
+    __slots__ = (
+        "breaks",
+        "closes",
+        "element",
+        "following",
+        "frame",
+        "own",
+        "parent",
+        "part",
+        "position",
+        "previous",
+        "priority",
+        "seq",
+        "sized",
+        "text",
+    )
+
+    def __init__(  # noqa: PLR0913  # a record
+        self,
+        parent: Node,
+        text: str,
+        priority: float,
+        breaks: int,
+        *,
+        part: ImagePart | DocumentPart | OpaquePart | BoundaryPart | None = None,
+        element: PromptElement | None = None,
+    ) -> None:
+        self.parent = parent
+        self.position = len(parent.items)
+        self.text = text
+        self.part = part
+        self.priority = priority
+        self.breaks = breaks
+        self.element = element
+        # An element of its own (TextChunk, Text) is compared as a container of this one leaf would be.
+        self.own = element is not None and part is None
+        self.sized = False  # a part that takes a share of its flex group
+        self.frame = False  # written by the element around it (a Tag), and gone with it
+        self.closes = False  # what follows starts on a new line
+        self.seq = 0  # place in the message
+        self.previous: Leaf | None = None  # the living neighbours in the message
+        self.following: Leaf | None = None
+
+
+class Node:
+    """A container: a message, or anything above or inside messages."""
+
+    __slots__ = (
+        "atomic",
+        "barren",
+        "born",
+        "budget",
+        "call_id",
+        "calls",
+        "calls_gone",
+        "counted",
+        "delegate",
+        "element",
+        "exhausted",
+        "expands",
+        "fallback",
+        "first",
+        "flex",
+        "fragment",
+        "gone",
+        "items",
+        "keep",
+        "key",
+        "label",
+        "layout",
+        "leaves",
+        "legacy",
+        "limit",
+        "live",
+        "lows",
+        "message",
+        "metadata",
+        "name",
+        "nodes",
+        "on_path",
+        "own_size",
+        "parent",
+        "passes",
+        "pinned",
+        "place",
+        "position",
+        "priority",
+        "references",
+        "required",
+        "reserve",
+        "role",
+        "scope",
+        "shield",
+        "standby",
+        "text_priority",
+        "up",
+        "used",
+        "variants",
+        "volatile",
+    )
+
+    def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:
+        self.element = element
+        self.parent = parent
+        self.position = len(parent.items) if parent else 0
+        self.priority = priority
+        self.items: list[Item] = []
+        self.nodes: list[Node] = []  # those of the items that are nodes
+        self.gone: list[int] = []
+        self.born = -1
+        self.standby = False  # a fallback, or inside one
+        # what it is
+        self.role: Role | None = None
+        self.name: str | None = None
+        self.calls: tuple[ToolCall, ...] = ()
+        self.calls_gone: list[int] = []
+        self.call_id: str | None = None
+        self.message: Node | None = parent.message if parent else None  # the message that it is, or is in
+        self.fragment: bool = parent is not None and parent.fragment  # no whole prompt: text may stand outside messages
+        self.passes = False
+        self.atomic = False
+        self.legacy = False
+        self.required = False
+        self.pinned = False  # holds something that must stay
+        self.expands = False
+        self.text_priority = priority  # of the strings that stand in it
+        self.limit: int | None = None
+        self.reserve = 0  # tokens that stay free
+        self.keep: tuple[Hashable, ...] = ()
+        self.fallback: Node | None = None
+        self.metadata: list[tuple[object, bool]] | None = None
+        self.references: list[Reference] | None = None
+        self.label = ""
+        # sizing
+        self.budget: int | None = None
+        self.own_size: int | None = None
+        self.used: int | None = None
+        self.layout: Layout | None = None
+        self.flex = 0  # index of its group in the parent's layout
+        self.delegate: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
+        self.variants: list[Children] = []
+        self.key = -1
+        # pruning
+        self.live = 0  # living items that are not empty
+        self.counted = False  # as one of those of the parent
+        self.up = True  # it and all above it are alive, in the forward run
+        self.place = 0  # in a message: the number of leaves before it
+        self.leaves = 0  # the number of leaves in it, those of fallbacks included
+        self.volatile = False  # a message in which an empty container may stand between texts
+        self.barren = False  # a message that shows nothing
+        self.first: Leaf | None = None  # of the message's living leaves
+        self.shield = 0  # items before it stand before a cache boundary
+        self.scope: Scope | None = None  # candidates, owned by the removal order
+        self.lows: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
+        self.exhausted = False
+        self.on_path = -1
+
+
+Item: TypeAlias = Atom | Leaf | Node
+
+
+def alive(item: Item, gone: int, k: int) -> bool:
+    """Whether an item is there once k steps have been taken."""
+    return gone >= k and not (type(item) is Node and item.born >= k)
+
+
+def path_of(parent: Node, position: int | None = None) -> str:
+    """`AgentPrompt > History > UserMessage[12]`: the path of a node, or of one of its items."""
+    parts: list[str] = []
+    if position is not None:
+        item = parent.items[position]
+        if type(item) is not Node:
+            parts.append(_label(item.element, position, len(parent.items)) if item.element else f"text[{position}]")
+        else:
+            parent = item
+    node: Node | None = parent
+    while node is not None and node.parent is not None:
+        parts.append(node.label or _label(node.element, node.position, len(node.parent.items)))
+        node = node.parent
+    return " > ".join(reversed(parts))
+
+
+def _label(element: PromptElement | None, position: int, siblings: int) -> str:
+    label = type(element).__name__ if element else "fragment"
+    if element and element.name:
+        label += f"({element.name})"
+    return f"{label}[{position}]" if siblings > 1 else label

@@ -1,0 +1,142 @@
+"""Encodings by name, without a network: the bundled ones are built from this package's own data, once per process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import UnknownEncodingError
+from promptkit.tokens.vocab.blob import bundled
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+__all__ = ["BUNDLED", "Bundle", "get_encoding"]
+
+_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_O200K_WORDS = "|".join(
+    (
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _CONTRACTION,
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _CONTRACTION,
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+_CL100K_WORDS = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+_HARMONY = {
+    200002: "<|return|>",
+    200003: "<|constrain|>",
+    200005: "<|channel|>",
+    200006: "<|start|>",
+    200007: "<|end|>",
+    200008: "<|message|>",
+    200012: "<|call|>",
+}
+
+
+@attrs.frozen
+class Bundle:
+    """How an encoding that ships with promptkit is built: its vocabulary file, its words, its special tokens (text → rank)."""
+
+    vocabulary: str
+    words: str
+    special: Mapping[str, int]
+
+
+# Patterns, special tokens and ranks are OpenAI's (tiktoken_ext/openai_public.py); a test compares them with the installed tiktoken.
+BUNDLED: Mapping[str, Bundle] = {
+    "o200k_base": Bundle("o200k_base", _O200K_WORDS, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}),
+    "o200k_harmony": Bundle(
+        "o200k_base",
+        _O200K_WORDS,
+        {
+            "<|endofprompt|>": 200018,
+            "<|startoftext|>": 199998,
+            "<|endoftext|>": 199999,
+            **{_HARMONY.get(rank, f"<|reserved_{rank}|>"): rank for rank in range(200000, 201088)},
+        },
+    ),
+    "cl100k_base": Bundle(
+        "cl100k_base",
+        _CL100K_WORDS,
+        {
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+}
+"""Encoding → what it is built from."""
+
+# tiktoken looks for a file named after the sha1 of its address in its cache folder.
+_FILES = {
+    "gpt2": ("6d1cbeee0f20b3d9449abfede4726ed8212e3aee", "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6"),
+    "r50k_base": ("0ea1e91bbb3a60f729a8dc8f777fd2fc07cd8df4",),
+    "p50k_base": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
+    "p50k_edit": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
+}
+
+_encodings: dict[str, Encoding] = {}
+_lock = Lock()
+
+
+def get_encoding(name: str) -> Encoding:
+    """An encoding, made once per process: as tiktoken has it loaded, or from bundled data, or as tiktoken finds it.
+
+    `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older encodings tiktoken's cache folder
+    must hold the vocabulary. Raises UnknownEncodingError, which says how to provide it.
+    """
+    found = _encodings.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        found = _encodings.get(name)
+        if found is None:
+            found = _encodings[name] = _make(name)
+        return found
+
+
+def _make(name: str) -> Encoding:
+    import tiktoken
+    from tiktoken import registry
+
+    loaded: Mapping[str, Encoding] = getattr(registry, "ENCODINGS", {})
+    if name in loaded:
+        return loaded[name]
+    bundle = BUNDLED.get(name)
+    if bundle is not None:
+        ranks = {token: rank for rank, token in enumerate(bundled(bundle.vocabulary))}
+        return tiktoken.Encoding(name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special))
+    _refuse_download(name)
+    try:
+        return tiktoken.get_encoding(name)
+    except Exception as error:  # a plugin of tiktoken may raise anything
+        message = f"The encoding {name!r} does not load: {error}. Choose one of {', '.join(BUNDLED)}, or install what provides it."
+        raise UnknownEncodingError(message) from error
+
+
+def _refuse_download(name: str) -> None:
+    """Keep tiktoken from fetching a vocabulary: it would do so without a timeout, and counting must never hang."""
+    files = _FILES.get(name)
+    if files is None:
+        return
+    given = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    folder = Path(tempfile.gettempdir(), "data-gym-cache") if given is None else Path(given)
+    missing = [file for file in files if given == "" or not (folder / file).is_file()]  # None and "" differ here
+    if missing:
+        message = (
+            f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "
+            f"{' and '.join(missing)}, which tiktoken.get_encoding({name!r}) writes there on a machine with a network."
+        )
+        raise UnknownEncodingError(message)

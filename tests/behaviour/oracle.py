@@ -1,0 +1,148 @@
+"""What the renderer must answer, found the slow way: remove one thing, look at everything again, count everything again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.behaviour.assembly import assembled, count_messages, limited_tokens, reserved
+from tests.behaviour.nodes import MAX, Node, is_leaf, walk
+from tests.behaviour.trees import LockedError, Tree, planted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from promptkit.element import Child
+    from promptkit.messages import Message
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["DoesNotFitError", "Oracle", "State", "oracle"]
+
+
+class DoesNotFitError(Exception):
+    """Nothing more can be removed and it is still too much."""
+
+
+@attrs.frozen
+class State:
+    """What stands after some removals."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+    reserved: int
+
+
+@attrs.frozen
+class Oracle:
+    """Every state from the whole prompt to the last removal; `fits` is False where a TokenLimit cannot be met."""
+
+    states: tuple[State, ...]
+    fits: bool = True
+
+    @property
+    def full(self) -> int:
+        """The smallest budget at which nothing is removed for it."""
+        return self.states[0].tokens + self.states[0].reserved
+
+    def at(self, budget: int) -> State:
+        """The first state that fits; raises DoesNotFitError."""
+        for state in self.states if self.fits else ():
+            if state.tokens + state.reserved <= budget:
+                return state
+        raise DoesNotFitError
+
+
+def oracle(child: Child, tokenizer: Tokenizer) -> Oracle:
+    """All states of a prompt made of grammar elements."""
+    tree = planted(child, tokenizer)
+    for limit in reversed([node for node in tree.nodes() if node.limit is not None]):
+        for step in _steps(tree, limit.key):
+            tree = step
+            scope = tree.find(limit.key)
+            if scope is None or limited_tokens(scope, tokenizer) <= (limit.limit or 0):
+                break
+        else:
+            return Oracle((_state(tree),), fits=False)
+    return Oracle(tuple(_state(step) for step in _steps(tree, 0)))
+
+
+def _state(tree: Tree) -> State:
+    messages = assembled(tree.root)
+    return State(messages, count_messages(messages, tree.tokenizer), reserved(tree.root))
+
+
+def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
+    """The tree, then the tree after each removal below `scope_key`."""
+    yield tree
+    skipped: set[int] = set()
+    while (scope := tree.find(scope_key)) is not None:
+        locked = _locked(tree, scope)
+        unit = _pick(scope, lambda node, held=locked | skipped: node.key not in held)
+        if unit is None:
+            return
+        try:
+            tree = tree.without(unit.key, locked)
+        except LockedError:
+            skipped.add(unit.key)
+        else:
+            yield tree
+
+
+def _locked(tree: Tree, scope: Node) -> set[int]:
+    """The keys of what is required, of Reserves, and of all that stands before the last cache boundary in scope."""
+    locked: set[int] = set()
+    for node in tree.nodes():
+        if node.required:
+            locked |= {below.key for below in walk(node)}
+        if node.kind == "reserve":
+            locked.add(node.key)
+    boundaries = [node.key for node in walk(scope) if node.kind == "boundary"]
+    if boundaries:
+        keys = [node.key for node in tree.nodes()]
+        locked |= set(keys[: keys.index(boundaries[-1]) + 1])
+    return locked
+
+
+def _spread(nodes: Iterable[Node]) -> Iterable[Node]:
+    for node in nodes:
+        if node.pass_priority and node.children and not is_leaf(node):
+            yield from _spread(node.children)
+        else:
+            yield node
+
+
+def _is_unit(node: Node) -> bool:
+    return not node.children or (node.chunk and not node.pass_priority)
+
+
+def _can_leave(node: Node, free: Callable[[Node], bool]) -> bool:
+    if _is_unit(node):
+        return all(map(free, walk(node)))
+    if node.legacy:
+        return any(_is_leaf_unit(below) and free(below) for below in walk(node))
+    return any(_can_leave(child, free) for child in node.children)
+
+
+def _is_leaf_unit(node: Node) -> bool:
+    return not node.children
+
+
+def _pick(scope: Node, free: Callable[[Node], bool]) -> Node | None:
+    """The next unit to remove below `scope`."""
+    if scope.legacy:
+        leaves = [node for node in walk(scope) if _is_leaf_unit(node) and node is not scope and free(node)]
+        return min(leaves, key=lambda node: node.priority, default=None)
+    lowest: Node | None = None
+    for child in _spread(scope.children):
+        if not _can_leave(child, free):
+            continue
+        if lowest is None or (child.priority, _lowest_child(child)) < (lowest.priority, _lowest_child(lowest)):
+            lowest = child
+    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, free)
+
+
+def _lowest_child(node: Node) -> float:
+    if is_leaf(node):
+        return -1
+    return min((child.priority for child in node.children), default=MAX)

@@ -1,0 +1,71 @@
+"""What differs between what a job should come to and what it came to, in readable lines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.conformance.outcome import Outcome
+
+__all__ = ["differences"]
+
+WIDTH = 600  # characters of a shown value
+
+
+def differences(expected: Outcome, found: Outcome) -> list[str]:
+    """One line, or pair of lines, for each difference; none if the outcomes agree. What the reference removed is not compared."""
+    if "crash" in found:
+        return ["crashed: " + found["crash"]]
+    if "steps" not in expected:
+        return _compare(expected, found)
+    if "steps" not in found:
+        return ["expected outcomes by budget, found " + _shown(found)]
+    wanted = {step["budget"]: step for step in expected["steps"]}
+    got = {step["budget"]: step for step in found["steps"]}
+    lines: list[str] = []
+    for budget in sorted(wanted.keys() | got.keys(), reverse=True):
+        if budget not in got:
+            lines += [f"budget {budget}: nothing new here, expected", "  " + _shown(wanted[budget])]
+        elif budget not in wanted:
+            lines += [f"budget {budget}: no new outcome expected, found", "  " + _shown(got[budget])]
+        else:
+            lines += [f"budget {budget}: {line}" for line in _compare(wanted[budget], got[budget])]
+    return lines
+
+
+def _compare(expected: Outcome, found: Outcome) -> list[str]:
+    if "crash" in found:
+        return ["crashed: " + found["crash"]]
+    if "error" in expected or "error" in found:
+        return _compare_errors(expected, found)
+    lines = _unlike("messages", expected, found) + _unlike("tokenCount", expected, found)
+    for key in ("references", "omittedReferences", "expandableSizings", "openai"):
+        if key in expected:
+            lines += _unlike(key, expected, found)
+    # The reference lists what is not local first, promptkit all in written order: neither is a promise.
+    if sorted(expected.get("metadata", [])) != sorted(found.get("metadata", [])):
+        lines += _unlike("metadata", expected, found)
+    return lines
+
+
+def _compare_errors(expected: Outcome, found: Outcome) -> list[str]:
+    if "error" not in expected or "error" not in found:
+        return ["expected " + _shown(expected), "found    " + _shown(found)]
+    if expected.get("errorType") != found.get("errorType"):
+        return [f"expected {expected.get('errorType', 'another error')}: {expected['error']}", f"found    {found['error']}"]
+    lines = _unlike("errorMessages", expected, found) if "errorMessages" in expected else []
+    if sorted(expected.get("errorMetadata", [])) != sorted(found.get("errorMetadata", [])):
+        lines += _unlike("errorMetadata", expected, found)
+    return lines
+
+
+def _unlike(key: str, expected: Outcome, found: Outcome) -> list[str]:
+    if expected.get(key) == found.get(key):
+        return []
+    return [f"{key}: expected {_shown(expected.get(key))}", f"{' ' * len(key)}     found {_shown(found.get(key))}"]
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= WIDTH else text[:WIDTH] + "…"

@@ -1,0 +1,217 @@
+"""`History`: the newest turns stay, pairs stay whole, and the gap is named."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from promptkit_components import History
+from promptkit_components.pairing import NO_RESULT
+
+from promptkit import BoundaryPart, Message, PromptElement, Rendered, Renderer, Repair, SystemMessage, ToolCall, render
+
+MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def answered(text: str) -> Message:
+    return Message(role="assistant", content=(text,))
+
+
+def called(*ids: str, text: str = "") -> Message:
+    return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
+
+
+def returned(key: str, text: str = "ok") -> Message:
+    return Message(role="tool", content=(text,), tool_call_id=key)
+
+
+def chat(turns: int) -> list[Message]:
+    return [m for i in range(turns) for m in (said(f"Question {i} about the parser?"), answered(f"Answer {i}, which is a little longer."))]
+
+
+def agent(rounds: int) -> list[Message]:
+    work = [m for i in range(rounds) for m in (called(f"c{i}", text=f"Step {i}."), returned(f"c{i}", f"Output {i} of the tool."))]
+    return [said("Fix the parser."), *work, answered("Done.")]
+
+
+def texts(rendered: Rendered) -> list[str]:
+    return [message.text for message in rendered.messages]
+
+
+def markers(rendered: Rendered) -> list[str]:
+    return [text for text in texts(rendered) if MARKER.fullmatch(text)]
+
+
+def assert_paired(rendered: Rendered) -> None:
+    open_ids: list[str | None] = []
+    for message in rendered.messages:
+        if message.role == "tool":
+            assert message.tool_call_id in open_ids
+            open_ids.remove(message.tool_call_id)
+        else:
+            assert not open_ids
+            open_ids = [call.id for call in message.tool_calls]
+    assert not open_ids
+
+
+def budgets(element: PromptElement, step: int = 1) -> range:
+    return range(0, render(element).tokens + step, step)
+
+
+class TestWhatIsShown:
+    def test_everything_where_it_fits(self) -> None:
+        turns = [*chat(3), *agent(2)]
+        assert render(History(turns=turns)).messages == tuple(turns)
+
+    def test_no_system_message_of_the_recording(self) -> None:
+        turns = [Message(role="system", content=("Be brief.",)), *chat(1)]
+        assert render(History(turns=turns)).messages == tuple(turns[1:])
+
+    def test_system_messages_where_asked_for(self) -> None:
+        turns = [Message(role="system", content=("Be brief.",)), *chat(1)]
+        assert render(History(turns=turns, keep_system=True)).messages == tuple(turns)
+
+    def test_no_cache_boundary_of_the_recording(self) -> None:
+        turns = [Message(role="user", content=("one", BoundaryPart(kind="ephemeral"))), answered("two")]
+        assert [m.content for m in render(History(turns=turns)).messages] == [("one",), ("two",)]
+
+    def test_an_empty_result_is_an_empty_result(self) -> None:
+        turns = [said("go"), called("a"), Message(role="tool", tool_call_id="a")]
+        assert render(History(turns=turns)).messages == tuple(turns)
+
+    def test_nothing_of_nothing(self) -> None:
+        assert render(History(turns=[])).messages == ()
+
+    def test_a_result_cut_in_the_middle(self) -> None:
+        long = "\n".join(f"line {i}" for i in range(500))
+        shown = render(History(turns=[said("go"), called("a"), returned("a", long)], truncate_at=60)).messages[-1].text
+        assert shown.startswith("line 0\n")
+        assert shown.endswith("line 499")
+        assert "[… output cut …]" in shown
+        assert len(shown) < 400
+
+
+class TestWhatLeaves:
+    def test_the_oldest_turn_first(self) -> None:
+        history = History(turns=chat(6), omitted_marker=False)
+        whole = texts(render(history))
+        for budget in budgets(history, 5):
+            kept = texts(render(history, budget=budget))
+            newest = [text for text in kept if "Answer" in text]
+            assert newest == [text for text in whole if "Answer" in text][len(whole) // 2 - len(newest) :]
+
+    def test_an_answer_never_stands_without_its_question(self) -> None:
+        history = History(turns=chat(5))
+        for budget in budgets(history, 3):
+            kept = texts(render(history, budget=budget))
+            for text in kept:
+                if found := re.match(r"Answer (\d)", text):
+                    assert f"Question {found[1]} about the parser?" in kept
+
+    def test_the_oldest_step_of_a_turn_before_its_request(self) -> None:
+        history = History(turns=agent(8), omitted_marker=False)
+        for budget in budgets(history, 7):
+            kept = texts(render(history, budget=budget))
+            assert not kept or kept[0] == "Fix the parser."
+            steps = [int(text[5:-1]) for text in kept if text.startswith("Step")]
+            assert steps == list(range(8 - len(steps), 8))
+
+    def test_a_call_and_its_results_together(self) -> None:
+        turns = [said("go"), called("a", "b", text="both"), returned("a", "one"), returned("b", "two"), answered("done")]
+        history = History(turns=turns)
+        for budget in budgets(history):
+            assert_paired(render(history, budget=budget))
+
+    def test_required_turns_never(self) -> None:
+        history = History(turns=chat(4), keep_turns=1)
+        needed = render(History(turns=chat(4)[-2:])).tokens
+        assert texts(render(history, budget=needed)) == texts(render(History(turns=chat(4)[-2:])))
+
+    def test_a_large_result_gives_way_before_its_call(self) -> None:
+        turns = [said("go"), called("a"), returned("a", "word " * 300)]
+        rendered = render(History(turns=turns, omit_over=1_000), budget=60)
+        assert texts(rendered) == ["go", "", "[output omitted]"]
+        assert_paired(rendered)
+
+
+class TestMarker:
+    @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
+    def test_counts_what_is_gone_and_stands_once(self, turns: list[Message]) -> None:
+        history = History(turns=turns)
+        seen = 0
+        for budget in budgets(history):
+            rendered = render(history, budget=budget)
+            marks = markers(rendered)
+            assert len(marks) <= 1
+            if marks and (found := MARKER.fullmatch(marks[0])):
+                seen += 1
+                assert len(rendered.messages) - 1 == len(turns) - int(found[1])
+        assert seen
+
+    def test_can_be_switched_off(self) -> None:
+        history = History(turns=chat(8), omitted_marker=False)
+        assert not any(markers(render(history, budget=budget)) for budget in budgets(history, 5))
+
+    def test_can_be_worded(self) -> None:
+        history = History(turns=chat(8), omitted_marker=lambda count: f"({count} gone)")
+        assert any("(4 gone)" in texts(render(history, budget=budget)) for budget in budgets(history))
+
+
+class TestRepairs:
+    def test_are_made_and_reported(self) -> None:
+        turns = [said("go"), called("a"), said("what now?"), returned("b"), called("a"), returned("a")]
+        rendered = render(History(turns=turns))
+        assert_paired(rendered)
+        assert texts(rendered) == ["go", "", NO_RESULT, "what now?", "", "ok"]
+        assert [repair.kind for repair in rendered.repairs] == ["missing result", "orphan result", "repeated call id"]
+        assert all(isinstance(repair, Repair) for repair in rendered.repairs)
+
+    def test_are_reported_also_where_the_messages_were_pruned(self) -> None:
+        assert [r.kind for r in render(History(turns=[called("a"), *chat(4)]), budget=30).repairs] == ["missing result"]
+
+    def test_stand_in_the_receipt_a_person_reads(self) -> None:
+        assert "missing result" in render(History(turns=[said("go"), called("a")])).explain()
+
+
+keys = st.sampled_from(["a", "b", "c"])
+any_messages = st.lists(
+    st.one_of(
+        st.builds(said, st.sampled_from(["hello there", "go on"])),
+        st.builds(answered, st.sampled_from(["I see.", "Done with all of it."])),
+        st.builds(lambda ids, text: called(*ids, text=text), st.lists(keys, max_size=3), st.sampled_from(["", "I look."])),
+        st.builds(returned, keys, st.sampled_from(["", "one", "a longer result of some words"])),
+    ),
+    max_size=12,
+)
+
+
+class TestLaws:
+    @settings(deadline=None, max_examples=60)
+    @given(any_messages, st.floats(0, 1))
+    def test_whatever_was_recorded_is_well_paired_and_within_the_budget(self, turns: list[Message], part: float) -> None:
+        history = History(turns=turns)
+        budget = int(render(history).tokens * part)
+        rendered = render(history, budget=budget)
+        assert rendered.tokens <= budget or not rendered.messages
+        assert_paired(rendered)
+        assert len(markers(rendered)) <= 1
+
+    def test_old_turns_are_equal_elements_from_turn_to_turn(self) -> None:
+        def expanded(turns: list[Message]) -> list[PromptElement]:
+            _, made = History(turns=turns).render(None)  # type: ignore[arg-type, misc]  # the sizing is not looked at
+            return list(made)  # type: ignore[arg-type]  # a generator of elements
+
+        before, after = expanded(chat(5)), expanded(chat(6))
+        assert after[:5] == before
+
+    def test_a_renderer_gives_the_same_bytes_for_the_same_history(self) -> None:
+        renderer = Renderer(budget=120)
+        for turns in (4, 5, 6):
+            tree = (SystemMessage(required=True)["Be brief."], History(turns=chat(turns)))
+            assert renderer.render(tree).messages == render(tree, budget=120).messages

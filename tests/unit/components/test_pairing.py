@@ -1,0 +1,175 @@
+"""`pair`: whatever a recording contains, calls and results come out together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from promptkit_components import Paired, pair
+from promptkit_components.pairing import NO_RESULT
+
+from promptkit import Message, Repair, ToolCall
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def called(*ids: str, text: str = "") -> Message:
+    return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
+
+
+def returned(key: str | None, text: str = "ok") -> Message:
+    return Message(role="tool", content=(text,), tool_call_id=key)
+
+
+def kinds(paired: Paired) -> list[str]:
+    return [repair.kind for repair in paired.repairs]
+
+
+def shape(paired: Paired) -> list[str]:
+    """`user`, `+a,b` for calls, `a=text` for results."""
+    out: list[str] = []
+    for message in paired.messages:
+        if message.role == "tool":
+            out.append(f"{message.tool_call_id}={message.text}")
+        elif message.tool_calls:
+            out.append("+" + ",".join(call.id for call in message.tool_calls))
+        else:
+            out.append(message.role)
+    return out
+
+
+messages = st.one_of(
+    st.builds(said, st.sampled_from(["hello", ""])),
+    st.builds(lambda ids: called(*ids), st.lists(st.sampled_from(["a", "b", "c", "a_2", ""]), max_size=3)),
+    st.builds(returned, st.sampled_from(["a", "b", "c", "a_2", "", None]), st.sampled_from(["one", "two", ""])),
+)
+
+
+class TestWhatIsRight:
+    def test_stays_byte_for_byte(self) -> None:
+        turns = (said("hi"), called("a", "b"), returned("b"), returned("a"), called("c"), returned("c", ""))
+        assert pair(turns) == Paired(messages=turns)
+
+    def test_keeps_the_very_messages(self) -> None:
+        turns = (said("hi"), called("a"), returned("a"))
+        assert all(mine is theirs for mine, theirs in zip(pair(turns).messages, turns, strict=True))
+
+    def test_nothing_gives_nothing(self) -> None:
+        assert pair([]) == Paired(messages=())
+
+
+class TestRepairs:
+    def test_a_call_without_a_result_is_answered_by_a_placeholder(self) -> None:
+        paired = pair([called("a", "b"), returned("b"), said("go on")])
+        assert shape(paired) == ["+a,b", "b=ok", f"a={NO_RESULT}", "user"]
+        assert paired.repairs == (Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {NO_RESULT!r} answers it."),)
+
+    def test_a_result_of_no_call_is_dropped(self) -> None:
+        paired = pair([said("hi"), returned("x"), returned(None)])
+        assert shape(paired) == ["user"]
+        assert kinds(paired) == ["orphan result", "orphan result"]
+
+    def test_the_first_of_several_results_stays(self) -> None:
+        paired = pair([called("a"), returned("a", "one"), returned("a", "two")])
+        assert shape(paired) == ["+a", "a=one"]
+        assert kinds(paired) == ["repeated result"]
+
+    def test_a_repeated_id_is_made_unique_on_both_sides(self) -> None:
+        paired = pair([called("0"), returned("0", "one"), called("0"), returned("0", "two"), called("0_2"), returned("0_2", "three")])
+        assert shape(paired) == ["+0", "0=one", "+0_3", "0_3=two", "+0_2", "0_2=three"]
+        assert kinds(paired) == ["repeated call id"]
+
+    def test_equal_ids_in_one_round_are_answered_in_order(self) -> None:
+        paired = pair([called("a", "a"), returned("a", "one"), returned("a", "two")])
+        assert shape(paired) == ["+a,a_2", "a=one", "a_2=two"]
+
+    def test_a_result_answers_the_latest_call_of_its_id(self) -> None:
+        paired = pair([called("a"), said("never mind"), called("a"), returned("a", "late")])
+        assert shape(paired) == ["+a", f"a={NO_RESULT}", "user", "+a_2", "a_2=late"]
+
+    def test_a_result_before_its_call_is_moved_behind_it(self) -> None:
+        paired = pair([returned("a", "early"), said("hi"), called("a"), said("thanks")])
+        assert shape(paired) == ["user", "+a", "a=early", "user"]
+        assert kinds(paired) == ["moved result"]
+
+    def test_a_result_that_stands_apart_is_moved_behind_its_call(self) -> None:
+        paired = pair([called("a", "b"), returned("a"), said("wait"), returned("b", "late")])
+        assert shape(paired) == ["+a,b", "a=ok", "b=late", "user"]
+        assert kinds(paired) == ["moved result"]
+
+    def test_an_empty_id_is_given_a_name(self) -> None:
+        paired = pair([called(""), returned("", "ok")])
+        assert shape(paired) == ["+call_2", "call_2=ok"]
+
+    def test_repairs_come_in_the_order_of_the_recording(self) -> None:
+        paired = pair([returned("x"), called("a"), said("hi"), called("a"), returned("a")])
+        assert kinds(paired) == ["orphan result", "missing result", "repeated call id"]
+
+
+class TestLaws:
+    @given(st.lists(messages, max_size=14))
+    def test_the_output_is_always_well_paired(self, turns: list[Message]) -> None:
+        paired = pair(turns)
+        ids = [call.id for message in paired.messages for call in message.tool_calls]
+        assert len(set(ids)) == len(ids)
+        open_ids: list[str] = []
+        for message in paired.messages:
+            if message.role == "tool":
+                assert message.tool_call_id in open_ids, "a result stands right behind its call"
+                open_ids.remove(message.tool_call_id)
+            else:
+                assert not open_ids, "every call is answered before anything else is said"
+                open_ids = [call.id for call in message.tool_calls]
+        assert not open_ids
+
+    @given(st.lists(messages, max_size=14))
+    def test_pairing_twice_changes_nothing(self, turns: list[Message]) -> None:
+        once = pair(turns)
+        assert pair(once.messages) == Paired(messages=once.messages)
+
+    @given(st.lists(messages, max_size=14))
+    def test_nothing_but_tool_messages_is_lost_or_moved(self, turns: list[Message]) -> None:
+        paired = pair(turns)
+        assert [(m.role, m.content) for m in paired.messages if m.role != "tool"] == [
+            (m.role, m.content) for m in turns if m.role != "tool"
+        ]
+
+    @given(st.lists(messages, max_size=14))
+    def test_every_change_is_reported(self, turns: list[Message]) -> None:
+        paired = pair(turns)
+        assert bool(paired.repairs) == (paired.messages != tuple(turns))
+        results = Counter(m.role for m in turns)["tool"]
+        dropped = sum(kind in {"orphan result", "repeated result"} for kind in kinds(paired))
+        added = kinds(paired).count("missing result")
+        assert Counter(m.role for m in paired.messages)["tool"] == results - dropped + added
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda i: (said("hi"), called(f"c{i}"), returned(f"c{i}")),
+        lambda _: (called("same"), returned("same")),
+        lambda _: (called("never"),),
+        lambda _: (returned("lost"),),
+    ],
+    ids=["sound", "one id", "no results", "no calls"],
+)
+def test_time_grows_with_the_number_of_messages(turn: object) -> None:
+    assert callable(turn)
+    small = [message for i in range(2_000) for message in turn(i)]
+    large = [message for i in range(16_000) for message in turn(i)]
+
+    def seconds(turns: list[Message]) -> float:
+        best = float("inf")
+        for _ in range(2):
+            start = perf_counter()
+            pair(turns)
+            best = min(best, perf_counter() - start)
+        return best
+
+    assert seconds(large) < 8 * 4 * max(seconds(small), 0.002), "eight times the messages, with room for noise"
