@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from promptkit import Child, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
 from promptkit_components.pairing import pair
@@ -82,7 +83,7 @@ class History(PromptElement):
                     truncate_at=self.truncate_at,
                     omit_over=self.omit_over,
                 )
-                for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(shown)], strict=True))
+                for number, (start, end) in enumerate(pairwise([*starts, len(shown)]))
             ),
         )
 

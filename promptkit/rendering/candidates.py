@@ -18,6 +18,10 @@ Entry: TypeAlias = "tuple[float, float, float, Node, int]"
 """(priority, lowest direct child, order, parent, position)"""
 
 
+ALONE = float("-inf")
+"""Stands (by identity) for the lowest direct child where no candidate has the same priority, so that it need not be known."""
+
+
 class Scope:
     """The candidates of one container."""
 
@@ -48,12 +52,18 @@ class Scope:
                 if item.exhausted:
                     self.pop(entry)
                     continue
+                if low is ALONE:
+                    return entry
                 now = lowest(item)
                 if now != low:
                     self.pop(entry)
                     heappush(changed, (priority, now, order, parent, position))
                     continue
             return entry
+
+    def is_down_to_one(self) -> bool:
+        """Whether nothing but the latest `peek` is left to choose."""
+        return len(self.entries) - self.at + len(self.changed) == 1
 
     def pop(self, entry: Entry) -> None:
         """Take the entry away that `peek` returned."""
@@ -105,25 +115,44 @@ def _local(node: Node) -> Scope:
             if gone[position] != STAYS or position < shield:
                 continue
             order += 1
-            if type(item) is Atom:
-                entries.append((item.priority, item.priority, order, parent, position))
-            elif type(item) is Leaf:
-                if not item.frame:
-                    entries.append((item.priority, item.priority if item.own else -1, order, parent, position))
-            elif type(item) is Node:
+            if type(item) is Leaf and item.frame:
+                continue
+            if type(item) is Node:
                 if item.required:
                     continue
                 if item.born == STAYS:
                     spare[item] = [(item.priority, lowest(item), order, parent, position)]
-                elif item.passes and item.items and not item.atomic:
+                    continue
+                if item.passes and item.items and not item.atomic:
                     stack.append((item, enumerate(item.items)))
                     break
-                else:
-                    entries.append((item.priority, lowest(item), order, parent, position))
+            entries.append((item.priority, ALONE, order, parent, position))
         else:
             stack.pop()
     entries.sort()
+    _break_ties(entries)
     return Scope(entries, spare)
+
+
+def _break_ties(entries: list[Entry]) -> None:
+    """Compare candidates of one priority by their lowest direct child."""
+    start = 0
+    while start < len(entries):
+        priority = entries[start][0]
+        end = start + 1
+        while end < len(entries) and entries[end][0] == priority:
+            end += 1
+        if end > start + 1:
+            entries[start:end] = sorted(
+                (priority, _rank(parent.items[at]), order, parent, at) for _, _, order, parent, at in entries[start:end]
+            )
+        start = end
+
+
+def _rank(item: Atom | Leaf | Node) -> float:
+    if type(item) is Node:
+        return lowest(item)
+    return -1 if type(item) is Leaf and not item.own else item.priority
 
 
 def _legacy(node: Node) -> Scope:

@@ -140,6 +140,9 @@ class Sizer:
         missing = [(USED, member) for group in groups[:index] for member in group.nodes if member.used is None]
         if missing:
             return missing
+        for at, earlier in enumerate(groups[:index]):
+            if not earlier.shared:
+                self._share(parent, at)  # all before it are, and their sizes are known
         group = groups[index]
         remaining = max(0, (parent.budget or 0) - self._own_size(parent))
         for earlier in groups[:index]:

@@ -11,7 +11,7 @@ from collections import deque
 from heapq import heappush
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.candidates import Entry, scope_of
+from promptkit.rendering.candidates import Entry, Scope, scope_of
 from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, redo, undo, unlink
 from promptkit.rendering.materialize import shows
 from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
@@ -77,12 +77,7 @@ class Order:
                     continue
                 scope.pop(entry)
                 if type(item) is Atom and parent.live > 1:
-                    parent.gone[position] = self._step
-                    parent.live -= 1
-                    self._step += 1
-                    steps.append(entry)
-                    if parent.on_path > 0:
-                        self._leave(parent)
+                    self._take_atoms(scope, entry, steps)
                     continue
             ops: list[Op] = []
             if self._remove(parent, position, ops):
@@ -91,6 +86,29 @@ class Order:
             else:
                 self._roll_back(ops)
         return steps
+
+    def _take_atoms(self, scope: Scope, entry: Entry, steps: list[Step]) -> None:
+        """Take a message that nothing depends on, and all such that follow it while no other container can be next."""
+        path = self._path
+        alone = len(path) == 1 or (len(path) == 2 and path[0].scope is not None and path[0].scope.is_down_to_one())  # noqa: PLR2004  # levels
+        step = self._step
+        entries = scope.entries
+        while True:
+            parent, position = entry[3], entry[4]
+            if parent.gone[position] == STAYS and parent.up:
+                parent.gone[position] = step
+                parent.live -= 1
+                step += 1
+                steps.append(entry)
+            if not alone or scope.changed or scope.at >= len(entries):
+                break
+            entry = entries[scope.at]
+            if type(entry[3].items[entry[4]]) is not Atom or entry[3].live <= 1:
+                break
+            scope.at += 1
+        self._step = step
+        if not alone and parent.on_path > 0:
+            self._leave(parent)
 
     def settle(self, steps: list[Step], k: int, undone: int) -> None:
         """Make the first k of a subtree's steps final and the rest as if they had not been. Steps from `undone` on are undone already."""

@@ -103,7 +103,9 @@ class Scan:
         self.k -= 1
         step = self.steps[self.k]
         if isinstance(step, tuple):
-            item = step[3].items[step[4]]
+            parent = step[3]
+            parent.live += 1
+            item = parent.items[step[4]]
             if type(item) is Atom:
                 self._add_atom(item)
         else:

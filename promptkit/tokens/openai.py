@@ -1,3 +1,4 @@
 """STAND-IN, to be overwritten by the tokens room."""
 
+
 def count_request(request): ...

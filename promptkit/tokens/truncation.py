@@ -1,4 +1,102 @@
-"""STAND-IN, to be overwritten by the tokens room."""
+"""Text cut to a number of tokens, with a marker where something is missing, at line and grapheme boundaries."""
 
-def truncate_text(text, tokens, *, keep="head", ratio=0.4, marker="", tokenizer=None):
-    return text if tokenizer.count(text) <= tokens else tokenizer.truncate(text, tokens)
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["truncate_text"]
+
+_LINE = 0.15  # of what is kept may be given up to end at a line
+_LOOK_BACK = 64  # characters
+
+
+def truncate_text(  # noqa: PLR0913  # what the element Truncate says, and the tokenizer
+    text: str,
+    tokens: int,
+    *,
+    keep: Literal["head", "tail", "middle"] = "head",
+    ratio: float = 0.4,
+    marker: str = "[…]",
+    tokenizer: Tokenizer,
+) -> str:
+    r"""A text of at most `tokens`, marker included; the text itself if it fits.
+
+    `keep` says what stays: the head, the tail, or with `middle` both, the head getting `ratio` of the room. The cut is at the
+    end of a line where one is near (within 15 % of what stays), and never inside a grapheme cluster. Where not even the marker
+    fits, nothing is left: `""`.
+    """
+    if tokens <= 0 or not text:
+        return ""
+    fitting = tokenizer.truncate(text, tokens)
+    if len(fitting) == len(text) or (len(text) <= 4 * tokens and tokenizer.count(text) <= tokens):
+        return text
+    room = tokens - tokenizer.count(marker)
+    if room < 0:
+        return ""
+    while room > 0:
+        head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
+        head = _head(text, head_room, marker, tokenizer)
+        cut = head + marker + _tail(text[len(head) :], room - head_room, marker, tokenizer)
+        over = tokenizer.count(cut) - tokens
+        if over <= 0:
+            return cut
+        room -= over  # tokens that the joints with the marker cost
+    return marker
+
+
+def _head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
+    end = len(tokenizer.truncate(text, tokens, keep="head")) if tokens > 0 else 0
+    line = text.rfind("\n", int(end * (1 - _LINE)), end) + 1
+    if line == 0:
+        return text[: _boundary(text, end)]
+    if marker.startswith("\n"):  # which brings the line's end itself
+        line -= 2 if text.endswith("\r\n", 0, line) else 1
+    return text[:line]
+
+
+def _tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
+    start = len(text) - len(tokenizer.truncate(text, tokens, keep="tail")) if tokens > 0 else len(text)
+    line = text.find("\n", start, start + int((len(text) - start) * _LINE))
+    if line < 0:
+        place = _boundary(text, start)
+        return text[place if place == start else _next_boundary(text, place) :]
+    if marker.endswith("\n"):
+        return text[line + 1 :]
+    if text.startswith("\r", line - 1):
+        line = line - 1 if line > start else line + 1  # a line break of two characters is one cluster
+    return text[line:]
+
+
+@cache
+def _patterns() -> tuple[Any, Any]:  # Any: regex has no types
+    import regex
+
+    # Between two characters that neither extend nor join anything, clusters always end (UAX 29, GB999).
+    return regex.compile(r"\X"), regex.compile(r"(?r)(?<=\p{GCB=Other})(?=\p{GCB=Other})")
+
+
+def _boundary(text: str, place: int) -> int:
+    """The last boundary of a grapheme cluster at or before a place."""
+    if place <= 0 or place >= len(text):
+        return place
+    cluster, certain = _patterns()
+    start = 0
+    size = _LOOK_BACK
+    while size < place:
+        found = certain.search(text, place - size, place)
+        if found:
+            start = found.start()
+            break
+        size *= 8
+    for match in cluster.finditer(text, start):
+        if match.end() >= place:
+            return place if match.end() == place else match.start()
+    return place
+
+
+def _next_boundary(text: str, boundary: int) -> int:
+    return _patterns()[0].match(text, boundary).end()

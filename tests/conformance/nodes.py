@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import promptkit
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import CacheBoundary, Chunk, Group, IfEmpty, KeepWith, LegacyPrioritization, PrioritizedList, TokenLimit
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
 from promptkit.elements.text import Expandable, TextChunk
 from promptkit.messages import ToolCall
+from promptkit.rendering.json_tree import from_json, to_json
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -207,8 +207,8 @@ def _line_break(node: Spec, context: Context) -> Child:
 def _embedded(node: Spec, context: Context) -> PromptElement:
     """A subtree that another process rendered: its tree as JSON text, and back."""
     children = _children(node, Context(context.tokenizer))
-    data = promptkit.to_json(children, budget=node.get("budget", 1_000_000), tokenizer=context.tokenizer)
-    return promptkit.from_json(json.loads(json.dumps(data)))
+    data = to_json(children, budget=node.get("budget", 1_000_000), tokenizer=context.tokenizer)
+    return from_json(json.loads(json.dumps(data)))
 
 
 def _tool_result(node: Spec, context: Context) -> Child:

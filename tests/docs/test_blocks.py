@@ -23,6 +23,8 @@ from typing import NamedTuple
 import jinja2
 import pytest
 
+from promptkit import PromptKitError, Template, render
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
 
@@ -69,7 +71,7 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
     module = types.ModuleType("page")
     for index, block in enumerate(found):
         if block.language == "jinja":
-            jinja2.Environment(autoescape=False).parse(block.text)  # noqa: S701  # only parsed, and a prompt is no HTML
+            parse_template(block)
         elif block.language == "console":
             run_console(page, block)
         elif block.language == "python" and not block.file:
@@ -78,6 +80,14 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
             printed = run_python(page, block, module, monkeypatch)
             expected = expected_after(found, index)
             assert expected is None or printed == expected, f"{page.name}:{block.line} prints:\n{printed}"
+
+
+def parse_template(block: Block) -> None:
+    try:
+        render(Template(source=block.text), budget=1_000_000)
+    except PromptKitError as error:  # its values are not given here, and it may be a part of a message
+        if isinstance(error.__cause__, jinja2.TemplateSyntaxError):
+            raise
 
 
 def run_python(page: Path, block: Block, module: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -13,7 +13,8 @@ HERE = Path(__file__).parent
 
 
 def test_the_whole_tree_is_clean(checker: Callable[..., list[tuple[str, int, str]]]) -> None:
-    assert checker() == []
+    found = checker()
+    assert not found, "\n".join(f"{file}:{line}: {message}" for file, line, message in found)
 
 
 def test_what_users_write_is_accepted(checker: Callable[..., list[tuple[str, int, str]]]) -> None:

@@ -1,0 +1,160 @@
+"""Exact counts of text for one encoding: remembered, additive at safe cuts, and unharmed by hostile input."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from promptkit.errors import TextTooLongError
+from promptkit.tokens.cache import CountCache
+from promptkit.tokens.encodings import BUNDLED, get_encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tiktoken import Encoding
+
+__all__ = ["MAX_TEXT_BYTES", "TextCounter"]
+
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""The longest text that is counted, unless the caller says otherwise."""
+
+CACHE_BYTES = 64 * 1024 * 1024
+"""What the remembered texts of one encoding may take."""
+
+# Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something else, and only `/` may follow a
+# line break in a word (o200k's `[\r\n/]*`). Python's \s holds more than the patterns' own, so it only makes fewer cuts.
+_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
+# The older patterns take a run of white space at the end of a text as one word, so a line break alone is no safe place.
+_CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
+_OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
+
+_LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
+_BLOCK = 65_536  # characters in which a long text is encoded, so that its tokens are never all in memory
+_RUN = re.compile(r"\s{100000}")
+_NEAR = 1_024  # characters in which a safe end of a window is looked for
+_CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one window is enough
+_SLACK = 128  # tokens that the end of a window may lose when more text follows: the longest token has 128 bytes
+
+
+class TextCounter:
+    """Counts and cuts text in the tokens of one encoding. Special-token text counts as the text that it is.
+
+    `max_text_bytes` (UTF-8) is the longest text taken; beyond it TextTooLongError is raised before anything is encoded.
+    """
+
+    def __init__(self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES) -> None:
+        self.encoding_name = encoding
+        self.max_text_bytes = max_text_bytes
+        self.cut = _CUT if encoding in BUNDLED else _CUT_BEFORE_SPACE if encoding in _OLDER else None
+        self._cache = CountCache(cache_bytes)
+        self._long = min(_LONG, max_text_bytes // 4)
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The encoding, loaded when it is first needed."""
+        return get_encoding(self.encoding_name)
+
+    def count(self, text: str) -> int:
+        """The tokens of a text."""
+        tokens = self._cache.get(text)
+        if tokens is None:
+            if len(text) > self._long:
+                self._check(text)
+                tokens = sum(map(len, self._blocks(text)))
+            else:
+                tokens = len(self.encoding.encode_ordinary(text))
+            self._cache.put(text, tokens)
+        return tokens
+
+    def truncate(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> str:
+        """A head or tail of a text of at most `tokens`; the text itself exactly if it fits.
+
+        Only about six characters per token are encoded, however long the text is.
+        """
+        if tokens <= 0:
+            return ""
+        if len(text) * 4 <= tokens or (len(text) <= tokens and text.isascii()):
+            return text
+        ids = self._window(text, tokens, keep)
+        if len(ids) <= tokens:
+            return text
+        # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says so.
+        room = tokens
+        while True:
+            kept = self._decoded(text, ids, room, keep)
+            over = self.count(kept) - tokens
+            if over <= 0:
+                return kept
+            room -= over
+
+    def _decoded(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
+        """The first or last `tokens` of the ids, without a character cut in two, as a piece of the text itself."""
+        if tokens <= 0:
+            return ""
+        # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
+        if keep == "head":
+            return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
+        return text[len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :]
+
+    def _window(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
+        """The ids of a head or tail that surely has more than `tokens`, or of the whole text."""
+        size = _CHARACTERS_PER_TOKEN * tokens + 64
+        while size + _NEAR < len(text):
+            safe, piece = self._head(text, size) if keep == "head" else self._tail(text, size)
+            ids = self._encode(piece)
+            if len(ids) > tokens + (0 if safe else _SLACK):
+                return ids
+            size *= 4
+        self._check(text)
+        return self._encode(text)
+
+    def _head(self, text: str, size: int) -> tuple[bool, str]:
+        place = self.cut.search(text, size, size + _NEAR) if self.cut else None
+        return place is not None, text[: place.start() if place else size]
+
+    def _tail(self, text: str, size: int) -> tuple[bool, str]:
+        start = len(text) - size
+        place = self.cut.search(text, start - _NEAR, start) if self.cut else None
+        return place is not None, text[place.start() if place else start :]
+
+    def _encode(self, text: str) -> list[int]:
+        if len(text) <= _LONG:
+            return self.encoding.encode_ordinary(text)
+        return [token for block in self._blocks(text) for token in block]
+
+    def _blocks(self, text: str) -> Iterator[list[int]]:
+        """The ids of a long text, in blocks that end at safe cuts."""
+        start = 0
+        while start < len(text):
+            place = self.cut.search(text, start + _BLOCK) if self.cut else None
+            end = place.start() if place else len(text)
+            block = text[start:end]
+            if end - start > _LONG and _RUN.search(block):
+                yield self._encode_words(block)
+            else:
+                yield self.encoding.encode_ordinary(block)
+            start = end
+
+    def _encode_words(self, text: str) -> list[int]:
+        """The ids of a text with a run of white space that is too long for tiktoken's own splitting: split here, and merge there."""
+        import regex
+
+        encoding: Any = self.encoding  # Any: there is no public way to encode one word that is already split off
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as tiktoken mends lone surrogates
+        words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
+        return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
+
+    def _check(self, text: str) -> None:
+        limit = self.max_text_bytes
+        if len(text) * 4 <= limit:
+            return
+        # The cheap bound first, so that a text of gigabytes is not copied to learn that it is too long.
+        size = len(text) if len(text) > limit or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if size > limit:
+            message = (
+                f"A text of at least {size:,} bytes is longer than the limit of {limit:,}: cut it before it is rendered, "
+                f"or give a tokenizer with a higher `max_text_bytes`."
+            )
+            raise TextTooLongError(message)

@@ -1,0 +1,51 @@
+"""The engine, clever as it is, answers what the slow oracle answers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from promptkit import BudgetExceededError, render
+from tests.behaviour.oracle import DoesNotFitError, Oracle, oracle
+from tests.behaviour.strategies import FEATURES, prompts, tokenizers
+
+if TYPE_CHECKING:
+    from promptkit import Child, Tokenizer
+
+
+def budgets(answers: Oracle) -> list[int]:
+    """Every budget at which the answer may change, and its neighbours."""
+    sizes = {state.tokens + state.reserved for state in answers.states}
+    return sorted({budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0}, reverse=True)
+
+
+def check(prompt: Child, tokenizer: Tokenizer) -> None:
+    answers = oracle(prompt, tokenizer)
+    for budget in budgets(answers):
+        try:
+            want = answers.at(budget)
+        except DoesNotFitError:
+            with pytest.raises(BudgetExceededError):
+                render(prompt, budget=budget, tokenizer=tokenizer)
+            continue
+        got = render(prompt, budget=budget, tokenizer=tokenizer)
+        assert (got.messages, got.tokens, got.reserved) == (want.messages, want.tokens, want.reserved), budget
+
+
+@given(prompts(), tokenizers())
+def test_equals_the_oracle_at_every_budget(prompt: Child, tokenizer: Tokenizer) -> None:
+    check(prompt, tokenizer)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.slow
+def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: str) -> None:
+    @settings(max_examples=int(os.environ.get("EXAMPLES", "2000")))
+    @given(prompts((feature,)), tokenizers())
+    def law(prompt: Child, tokenizer: Tokenizer) -> None:
+        check(prompt, tokenizer)
+
+    law()
