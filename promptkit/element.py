@@ -132,14 +132,22 @@ class PromptElement:
         if self.children:
             message = f"{type(self).__name__} already has children: put all of them in one pair of brackets."
             raise ChildrenTwiceError(message)
-        return self._with(children=flatten(children, type(self).__name__))
+        return self.replace(children=flatten(children, type(self).__name__))
 
-    def _with(self, **changes: object) -> Self:
+    def replace(self, **changes: object) -> Self:
+        """A copy with other props, or with other `children` (flat, as the attribute holds them).
+
+        >>> UserMessage(priority=1)["Hello"].replace(priority=2)
+        UserMessage(priority=2)['Hello']
+        """
         cls = type(self)
         clone = object.__new__(cls)
         for field in cls.__attrs_attrs__:
             name = field.name
-            object.__setattr__(clone, name, changes[name] if name in changes else getattr(self, name))
+            object.__setattr__(clone, name, changes.pop(name) if name in changes else getattr(self, name))
+        if changes:
+            message = f"{cls.__name__} has no prop {', '.join(map(repr, changes))}."
+            raise TypeError(message)
         return clone
 
     def __eq__(self, other: object) -> bool:
@@ -238,9 +246,13 @@ def flatten(child: Child, owner: str) -> Children:
 
 
 def _iterate(value: object, owner: str) -> Iterator[object]:
-    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet):
-        return iter(cast("Iterable[object]", value))  # of unknown items: each is looked at in turn
-    raise BadChildError(_not_a_child(value, owner))
+    if not _is_fragment(value):
+        raise BadChildError(_not_a_child(value, owner))
+    return iter(cast("Iterable[object]", value))  # of unknown items: each is looked at in turn
+
+
+def _is_fragment(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
 
 
 def _not_a_child(value: object, owner: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from promptkit import Child, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
+from promptkit import Child, Chunk, Group, KeepWith, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
 from promptkit_components.pairing import pair
 from promptkit_components.recorded import recorded
 
@@ -79,6 +79,7 @@ class History(PromptElement):
                     required=number >= len(starts) - self.keep_turns,
                     messages=shown[start:end],
                     older=start,
+                    conversation=(self.name, shown[0].text),
                     marker=marker,
                     truncate_at=self.truncate_at,
                     omit_over=self.omit_over,
@@ -94,6 +95,7 @@ class _Turn(PromptElement):
 
     messages: tuple[Message, ...]
     older: int
+    conversation: Hashable
     marker: Callable[[int], str] | None = None
     truncate_at: int | None = None
     omit_over: int | None = None
@@ -103,20 +105,37 @@ class _Turn(PromptElement):
         return tuple(self._steps())
 
     def _steps(self) -> Iterator[PromptElement]:
-        gone = self.older
         asked = self.messages[0].role == "user"
+        whole = self.older + len(self.messages)
         if asked:
-            # The request leaves last, so its marker counts the whole turn.
-            yield self._step(self.messages[:1], priority=None, gone=self.older + len(self.messages))
+            # The request leaves last, when all else of its turn is gone.
+            yield self._step(self.messages[:1], priority=None, before=whole - 1, after=whole)
         for number, (start, end) in enumerate(_spans(self.messages, int(asked))):
-            gone += end - start
-            yield self._step(self.messages[start:end], priority=number, gone=gone)
+            gone = self.older - int(asked)
+            yield self._step(self.messages[start:end], priority=number, before=gone + start, after=gone + end)
 
-    def _step(self, messages: tuple[Message, ...], *, priority: float | None, gone: int) -> PromptElement:
-        marker = UserMessage()[self.marker(gone)] if self.marker else None
-        if len(messages) == 1:
-            return recorded(messages[0], priority=priority, fallback=marker)
-        return _Round(priority=priority, messages=messages, truncate_at=self.truncate_at, omit_over=self.omit_over, fallback=marker)
+    def _step(self, messages: tuple[Message, ...], *, priority: float | None, before: int, after: int) -> PromptElement:
+        """A step that is pruned when `before` messages are gone, and leaves a marker that says that `after` are."""
+        if self.omit_over is not None and any(m.role == "tool" and len(m.text) > self.omit_over for m in messages):
+            first, *results = messages
+            shown: Child = (
+                recorded(first),
+                (recorded(m, priority=n, truncate_at=self.truncate_at, fallback=self._omitted(m)) for n, m in enumerate(results)),
+            )
+            return Group(priority=priority, fallback=self._marker(after))[shown]
+        shown = tuple(recorded(m, truncate_at=self.truncate_at) for m in messages)
+        if self.marker is None or self.required:
+            return Chunk(priority=priority)[shown]
+        # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
+        together = Chunk()[shown] if before == 0 else shown
+        return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
+
+    def _marker(self, count: int) -> Child:
+        return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None
+
+    def _omitted(self, message: Message) -> Child:
+        large = message.role == "tool" and self.omit_over is not None and len(message.text) > self.omit_over
+        return ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if large else None
 
 
 def _spans(messages: Sequence[Message], start: int) -> Iterator[tuple[int, int]]:
@@ -126,22 +145,3 @@ def _spans(messages: Sequence[Message], start: int) -> Iterator[tuple[int, int]]
             end += 1
         yield start, end
         start = end
-
-
-@component
-class _Round(PromptElement):
-    """Calls and their results: results leave first, the oldest before the others and each with its call; what the model said, last."""
-
-    messages: tuple[Message, ...]
-    truncate_at: int | None = None
-    omit_over: int | None = None
-
-    def render(self, sizing: Sizing) -> Child:
-        _ = sizing
-        first, *results = self.messages
-        return (recorded(first), (self._result(message, number) for number, message in enumerate(results)))
-
-    def _result(self, message: Message, number: int) -> PromptElement:
-        large = self.omit_over is not None and len(message.text) > self.omit_over
-        fallback = ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if large else None
-        return recorded(message, priority=number, truncate_at=self.truncate_at, fallback=fallback)

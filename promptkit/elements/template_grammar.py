@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.element import PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.elements.template_items import Call, Draft, Item, Kind, holds_messages, is_blank, trimmed
 from promptkit.errors import TemplateError
@@ -15,6 +14,8 @@ from promptkit.messages import ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from promptkit.element import PromptElement
 
 __all__ = ["SELF_CLOSING", "TAGS", "Tag", "draft"]
 

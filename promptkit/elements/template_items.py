@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import attrs
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat
 from promptkit.errors import PromptKitError, TemplateError
-from promptkit.messages import Json
+
+if TYPE_CHECKING:
+    from promptkit.messages import Json
 
 __all__ = ["Call", "Draft", "Fragment", "Item", "Kind", "Piece", "build", "holds_messages", "is_blank", "trimmed"]
 

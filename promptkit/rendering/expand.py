@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from promptkit.element import Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBoundary
-from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
-from promptkit.elements.text import Text, TextChunk
-from promptkit.errors import BadPropError, MisplacedElementError, TreeError
+from promptkit.elements.media import Metadata, Reference
+from promptkit.errors import MisplacedElementError, TreeError
 from promptkit.messages import BoundaryPart
-from promptkit.rendering import grammar
+from promptkit.rendering.closing import close_node, write_expandable
 from promptkit.rendering.layout import FlexGroup, Layout, Sizer
+from promptkit.rendering.making import group_of, make_node
 from promptkit.rendering.memory import Memory, Remembered
-from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
+from promptkit.rendering.opening import open_node
+from promptkit.rendering.plain import PLAIN_LEAVES, plain_leaf, plain_message
+from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
 
 if TYPE_CHECKING:
     from promptkit.messages import Role
@@ -80,8 +82,8 @@ class Expansion:
         if element is None:
             return
         try:
-            children = grammar.open_node(self, node, element)
-        except Exception as error:
+            children = open_node(self, node, element)
+        except Exception as error:  # noqa: BLE001  # whatever a component raises, the path is added to it
             raise _located(error, node) from error.__cause__
         if children is not None and self._fill(node, children):
             self._complete(node)
@@ -114,10 +116,10 @@ class Expansion:
             raise _located(error or RuntimeError("nothing to receive"), node)
         try:
             children = flatten(value, type(element).__name__)  # type: ignore[arg-type]  # checked there
-        except Exception as bad:
+        except Exception as bad:  # noqa: BLE001  # as above
             raise _located(bad, node) from None
         if node.expands:
-            grammar.write_expandable(node, children)
+            write_expandable(node, children)
             done = True
         else:
             self.memory.keep(node, Remembered(element, children, node.budget if sizing.budget_was_read else None))
@@ -125,7 +127,7 @@ class Expansion:
         if done:
             self._complete(node)
 
-    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912  # one pass over what a user can grow without bound
+    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over what a user can grow without bound
         """Give a node its items, and start on those that are nodes. True if there are none."""
         items = node.items
         recall = self.memory.atoms.get
@@ -152,14 +154,14 @@ class Expansion:
                 continue
             kind = type(child)
             role = ROLES.get(kind)
-            if role is not None and message is None and (made := _atom(child, role)) is not None:
+            if role is not None and message is None and (made := plain_message(child, role)) is not None:
                 self.memory.atoms[id(child)] = made
                 items.append(made)
                 atoms.append(made)
                 plain += 1
             elif kind is Metadata or kind is Reference or kind is CacheBoundary:
                 self._attach(node, child)
-            elif (kind in PLAIN_LEAVES) and (piece := _leaf(node, child)) is not None:
+            elif (kind in PLAIN_LEAVES) and (piece := plain_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
                     raise MisplacedElementError(_outside(type(child).__name__), path=path_of(node))
                 items.append(piece)
@@ -184,9 +186,9 @@ class Expansion:
         return False
 
     def _node(self, element: PromptElement, parent: Node) -> Node:
-        node = grammar.make_node(element, parent)
+        node = make_node(element, parent)
         if element.fallback is not None:
-            spare = Node(grammar.group_of(element.fallback, node), parent, node.priority)
+            spare = Node(group_of(element.fallback, node), parent, node.priority)
             spare.delegate = node
             spare.standby = True
             spare.born = STAYS
@@ -220,7 +222,7 @@ class Expansion:
     def _complete(self, node: Node) -> None:
         """A node's subtree is there: settle what depends on it, and go on with what waited for it."""
         while True:
-            variant = grammar.close_node(self, node)
+            variant = close_node(self, node)
             if variant is not None:
                 if self._fill(node, variant):
                     continue
@@ -238,56 +240,6 @@ class Expansion:
             node = parent
             if node.parent is None:
                 return
-
-
-PLAIN_LEAVES = frozenset({TextChunk, Text, Image, Document, Opaque})
-
-
-def _is_plain(element: PromptElement) -> bool:
-    """Whether an element has no layout props but a priority."""
-    return (
-        not element.required
-        and element.fallback is None
-        and element.flex_grow is None
-        and element.flex_basis == 1
-        and element.flex_reserve is None
-        and not element.pass_priority
-    )
-
-
-def _atom(element: PromptElement, role: Role) -> Atom | None:
-    children = element.children
-    if len(children) != 1:
-        return None
-    text = children[0]
-    if type(text) is not str or not text or text.isspace() or not _is_plain(element):
-        return None
-    if isinstance(element, AssistantMessage) and element.tool_calls:
-        return None
-    priority = element.priority
-    if priority is None:
-        priority = HIGHEST
-    elif priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
-        raise BadPropError(grammar.NAN, path=type(element).__name__)
-    return Atom(element, role, text, priority)
-
-
-def _leaf(parent: Node, element: PromptElement) -> Leaf | None:
-    """An element that can stand in its container as a bare leaf: a TextChunk or Text of strings, an image, a document, an opaque part."""
-    if not _is_plain(element):
-        return None
-    priority = grammar.priority_of(element, parent)
-    if isinstance(element, TextChunk | Text):
-        if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
-            return None
-        strings = [child for child in element.children if isinstance(child, str)]
-        if len(strings) != len([child for child in element.children if child is not None]):
-            return None
-        text = strings[0] if len(strings) == 1 else "".join(strings)
-        return Leaf(parent, text, priority, ALWAYS if isinstance(element, TextChunk) else FIRST, element=element)
-    leaf = Leaf(parent, "", priority, NEVER, part=grammar.part_of(element), element=element)
-    leaf.sized = not isinstance(element, Opaque)
-    return leaf
 
 
 def _outside(what: str) -> str:

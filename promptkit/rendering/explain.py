@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
+NUMBERS = range(3)  # the columns that are set to the right
+
 
 def explain(rendered: Rendered) -> str:
     """What was kept, what was removed and why, what was mended."""
@@ -30,8 +32,9 @@ def explain(rendered: Rendered) -> str:
         widths = [max(len(row[column]) for row in [head, *rows]) for column in range(5)]
         for row in [head, *rows]:
             cells = [
-                cell.rjust(width) if column < 3 else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]  # noqa: PLR2004  # numbers to the right
+                cell.rjust(width) if column in NUMBERS else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
             lines.append("  " + "  ".join(cells).rstrip())
     else:
         lines.append("nothing was removed")

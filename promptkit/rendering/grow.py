@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from promptkit.element import Sizing, flatten
 from promptkit.elements.text import Expandable
 from promptkit.rendering.assemble import measure, text_of
-from promptkit.rendering.grammar import write_expandable
+from promptkit.rendering.closing import write_expandable
 from promptkit.rendering.tree import STAYS, Node
 
 if TYPE_CHECKING:

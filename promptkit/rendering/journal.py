@@ -9,7 +9,7 @@ from promptkit.rendering.tree import Leaf, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Buried", "CallTaken", "Linked", "Op", "Raised", "Taken", "Unlinked", "link_below", "redo", "undo"]
+__all__ = ["Buried", "CallTaken", "Linked", "Op", "Raised", "Taken", "Unlinked", "link_below", "mark_step", "redo", "undo", "unlink"]
 
 
 class Taken:
@@ -111,6 +111,16 @@ def redo(op: Op) -> None:
             node.up = True
         if op.spare.parent is not None:
             op.spare.parent.live += op.spare.counted
+
+
+def mark_step(op: Op, step: int) -> None:
+    """Set the step at which a change happens."""
+    if isinstance(op, Taken):
+        op.parent.gone[op.position] = step
+    elif isinstance(op, CallTaken):
+        op.message.calls_gone[op.index] = step
+    elif isinstance(op, Raised):
+        op.spare.born = step
 
 
 def unlink(leaf: Leaf) -> None:

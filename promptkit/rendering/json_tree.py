@@ -7,7 +7,7 @@ a flat list that names children by index: a tree may be deeper than JSON parsers
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -141,7 +141,7 @@ class _Writer:
             if name == "tool_calls":
                 record[name] = [attrs.asdict(call) for call in cast("Sequence[ToolCall]", value)]  # by the prop's name
             elif name == "group":
-                record[name] = self._group(cast("Hashable", value))  # likewise
+                record[name] = self._group(value)
             elif name == "keep_with":
                 record[name] = {call: self._group(group) for call, group in cast("Mapping[str, Hashable]", value).items()}  # likewise
             elif value is not None:
@@ -216,6 +216,7 @@ def _element(record: Mapping[str, Json], made: Mapping[int, PromptElement], scop
         props["value"] = Repair(**cast("dict[str, str]", value["repair"])) if "repair" in value else value["json"]  # likewise
     if "fallback" in record:
         props["fallback"] = made[cast("int", record["fallback"])]  # if not, the look-up fails
-    element = _TYPES[kind](**props)
+    make = cast("Callable[..., PromptElement]", _TYPES[kind])  # the props are those of this type
+    element = make(**props)
     children = cast("list[str | int]", record.get("children", []))  # if not, the look-up fails
     return element[[child if isinstance(child, str) else made[child] for child in children]] if children else element

@@ -113,19 +113,7 @@ def _message(tree: Tree, node: Node) -> None:
             if type(item) is Leaf:
                 item.seq = seq
                 seq += 1
-                if item.part is None and not item.text:
-                    node.volatile = True
-                    continue
-                if item.parent.standby and not node.standby:
-                    continue  # linked in when its turn comes
-                item.previous, item.following = before, None
-                if before is None:
-                    node.first = item
-                else:
-                    before.following = item
-                before = item
-                if isinstance(item.part, BoundaryPart) and not node.standby:
-                    tree.boundaries.append(item)
+                before = _chain(tree, node, item, before)
             elif type(item) is Node:
                 item.place = seq
                 if not item.items:
@@ -139,3 +127,20 @@ def _message(tree: Tree, node: Node) -> None:
         for index, call in enumerate(node.calls):
             if call.id in node.element.keep_with:
                 tree.members.setdefault(node.element.keep_with[call.id], []).append((node, index))
+
+
+def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf | None:
+    """Link a leaf behind the one before it; what is empty, or stands by in a fallback, is left out for now."""
+    if leaf.part is None and not leaf.text:
+        message.volatile = True
+        return before
+    if leaf.parent.standby and not message.standby:
+        return before
+    leaf.previous, leaf.following = before, None
+    if before is None:
+        message.first = leaf
+    else:
+        before.following = leaf
+    if isinstance(leaf.part, BoundaryPart) and not message.standby:
+        tree.boundaries.append(leaf)
+    return leaf

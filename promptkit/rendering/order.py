@@ -12,7 +12,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.candidates import Entry, Scope, scope_of
-from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, redo, undo, unlink
+from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, mark_step, redo, undo, unlink
 from promptkit.rendering.materialize import shows
 from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
 
@@ -124,7 +124,7 @@ class Order:
                 step[3].gone[step[4]] = mark
             else:
                 for op in step:
-                    _mark(op, mark)
+                    mark_step(op, mark)
         self.forget()
 
     def forget(self) -> None:
@@ -300,17 +300,7 @@ class Order:
     def _roll_back(self, ops: list[Op]) -> None:
         for op in reversed(ops):
             undo(op)
-            _mark(op, STAYS)
-
-
-def _mark(op: Op, step: int) -> None:
-    """Set the step at which a change happens."""
-    if isinstance(op, Taken):
-        op.parent.gone[op.position] = step
-    elif isinstance(op, CallTaken):
-        op.message.calls_gone[op.index] = step
-    elif isinstance(op, Raised):
-        op.spare.born = step
+            mark_step(op, STAYS)
 
 
 def _counts(item: Item) -> bool:

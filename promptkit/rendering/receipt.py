@@ -9,8 +9,8 @@ import attrs
 
 from promptkit.messages import BoundaryPart
 from promptkit.rendering.assemble import leaves_of, measure, message_of
-from promptkit.rendering.journal import CallTaken, Op, Taken
 from promptkit.rendering.joints import separator
+from promptkit.rendering.journal import CallTaken, Op, Taken
 from promptkit.rendering.tree import Atom, Leaf, Node, alive, path_of
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class Removal:
     priority: float
     reason: str
     partner: str | None = None
-    _node: Node = attrs.field(repr=False, eq=False)
-    _position: int = attrs.field(repr=False, eq=False)
-    _state: int = attrs.field(repr=False, eq=False)
-    _pruned: Pruned = attrs.field(repr=False, eq=False)
+    _node: Node = attrs.field(alias="node", repr=False, eq=False)
+    _position: int = attrs.field(alias="position", repr=False, eq=False)
+    _state: int = attrs.field(alias="state", repr=False, eq=False)
+    _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
 
     @cached_property
     def tokens(self) -> int:
@@ -134,14 +134,14 @@ def _node_at(cause: Taken) -> Node:
 def _outermost(op: Op, taken: dict[Node, set[int]]) -> tuple[Node, int, str, Node | None] | None:
     """What an op shows in the receipt: nothing, where something around it went in the same step."""
     if isinstance(op, Taken):
-        node: Node | None = op.parent
+        node = op.parent
         shown = (op.parent, op.position, op.reason, op.partner)
     elif isinstance(op, CallTaken):
         node = op.message
         shown = (op.message, -op.index - 1, op.reason, op.partner)
     else:
         return None
-    while node is not None and node.parent is not None:
+    while node.parent is not None:
         if node.position in taken.get(node.parent, ()):
             return None
         node = node.parent

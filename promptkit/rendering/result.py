@@ -50,10 +50,10 @@ class Rendered:
     context: ContextBudget | None = attrs.field(default=None, eq=False)
     """How the budget came about."""
 
-    _pruned: Pruned = attrs.field(repr=False, eq=False)
-    _again: Callable[[int], Rendered] = attrs.field(repr=False, eq=False)
-    _exact_tools: bool = attrs.field(default=True, repr=False, eq=False)
-    _earlier: tuple[Message, ...] = attrs.field(default=(), repr=False, eq=False)
+    _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
+    _again: Callable[[int], Rendered] = attrs.field(alias="again", repr=False, eq=False)
+    _exact_tools: bool = attrs.field(alias="exact_tools", default=True, repr=False, eq=False)
+    _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
 
     @cached_property
     def exact(self) -> bool:

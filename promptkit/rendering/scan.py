@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from promptkit.rendering.assemble import measure, nodes_of
 from promptkit.rendering.joints import Joints, Range
 from promptkit.rendering.journal import CallTaken, Linked, Op, Raised, Taken, Unlinked, undo
-from promptkit.rendering.tree import Atom, Leaf, Node
+from promptkit.rendering.tree import Atom, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from promptkit.rendering.layout import Sizer
@@ -122,28 +122,31 @@ class Scan:
         undo(op)
         if isinstance(op, Unlinked):
             self._join(op.leaf, 1)
+        elif isinstance(op, Taken):
+            self._restore(op.parent, op.parent.items[op.position])
         elif isinstance(op, CallTaken):
             tally = self._tallies.get(op.message)
             if tally and tally.present and tally.top is op.message:
                 frame = self.sizer.node_frame(op.message, self.k)
                 self._content += frame - tally.frame
                 tally.frame = frame
-        elif isinstance(op, Raised):
-            if op.spare.message is None or op.spare.role is not None:
-                for shown in nodes_of(op.spare, self.k + 1):
-                    self._remove(shown)
-        elif isinstance(op, Taken):
-            item = op.parent.items[op.position]
-            if op.parent.message is not None:
-                self._touch(op.parent.message)
-            elif self._inside(op.parent):
-                if type(item) is Node and item.role is not None:
-                    self._add(item, self.k + 1)
-                elif type(item) is Node:
-                    for shown in nodes_of(item, self.k + 1):
-                        self._add(shown, self.k + 1)
-                elif type(item) is Atom:
-                    self._add_atom(item)
+        elif isinstance(op, Raised) and (op.spare.message is None or op.spare.role is not None):
+            for shown in nodes_of(op.spare, self.k + 1):
+                self._remove(shown)
+
+    def _restore(self, parent: Node, item: Item) -> None:
+        """An item has come back. What else the same step took comes back with changes of its own."""
+        if parent.message is not None:
+            self._touch(parent.message)
+        elif not self._inside(parent):
+            return
+        elif type(item) is Node and item.role is not None:
+            self._add(item, self.k + 1)
+        elif type(item) is Node:
+            for shown in nodes_of(item, self.k + 1):
+                self._add(shown, self.k + 1)
+        elif type(item) is Atom:
+            self._add_atom(item)
 
     def _inside(self, node: Node) -> bool:
         """Whether a node lies in the subtree that is counted."""

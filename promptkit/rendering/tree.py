@@ -38,7 +38,7 @@ class Atom:
 
     def __init__(self, element: PromptElement, role: Role, text: str, priority: float) -> None:
         self.element = element
-        self.role = role
+        self.role: Role = role
         self.name = element.name
         self.text = text
         self.priority = priority
@@ -150,7 +150,7 @@ class Node:
         "volatile",
     )
 
-    def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:
+    def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:  # noqa: PLR0915  # a record
         self.element = element
         self.parent = parent
         self.position = len(parent.items) if parent else 0
@@ -224,8 +224,8 @@ def path_of(parent: Node, position: int | None = None) -> str:
             parts.append(_label(item.element, position, len(parent.items)) if item.element else f"text[{position}]")
         else:
             parent = item
-    node: Node | None = parent
-    while node is not None and node.parent is not None:
+    node = parent
+    while node.parent is not None:
         parts.append(node.label or _label(node.element, node.position, len(node.parent.items)))
         node = node.parent
     return " > ".join(reversed(parts))

@@ -49,6 +49,7 @@ class TextCounter:
         self.max_text_bytes = max_text_bytes
         self.cut = _CUT if encoding in BUNDLED else _CUT_BEFORE_SPACE if encoding in _OLDER else None
         self._cache = CountCache(cache_bytes)
+        self._known = self._cache.young.get  # a hit is one look into a dict
         self._long = min(_LONG, max_text_bytes // 4)
 
     @cached_property
@@ -58,13 +59,15 @@ class TextCounter:
 
     def count(self, text: str) -> int:
         """The tokens of a text."""
-        tokens = self._cache.get(text)
+        tokens = self._known(text)
         if tokens is None:
-            if len(text) > self._long:
-                self._check(text)
-                tokens = sum(map(len, self._blocks(text)))
-            else:
-                tokens = len(self.encoding.encode_ordinary(text))
+            tokens = self._cache.old(text)
+            if tokens is None:
+                if len(text) > self._long:
+                    self._check(text)
+                    tokens = sum(map(len, self._blocks(text)))
+                else:
+                    tokens = len(self.encoding.encode_ordinary(text))
             self._cache.put(text, tokens)
         return tokens
 
@@ -139,7 +142,7 @@ class TextCounter:
 
     def _encode_words(self, text: str) -> list[int]:
         """The ids of a text with a run of white space that is too long for tiktoken's own splitting: split here, and merge there."""
-        import regex
+        import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
         encoding: Any = self.encoding  # Any: there is no public way to encode one word that is already split off
         clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as tiktoken mends lone surrogates

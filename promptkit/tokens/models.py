@@ -1,53 +1,181 @@
-"""STAND-IN, to be overwritten by the tokens room."""
+"""What is known of models by name: their window, their encoding, how they count images."""
 
-import attrs, re
-from promptkit.tokens.tokenizer import Tokenizer, Count
-from promptkit.tokens.encodings import get_encoding
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import attrs
+
+from promptkit.errors import BadPropError, UnknownModelError
+from promptkit.tokens.counter import TextCounter
+from promptkit.tokens.images import ImageRule, image_rule
+from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEFAULT_ENCODING", "ModelInfo", "encoding_for", "model_info", "register_model", "tokenizer_for"]
+
+DEFAULT_ENCODING = "o200k_base"
+
+Row: TypeAlias = "Mapping[Literal['window', 'max_input', 'max_output'], int | None]"
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class ModelInfo:
+    """What is known of one model. All sizes are tokens; None where unknown.
+
+    `window` holds input and output together. `max_input` is what the input alone may have, where that is less. `exact` says that
+    the model's text is counted exactly, `framing` that what stands around the text is as well.
+    """
+
     name: str
+    window: int | None = None
+    max_input: int | None = None
+    max_output: int | None = None
+    encoding: str = DEFAULT_ENCODING
+    images: ImageRule
+    exact: bool = True
+    framing: bool = True
 
 
-def model_info(name):
-    return ModelInfo(name)
+_registered: dict[str, ModelInfo] = {}
+
+_PROVIDER = re.compile(r"(?:(?:openrouter|openai|azure|azure_ai|anthropic|gemini|google|vertex_ai|models)/|ft:)+")
+# The name of a model of OpenAI's, in the table or not.
+_OPENAI = re.compile(r"gpt-|chatgpt-|chat-latest|o\d|codex-|computer-use|daybreak-|davinci-|babbage-|text-embedding-")
+# tiktoken 0.14 knows none of gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4: these rules are promptkit's own.
+_CL100K = re.compile(r"gpt-(?:3\.5|35)|gpt-4(?:$|[-:@])|text-embedding-|davinci-002|babbage-002")
+_FRAMED = re.compile(r"gpt-(?:3\.5|35|4)|chatgpt-4o")  # checked against billed requests, or sisters of what was
+_END = frozenset("-:@")  # behind the name of a model, before a date or an organisation
 
 
-def register_model(name, **k): ...
+def model_info(name: str) -> ModelInfo:
+    """What is known of a model: as registered, as in the table, or as for the longest name in the table that it starts with.
+
+    Prefixes of providers (`openai/`, `azure/`, `ft:`) do not matter. A name of OpenAI's that is in no table gets what all its
+    models have in common, and no window. Raises UnknownModelError for any other name.
+    """
+    found = _find(name)
+    if found is not None:
+        return found
+    plain = _plain(name)
+    if _OPENAI.match(plain):
+        return _openai(plain, {})
+    near = get_close_matches(plain, [*_registered, *_table()], 3)
+    message = (
+        f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'} "
+        f"Give the render a `budget`, or say what it is with register_model({name!r}, window=…)."
+    )
+    raise UnknownModelError(message)
 
 
-class Stand(Tokenizer):
-    cut = re.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= \S)")
+def register_model(  # noqa: PLR0913  # what can be known of a model
+    name: str,
+    *,
+    window: int | None = None,
+    max_input: int | None = None,
+    max_output: int | None = None,
+    encoding: str | None = None,
+    images: ImageRule | None = None,
+) -> ModelInfo:
+    """Say what a model is, for this process: what is given wins over the table, the rest stays as the table has it.
 
-    def __init__(self):
-        self.enc = None
-        self.cache = {}
-
-    @property
-    def safe_cut(self):
-        return self.cut
-
-    def count(self, text):
-        if self.enc is None:
-            self.enc = get_encoding("o200k_base")
-        n = self.cache.get(text)
-        if n is None:
-            n = self.cache[text] = len(self.enc.encode_ordinary(text))
-        return n
-
-    def frame(self, role, *, name=None, tool_calls=(), tool_call_id=None):
-        return Count(4 + (1 + self.count(name) if name else 0) + sum(3 + self.count(c.name) + self.count(c.arguments) for c in tool_calls))
-
-    def part(self, part):
-        return Count(85)
-
-    def request(self, tools=(), *, system=False):
-        return Count(3)
+    Sizes are tokens. With an `encoding` its text counts as exact. Raises BadPropError for a size that is not positive.
+    """
+    for prop, value in (("window", window), ("max_input", max_input), ("max_output", max_output)):
+        if value is not None and not value > 0:
+            message = f"register_model({name!r}): {prop} must be positive, not {value}."
+            raise BadPropError(message)
+    known = _find(name) or _estimate(_plain(name))
+    given = {"window": window, "max_input": max_input, "max_output": max_output, "encoding": encoding, "images": images}
+    changes = {prop: value for prop, value in given.items() if value is not None}
+    exact = known.exact or encoding is not None
+    info = _registered[_plain(name)] = attrs.evolve(known, name=name, exact=exact, **changes)
+    return info
 
 
-_s = Stand()
+def tokenizer_for(model: str | None) -> OpenAITokenizer:
+    """The tokenizer of a model; one and the same for all models that count alike.
+
+    None is o200k_base with OpenAI's chat framing. For models that are not OpenAI's, and for unknown names, its counts are an
+    estimate, and flagged so. Raises UnknownEncodingError when it first counts and no vocabulary is at hand.
+    """
+    if model is None:
+        return _tokenizer(DEFAULT_ENCODING, image_rule(""), exact=True)
+    info = _find(model) or _estimate(_plain(model))
+    return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
-def tokenizer_for(model):
-    return _s
+def encoding_for(name: str) -> str:
+    """The encoding of a model of OpenAI's, by its name without prefixes."""
+    if name.startswith("gpt-oss"):
+        return "o200k_harmony"
+    return "cl100k_base" if _CL100K.match(name) else DEFAULT_ENCODING
+
+
+def _find(name: str) -> ModelInfo | None:
+    plain = _plain(name)
+    if plain in _registered:
+        return _registered[plain]
+    table = _table()
+    # From the whole name to its shortest start, so that the longest name wins.
+    ends = [len(plain), *(place for place in range(len(plain) - 1, 0, -1) if plain[place] in _END)]
+    for end in ends:
+        start = plain[:end]
+        if start in _registered:
+            return _registered[start]
+        if start in table:
+            return _openai(start, table[start]) if _OPENAI.match(start) else _other(start, table[start])
+    return None
+
+
+def _estimate(plain: str) -> ModelInfo:
+    return _openai(plain, {}) if _OPENAI.match(plain) else _other(plain, {})
+
+
+def _openai(name: str, row: Row) -> ModelInfo:
+    return ModelInfo(
+        name=name,
+        **row,
+        encoding=encoding_for(name),
+        images=image_rule(name),
+        exact=bool(row),
+        framing=_FRAMED.match(name) is not None,
+    )
+
+
+def _other(name: str, row: Row) -> ModelInfo:
+    return ModelInfo(name=name, **row, images=image_rule(name), exact=False, framing=False)
+
+
+def _plain(name: str) -> str:
+    """A name without its provider, and a fine-tuned one without its organisation (`ft:gpt-4o:acme::id`)."""
+    match = _PROVIDER.match(name)
+    plain = name[match.end() :] if match else name
+    if match and match.group().endswith("ft:"):
+        plain = plain.partition(":")[0]
+    return plain.replace("gpt-35-", "gpt-3.5-")  # Azure
+
+
+@cache
+def _table() -> Mapping[str, Row]:
+    data = json.loads(files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8"))
+    return cast(
+        "Mapping[str, Row]", {name: dict(zip(data["columns"], row, strict=True)) for name, row in data["models"].items()}
+    )  # own data
+
+
+@cache
+def _counter(encoding: str) -> TextCounter:
+    return TextCounter(encoding)
+
+
+@cache
+def _tokenizer(encoding: str, images: ImageRule, *, exact: bool) -> OpenAITokenizer:
+    return OpenAITokenizer(encoding, images=images, exact=exact, counter=_counter(encoding))

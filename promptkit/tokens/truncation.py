@@ -73,7 +73,7 @@ def _tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
 
 @cache
 def _patterns() -> tuple[Any, Any]:  # Any: regex has no types
-    import regex
+    import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
     # Between two characters that neither extend nor join anything, clusters always end (UAX 29, GB999).
     return regex.compile(r"\X"), regex.compile(r"(?r)(?<=\p{GCB=Other})(?=\p{GCB=Other})")
@@ -99,4 +99,5 @@ def _boundary(text: str, place: int) -> int:
 
 
 def _next_boundary(text: str, boundary: int) -> int:
-    return _patterns()[0].match(text, boundary).end()
+    end: int = _patterns()[0].match(text, boundary).end()
+    return end

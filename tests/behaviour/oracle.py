@@ -11,7 +11,7 @@ from tests.behaviour.nodes import MAX, Node, is_leaf, walk
 from tests.behaviour.trees import LockedError, Tree, planted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from promptkit.element import Child
     from promptkit.messages import Message
@@ -77,8 +77,9 @@ def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
     yield tree
     skipped: set[int] = set()
     while (scope := tree.find(scope_key)) is not None:
-        locked = _locked(tree, scope)
-        unit = _pick(scope, lambda node, held=locked | skipped: node.key not in held)
+        held = _held(tree, scope)
+        locked = {node.key for node in tree.nodes() if node.key in held and _says_something(node)}
+        unit = _pick(scope, held | skipped, locked | skipped)
         if unit is None:
             return
         try:
@@ -89,7 +90,11 @@ def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
             yield tree
 
 
-def _locked(tree: Tree, scope: Node) -> set[int]:
+def _says_something(node: Node) -> bool:
+    return is_leaf(node) or bool(node.calls) or node.answers is not None
+
+
+def _held(tree: Tree, scope: Node) -> set[int]:
     """The keys of what is required, of Reserves, and of all that stands before the last cache boundary in scope."""
     locked: set[int] = set()
     for node in tree.nodes():
@@ -116,30 +121,26 @@ def _is_unit(node: Node) -> bool:
     return not node.children or (node.chunk and not node.pass_priority)
 
 
-def _can_leave(node: Node, free: Callable[[Node], bool]) -> bool:
+def _can_leave(node: Node, held: set[int], locked: set[int]) -> bool:
     if _is_unit(node):
-        return all(map(free, walk(node)))
+        return node.key not in held and not any(below.key in locked for below in walk(node))
     if node.legacy:
-        return any(_is_leaf_unit(below) and free(below) for below in walk(node))
-    return any(_can_leave(child, free) for child in node.children)
+        return any(not below.children and below.key not in held for below in walk(node))
+    return any(_can_leave(child, held, locked) for child in node.children)
 
 
-def _is_leaf_unit(node: Node) -> bool:
-    return not node.children
-
-
-def _pick(scope: Node, free: Callable[[Node], bool]) -> Node | None:
+def _pick(scope: Node, held: set[int], locked: set[int]) -> Node | None:
     """The next unit to remove below `scope`."""
     if scope.legacy:
-        leaves = [node for node in walk(scope) if _is_leaf_unit(node) and node is not scope and free(node)]
+        leaves = [node for node in walk(scope) if not node.children and node is not scope and node.key not in held]
         return min(leaves, key=lambda node: node.priority, default=None)
     lowest: Node | None = None
     for child in _spread(scope.children):
-        if not _can_leave(child, free):
+        if not _can_leave(child, held, locked):
             continue
         if lowest is None or (child.priority, _lowest_child(child)) < (lowest.priority, _lowest_child(lowest)):
             lowest = child
-    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, free)
+    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held, locked)
 
 
 def _lowest_child(node: Node) -> float:

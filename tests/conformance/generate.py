@@ -53,7 +53,7 @@ class Grower:
                 if self.chance(0.4):
                     props["flexReserve"] = self.random.choice((2, 5, 10, "/2", "/3", "/4"))
             if self.chance(0.15):
-                props["flexBasis"] = self.random.choice((2, 3, 0))
+                props["flexBasis"] = self.random.choice((2, 3, 0.5))
         return props
 
     def container(self, kinds: tuple[str, ...], fill: Callable[[int], list[Spec]], depth: int) -> Spec:

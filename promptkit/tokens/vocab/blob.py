@@ -22,7 +22,7 @@ _HEADER = 4  # bytes
 
 def bundled(name: str) -> tuple[bytes, ...]:
     """The tokens of a bundled vocabulary (`o200k_base` or `cl100k_base`), in rank order."""
-    return unpack(files(__package__).joinpath(f"{name}.zlib").read_bytes())
+    return unpack(files("promptkit.tokens.vocab").joinpath(f"{name}.zlib").read_bytes())
 
 
 def pack(tokens: Sequence[bytes]) -> bytes:

@@ -1,0 +1,93 @@
+"""What is settled once an element's subtree is there: which alternative is taken, how much of a text is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.elements import layout, text
+from promptkit.errors import BadChildError
+from promptkit.rendering.assemble import is_empty, measure, text_of
+from promptkit.rendering.making import clear, text_leaf
+from promptkit.rendering.tree import ALWAYS, FIRST, STAYS, Node, path_of
+from promptkit.tokens.truncation import truncate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit.element import Children, PromptElement
+    from promptkit.rendering.expand import Expansion
+
+__all__ = ["close_node", "write_expandable"]
+
+
+def close_node(expansion: Expansion, node: Node) -> Children | None:
+    """Settle what depends on a node's finished subtree. Children are returned where it has to be filled again (First)."""
+    closer = _CLOSERS.get(type(node.element)) if node.element else None
+    return closer(expansion, node) if closer else None
+
+
+def _close_tag(expansion: Expansion, node: Node) -> Children | None:
+    _ = expansion
+    element = node.element
+    if isinstance(element, text.Tag) and element.children:
+        closing = text_leaf(node, f"</{element.tag}>", ALWAYS)
+        closing.frame = closing.closes = True
+        node.gone.append(STAYS)
+        node.nodes[0].label = "content"
+        if is_empty(node.nodes[0]):
+            clear(node)
+    return None
+
+
+def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
+    element = node.element
+    if isinstance(element, text.Truncate):
+        content = text_of(node)
+        if content is None:
+            message = "Truncate takes text, and something in it is no text: move images and documents out of it."
+            raise BadChildError(message, path=path_of(node))
+        tokens = expansion.sizer.budget(node) if element.tokens is None else min(element.tokens, expansion.sizer.budget(node))
+        cut = truncate_text(
+            content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
+        )
+        clear(node)
+        if cut:
+            text_leaf(node, cut, FIRST)
+            node.gone = [STAYS]
+    return None
+
+
+def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
+    _ = expansion
+    otherwise, given = node.nodes
+    otherwise.label, given.label = "alt", "children"
+    taken = otherwise if is_empty(given) else given
+    taken.position = 0
+    node.items, node.nodes, node.gone = [taken], [taken], [STAYS]
+    return None
+
+
+def _close_first(expansion: Expansion, node: Node) -> Children | None:
+    if not node.variants:
+        return None
+    if measure(node, expansion.sizer) <= expansion.sizer.budget(node):
+        node.variants = []
+        return None
+    clear(node)
+    return node.variants.pop()
+
+
+def write_expandable(node: Node, children: Children) -> None:
+    """Set an Expandable's text."""
+    content = "".join(child for child in children if isinstance(child, str))
+    clear(node)
+    text_leaf(node, content, FIRST)
+    node.gone = [STAYS]
+
+
+_CLOSERS: dict[type[PromptElement], Callable[[Expansion, Node], Children | None]] = {
+    text.Tag: _close_tag,
+    text.Truncate: _close_truncate,
+    layout.IfEmpty: _close_if_empty,
+    layout.First: _close_first,
+}

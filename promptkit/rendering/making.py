@@ -1,0 +1,115 @@
+"""Nodes and leaves made from elements, and what is checked on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.element import PromptElement, flatten
+from promptkit.elements import chat, layout, media
+from promptkit.errors import BadPropError, MisplacedElementError
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.rendering.tree import HIGHEST, Leaf, Node, path_of
+
+if TYPE_CHECKING:
+    from promptkit.element import Child
+
+__all__ = ["NAN", "clear", "group_of", "make_node", "part_of", "priority_of", "text_leaf"]
+
+NAN = "priority is not a number: use a finite number, or leave it out."
+
+
+def group_of(child: Child, node: Node) -> PromptElement:
+    """A container around a child that is a prop."""
+    return layout.Group().replace(children=flatten(child, path_of(node)))
+
+
+def priority_of(element: PromptElement, parent: Node) -> float:
+    """An element's priority, where it has one."""
+    priority = element.priority
+    if priority is None:
+        return 0 if element.pass_priority else HIGHEST
+    if priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
+        raise BadPropError(NAN, path=f"{path_of(parent)} > {type(element).__name__}".removeprefix(" > "))
+    return priority
+
+
+def make_node(element: PromptElement, parent: Node) -> Node:
+    """A node for an element, standing as the parent's next item."""
+    node = Node(element, parent, priority_of(element, parent))
+    node.text_priority = HIGHEST if element.priority is None else element.priority
+    node.passes = element.pass_priority
+    node.required = element.required or isinstance(element, layout.Reserve)
+    node.standby = parent.standby
+    parent.items.append(node)
+    parent.nodes.append(node)
+    _check(element, node)
+    if isinstance(element, layout.TokenLimit):
+        node.limit = element.max_tokens
+    elif isinstance(element, layout.Isolate):
+        node.limit = node.budget = element.tokens
+        node.atomic = True
+    elif isinstance(element, layout.Reserve):
+        node.reserve = element.tokens
+    elif isinstance(element, layout.KeepWith):
+        node.keep = (element.group,)
+    elif isinstance(element, layout.LegacyPrioritization):
+        node.legacy = True
+    elif isinstance(element, layout.Chunk | chat.ToolRound):
+        node.atomic = not node.passes
+    return node
+
+
+def _check(element: PromptElement, node: Node) -> None:
+    reserve = element.flex_reserve
+    problem = ""
+    if isinstance(reserve, str):
+        if not (reserve.startswith("/") and reserve[1:].isdecimal() and int(reserve[1:])):
+            problem = f'flex_reserve {reserve!r} is neither a number of tokens nor "/N".'
+    elif reserve is not None and not reserve >= 0:
+        problem = f"flex_reserve must be at least 0 tokens, not {reserve}."
+    if not 0 <= element.flex_basis < float("inf"):
+        problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis}."
+    if element.flex_grow is not None and element.flex_grow != element.flex_grow:
+        problem = "flex_grow is not a number: use a finite number, or leave it out."
+    if isinstance(element, layout.TokenLimit) and not element.max_tokens >= 0:
+        problem = f"max_tokens must be at least 0 tokens, not {element.max_tokens}."
+    if isinstance(element, layout.Reserve | layout.Isolate) and not element.tokens >= 0:
+        problem = f"tokens must be at least 0, not {element.tokens}."
+    if problem:
+        raise BadPropError(problem, path=path_of(node))
+
+
+def text_leaf(node: Node, content: str, breaks: int) -> Leaf:
+    """A node's next item: text. Raises MisplacedElementError outside a message."""
+    if node.message is None and not node.fragment and content.strip():
+        message = f"{content[:40]!r} stands outside a message: put it into a message."
+        raise MisplacedElementError(message, path=path_of(node))
+    leaf = Leaf(node, content, node.text_priority, breaks)
+    node.items.append(leaf)
+    return leaf
+
+
+def clear(node: Node) -> None:
+    """Take everything out of a node."""
+    node.items = []
+    node.nodes = []
+    node.gone = []
+    node.layout = None
+    node.used = node.own_size = None
+
+
+_MAGIC = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+
+
+def part_of(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
+    """The content part that a media element stands for."""
+    if isinstance(element, media.Image):
+        found = next((kind for magic, kind in _MAGIC.items() if element.src.startswith(magic)), None)
+        url = f"data:{element.media_type or found};base64,{element.src}" if found else element.src
+        return ImagePart(url=url, detail=element.detail, media_type=element.media_type, width=element.width, height=element.height)
+    if isinstance(element, media.Document):
+        return DocumentPart(data=element.data, media_type=element.media_type, name=element.filename, tokens=element.tokens)
+    if isinstance(element, media.Opaque):
+        return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
+    message = f"{type(element).__name__} is no media element."
+    raise TypeError(message)

@@ -1,0 +1,68 @@
+"""Elements that need no node: a message that is one text, a piece of text, an image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.elements.chat import AssistantMessage
+from promptkit.elements.media import Document, Image, Opaque
+from promptkit.elements.text import Text, TextChunk
+from promptkit.errors import BadPropError
+from promptkit.rendering.making import NAN, part_of, priority_of
+from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, Atom, Leaf, Node
+
+if TYPE_CHECKING:
+    from promptkit.element import PromptElement
+    from promptkit.messages import Role
+
+__all__ = ["PLAIN_LEAVES", "plain_leaf", "plain_message"]
+
+PLAIN_LEAVES = frozenset({TextChunk, Text, Image, Document, Opaque})
+
+
+def _is_plain(element: PromptElement) -> bool:
+    """Whether an element has no layout props but a priority."""
+    return (
+        not element.required
+        and element.fallback is None
+        and element.flex_grow is None
+        and element.flex_basis == 1
+        and element.flex_reserve is None
+        and not element.pass_priority
+    )
+
+
+def plain_message(element: PromptElement, role: Role) -> Atom | None:
+    """A message that is one text that is not blank, without props that pruning or sizing would have to look at."""
+    children = element.children
+    if len(children) != 1:
+        return None
+    text = children[0]
+    if type(text) is not str or not text or text.isspace() or not _is_plain(element):
+        return None
+    if isinstance(element, AssistantMessage) and element.tool_calls:
+        return None
+    priority = element.priority
+    if priority is None:
+        priority = HIGHEST
+    elif priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
+        raise BadPropError(NAN, path=type(element).__name__)
+    return Atom(element, role, text, priority)
+
+
+def plain_leaf(parent: Node, element: PromptElement) -> Leaf | None:
+    """An element that can stand in its container as a bare leaf: a TextChunk or Text of strings, an image, a document, an opaque part."""
+    if not _is_plain(element):
+        return None
+    priority = priority_of(element, parent)
+    if isinstance(element, TextChunk | Text):
+        if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
+            return None
+        strings = [child for child in element.children if isinstance(child, str)]
+        if len(strings) != len([child for child in element.children if child is not None]):
+            return None
+        text = strings[0] if len(strings) == 1 else "".join(strings)
+        return Leaf(parent, text, priority, ALWAYS if isinstance(element, TextChunk) else FIRST, element=element)
+    leaf = Leaf(parent, "", priority, NEVER, part=part_of(element), element=element)
+    leaf.sized = not isinstance(element, Opaque)
+    return leaf

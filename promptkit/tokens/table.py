@@ -1,0 +1,77 @@
+"""Makes `models.json` from the table that litellm publishes: `python -m promptkit.tokens.table FILE VERSION`.
+
+FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version. litellm's column
+`max_input_tokens` is for some models the input's limit and for others the whole window; here the two are told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["build", "main", "split"]
+
+_PROVIDERS = {"openai": "", "text-completion-openai": "", "anthropic": "", "gemini": "gemini/"}
+_MODES = frozenset({"chat", "responses", "completion", "embedding"})
+_WINDOWS = frozenset({400_000, 1_050_000})  # of OpenAI's models that limit their input as well (developers.openai.com/docs/models)
+
+# Names that are in use and not in litellm's table: (window, max output), from the providers' own pages.
+_MISSING = {
+    "chatgpt-4o-latest": (128_000, 16_384),
+    "codex-mini-latest": (200_000, 100_000),
+    "gpt-4-32k": (32_768, 4_096),
+    "gpt-4-turbo-preview": (128_000, 4_096),
+    "gpt-4.5-preview": (128_000, 16_384),
+    "gpt-oss-120b": (131_072, 131_072),
+    "gpt-oss-20b": (131_072, 131_072),
+    "o1-mini": (128_000, 65_536),
+    "o1-preview": (128_000, 32_768),
+}
+
+
+def build(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: litellm's values are of all kinds
+    """The text of `models.json`, one model a line, sorted by name."""
+    rows: dict[str, tuple[int, int | None, int | None]] = {name: (window, None, output) for name, (window, output) in _MISSING.items()}
+    for key, row in table.items():
+        prefix = _PROVIDERS.get(row.get("litellm_provider", ""))
+        if prefix is None or row.get("mode") not in _MODES or not row.get("max_input_tokens") or key.startswith("ft:"):
+            continue
+        name = key.removeprefix(prefix)
+        rows[name] = split(name, row["max_input_tokens"], row.get("max_output_tokens"))
+    head = {
+        "source": f"litellm {version}, model_prices_and_context_window_backup.json, MIT, (c) 2023 Berri AI",
+        "unit": "tokens; max_input is null where nothing but the window limits the input",
+        "columns": ["window", "max_input", "max_output"],
+    }
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
+    return f'{json.dumps(head, indent=1)[:-2]},\n "models": {{\n{lines}\n }}\n}}\n'
+
+
+def split(name: str, given: int, output: int | None) -> tuple[int, int | None, int | None]:
+    """(window, max input, max output) for a model whose row says `given` for its input."""
+    if name.startswith("gemini-") and output:
+        return given + output, given, output
+    if output and given + output in _WINDOWS:
+        return given + output, given, output
+    if output and given in _WINDOWS:
+        return given, given - output, output
+    return given, None, output
+
+
+def main() -> None:
+    """Write `models.json` next to this file."""
+    if len(sys.argv) != 3:  # noqa: PLR2004  # the program, and two arguments
+        sys.exit(f"{__doc__}")
+    file, version = sys.argv[1:]
+    target = Path(__file__).with_name("models.json")
+    target.write_text(build(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8")
+    sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()
