@@ -25,9 +25,9 @@ def omitted(count: int) -> str:
 class History(PromptElement):
     """A recorded conversation, the newest turn kept longest.
 
-    A turn is a user message with all that answers it. Turns leave from the oldest on; within a turn, what the model said and
-    did leaves from the oldest on, and the request last, so that no answer stands without its question. A call and its results
-    leave together. Where messages are gone, one marker says how many.
+    A turn is a user message with all that answers it. Turns leave from the oldest on. A question with one answer leaves as a
+    whole; of a longer turn, what the model said and did leaves from the oldest on, and the request last: no answer stands without
+    its question. Calls and their results are one step. Where messages are gone, one marker says how many.
 
     Recordings are mended as `pair` says; every repair is reported in `rendered.repairs`. Cache boundaries of the recording are
     left out: what to cache is for the prompt to say.
@@ -105,18 +105,22 @@ class _Turn(PromptElement):
         return tuple(self._steps())
 
     def _steps(self) -> Iterator[PromptElement]:
-        asked = self.messages[0].role == "user"
+        asked = int(self.messages[0].role == "user")
         whole = self.older + len(self.messages)
+        spans = list(_spans(self.messages, asked))
+        if asked and len(spans) <= 1 and not any(map(self._is_large, self.messages)):
+            yield self._step(self.messages, priority=None, before=self.older, after=whole)
+            return
         if asked:
             # The request leaves last, when all else of its turn is gone.
             yield self._step(self.messages[:1], priority=None, before=whole - 1, after=whole)
-        for number, (start, end) in enumerate(_spans(self.messages, int(asked))):
-            gone = self.older - int(asked)
+        for number, (start, end) in enumerate(spans):
+            gone = self.older - asked
             yield self._step(self.messages[start:end], priority=number, before=gone + start, after=gone + end)
 
     def _step(self, messages: tuple[Message, ...], *, priority: float | None, before: int, after: int) -> PromptElement:
         """A step that is pruned when `before` messages are gone, and leaves a marker that says that `after` are."""
-        if self.omit_over is not None and any(m.role == "tool" and len(m.text) > self.omit_over for m in messages):
+        if any(map(self._is_large, messages)):
             first, *results = messages
             shown: Child = (
                 recorded(first),
@@ -125,7 +129,7 @@ class _Turn(PromptElement):
             return Group(priority=priority, fallback=self._marker(after))[shown]
         shown = tuple(recorded(m, truncate_at=self.truncate_at) for m in messages)
         if self.marker is None or self.required:
-            return Chunk(priority=priority)[shown]
+            return Chunk(priority=priority)[shown] if len(messages) > 1 else recorded(messages[0], priority=priority)
         # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
@@ -134,8 +138,10 @@ class _Turn(PromptElement):
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None
 
     def _omitted(self, message: Message) -> Child:
-        large = message.role == "tool" and self.omit_over is not None and len(message.text) > self.omit_over
-        return ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if large else None
+        return ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if self._is_large(message) else None
+
+    def _is_large(self, message: Message) -> bool:
+        return self.omit_over is not None and message.role == "tool" and len(message.text) > self.omit_over
 
 
 def _spans(messages: Sequence[Message], start: int) -> Iterator[tuple[int, int]]:

@@ -122,7 +122,7 @@ def _last_step(path: str) -> str:
 
 
 def _first_line(message: Message, console: Console) -> str:
-    lines = [line.strip() for line in _text(message, console).splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in _text(message, console).splitlines() if line.strip()]
     return " ".join((*lines[:1], *_calls(message, console))) or "(empty)"
 
 

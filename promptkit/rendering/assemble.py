@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from promptkit.rendering.layout import Sizer
 
-__all__ = ["is_empty", "leaves_of", "measure", "message_of", "messages_of", "nodes_of", "parts_of", "text_of"]
+__all__ = ["is_empty", "leaves_of", "measure", "message_of", "messages_of", "nodes_of", "parts_of", "placed", "text_of"]
 
 
 def nodes_of(node: Node, k: int) -> Iterator[Node | Atom]:
@@ -34,6 +34,23 @@ def nodes_of(node: Node, k: int) -> Iterator[Node | Atom]:
                 else:
                     stack.append(zip(item.items, item.gone, strict=True))
                     break
+        else:
+            stack.pop()
+
+
+def placed(root: Node, k: int) -> Iterator[tuple[Node, int]]:
+    """The places of the living messages, in written order."""
+    stack = [(root, enumerate(root.items))]
+    while stack:
+        parent, rest = stack[-1]
+        for position, item in rest:
+            if not alive(item, parent.gone[position], k):
+                continue
+            if type(item) is Node and item.role is None:
+                stack.append((item, enumerate(item.items)))
+                break
+            if type(item) is not Leaf:
+                yield parent, position
         else:
             stack.pop()
 

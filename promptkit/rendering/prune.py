@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.assemble import measure, messages_of, nodes_of
+from promptkit.rendering.assemble import measure, messages_of, placed
 from promptkit.rendering.order import Order
+from promptkit.rendering.pruned import Pruned
+from promptkit.rendering.receipt import removals_of
 from promptkit.rendering.scan import Overhead, Scan
 from promptkit.rendering.tree import Node, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.rendering.cut import Cut
     from promptkit.rendering.layout import Sizer
     from promptkit.rendering.materialize import Tree
     from promptkit.rendering.order import Step
     from promptkit.rendering.pairing import Pairs
 
-__all__ = ["Pruned", "Pruner"]
-
-
-@attrs.frozen(kw_only=True)
-class Pruned:
-    """A tree at one state: the first `k` steps of its removal order taken."""
-
-    tree: Tree
-    sizer: Sizer
-    scan: Scan
-    k: int
-    tokens: int
-    budget: int
-    limited: tuple[tuple[Node, list[Step]], ...]
-    """What limits removed before: (the limit's node, its steps)."""
+__all__ = ["Pruner"]
 
 
 class Pruner:
@@ -55,38 +42,47 @@ class Pruner:
         scan = Scan(node, steps, self.sizer, Overhead())
         k = scan.first_fit(node.limit)
         if k is None:
-            raise self._exceeded(node, node.limit, scan.at(len(steps)), len(steps))
+            raise self._exceeded(node, node.limit, scan)
         self._order.settle(steps, k, scan.k)
         if k:
             self.limited = (*self.limited, (node, steps[:k]))
 
-    def whole(self, budget: int, *, step: int = 0) -> Pruned:
-        """The tree at the first state that fits `budget` tokens; with `step`, cut further to a multiple of it."""
+    def whole(self, budget: int, cut: Cut) -> Pruned:
+        """The tree at the first state that fits `budget` tokens."""
         tree = self.tree
         steps = self._order.run(tree.root)
-        scan = Scan(tree.root, steps, self.sizer, self.overhead)
-        return self.at(scan, budget, step=step)
+        return self.at(Scan(tree.root, steps, self.sizer, self.overhead), budget, cut)
 
-    def at(self, scan: Scan, budget: int, *, step: int = 0) -> Pruned:
+    def at(self, scan: Scan, budget: int, cut: Cut) -> Pruned:
         """The state for a budget, without running anything again."""
         room = budget - self.tree.reserved
         k = scan.first_fit(room)
         if k is None:
-            raise self._exceeded(self.tree.root, budget, scan.at(len(scan.steps)) + self.tree.reserved, len(scan.steps))
-        if step and k:
-            k = _stepped(scan, room, step, k)
+            raise self._exceeded(self.tree.root, budget, scan)
+        if cut.step:
+            k = max(k, cut.stepped(scan, room, k), cut.sticky(scan))
+        return self._pruned(scan, k, budget)
+
+    def _pruned(self, scan: Scan, k: int, budget: int) -> Pruned:
         return Pruned(tree=self.tree, sizer=self.sizer, scan=scan, k=k, tokens=scan.at(k), budget=budget, limited=self.limited)
 
-    def _exceeded(self, root: Node, budget: int, required: int, k: int) -> BudgetExceededError:
+    def _exceeded(self, root: Node, budget: int, scan: Scan) -> BudgetExceededError:
         where = "" if root.parent is None else path_of(root)
+        k = len(scan.steps)
+        required = scan.at(k)
         sizes: dict[str, int] = {}
-        for item in nodes_of(root, k):
+        for parent, position in placed(root, k):
+            item = parent.items[position]
             if type(item) is Node:
                 sizes[path_of(item)] = measure(item, self.sizer, k)
-        if not sizes and where:
+        if not where:
+            required += self.tree.reserved
+            if self.tree.reserved:
+                sizes["Reserve"] = self.tree.reserved
+            if self.overhead.empty:
+                sizes["tools"] = self.overhead.empty
+        elif not sizes:
             sizes[where] = required
-        if self.tree.reserved and not where:
-            sizes["Reserve"] = self.tree.reserved
         largest = dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3])
         metadata, _, _ = self.tree.attachments(k)
         return BudgetExceededError(
@@ -95,18 +91,6 @@ class Pruner:
             largest=largest,
             messages=messages_of(self.tree.root, 0),
             metadata=metadata,
-            removed=(),
+            removed=removals_of(self._pruned(scan, k, budget)),
             where=where,
         )
-
-
-def _stepped(scan: Scan, room: int, step: int, k: int) -> int:
-    """Cut in multiples of `step` tokens, so that the first surviving message moves only once in a while (prompt-poet's rule)."""
-    while scan.k:
-        scan.back()
-    surplus = scan.at(0) - room
-    target = scan.at(0) - -(-surplus // step) * step
-    for cut in range(k, len(scan.steps) + 1):
-        if scan.at(cut) <= target:
-            return cut
-    return k

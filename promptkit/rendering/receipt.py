@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import BoundaryPart
-from promptkit.rendering.assemble import leaves_of, measure, message_of
+from promptkit.rendering.assemble import leaves_of, measure, message_of, placed
 from promptkit.rendering.joints import separator
 from promptkit.rendering.journal import CallTaken, Op, Taken
-from promptkit.rendering.tree import Atom, Leaf, Node, alive, path_of
+from promptkit.rendering.tree import Atom, Leaf, Node, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.rendering.order import Step
-    from promptkit.rendering.prune import Pruned
+    from promptkit.rendering.pruned import Pruned
 
 __all__ = ["Removal", "SourceSpan", "removals_of", "spans_of"]
 
@@ -153,7 +153,7 @@ def spans_of(pruned: Pruned) -> tuple[SourceSpan, ...]:
     spans: list[SourceSpan] = []
     k = pruned.k
     number = 0
-    for parent, position in _placed(pruned.tree.root, k):
+    for parent, position in placed(pruned.tree.root, k):
         item = parent.items[position]
         if type(item) is Atom:
             spans.append(SourceSpan(message=number, part=0, start=0, end=len(item.text), path=path_of(parent, position)))
@@ -162,23 +162,6 @@ def spans_of(pruned: Pruned) -> tuple[SourceSpan, ...]:
             spans.extend(_of_message(item, number, k))
             number += 1
     return tuple(spans)
-
-
-def _placed(root: Node, k: int) -> Iterator[tuple[Node, int]]:
-    """The places of the living messages, in written order."""
-    stack = [(root, enumerate(root.items))]
-    while stack:
-        parent, rest = stack[-1]
-        for position, item in rest:
-            if not alive(item, parent.gone[position], k):
-                continue
-            if type(item) is Node and item.role is None:
-                stack.append((item, enumerate(item.items)))
-                break
-            if type(item) is not Leaf:
-                yield parent, position
-        else:
-            stack.pop()
 
 
 def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from promptkit.element import Child, flatten
 from promptkit.errors import BadPropError
 from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.cut import Cut, Key, keys_of
 from promptkit.rendering.drive import drive, drive_async
 from promptkit.rendering.expand import Expansion, Outcome, Started
 from promptkit.rendering.grow import grow
@@ -15,7 +16,7 @@ from promptkit.rendering.layout import Sizer
 from promptkit.rendering.materialize import Tree, materialize
 from promptkit.rendering.memory import Memory
 from promptkit.rendering.pairing import pair
-from promptkit.rendering.prune import Pruned, Pruner
+from promptkit.rendering.prune import Pruner
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.scan import Overhead
 from promptkit.tokens.budget import context_budget
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.messages import Message, ToolDefinition
     from promptkit.rendering.order import Step
+    from promptkit.rendering.pruned import Pruned
     from promptkit.rendering.tree import Node
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -67,7 +69,7 @@ class Renderer:
         self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
         self._exact_tools = not tools or all(count.exact for count in counts)
         self._earlier: tuple[Message, ...] = ()
-        self._dropped: frozenset[str] = frozenset()
+        self._dropped: frozenset[Key] = frozenset()
 
     def render(self, prompt: Child) -> Rendered:
         """Render a prompt: an element, or a tuple of them.
@@ -85,10 +87,12 @@ class Renderer:
         expansion = Expansion(self._sizer, self._memory, model=self.model)
         root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.plain))
         pruner = yield from self._limited(expansion, root, budget)
-        pruned = pruner.whole(budget, step=self.prune_step)
+        pruned = pruner.whole(budget, Cut(self.prune_step, self._dropped))
         self._memory.next_turn(expansion.atoms)
         rendered = self._result(pruner, pruned)
         self._earlier = rendered.messages
+        if self.prune_step:
+            self._dropped = frozenset[Key]().union(*map(keys_of, pruned.scan.steps[: pruned.k]))
         return rendered
 
     def _limited(self, expansion: Expansion, root: Node, budget: int) -> Generator[Started, Outcome, Pruner]:
@@ -121,7 +125,7 @@ class Renderer:
             omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.context.tokens else None,
             pruned=pruned,
-            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, step=self.prune_step)),
+            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, Cut(self.prune_step))),
             exact_tools=self._exact_tools,
             earlier=self._earlier,
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.media import Reference
-    from promptkit.rendering.prune import Pruned
+    from promptkit.rendering.pruned import Pruned
     from promptkit.tokens.budget import ContextBudget
 
 __all__ = ["Rendered"]

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
@@ -23,7 +23,8 @@ __all__ = ["DEFAULT_ENCODING", "ModelInfo", "encoding_for", "model_info", "regis
 
 DEFAULT_ENCODING = "o200k_base"
 
-Row: TypeAlias = "Mapping[Literal['window', 'max_input', 'max_output'], int | None]"
+Row: TypeAlias = "tuple[int | None, int | None, int | None]"  # window, max input, max output
+_NO_ROW: Row = (None, None, None)
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +67,7 @@ def model_info(name: str) -> ModelInfo:
         return found
     plain = _plain(name)
     if _OPENAI.match(plain):
-        return _openai(plain, {})
+        return _openai(plain, _NO_ROW)
     near = get_close_matches(plain, [*_registered, *_table()], 3)
     message = (
         f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'} "
@@ -93,10 +94,16 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise BadPropError(message)
     known = _find(name) or _estimate(_plain(name))
-    given = {"window": window, "max_input": max_input, "max_output": max_output, "encoding": encoding, "images": images}
-    changes = {prop: value for prop, value in given.items() if value is not None}
-    exact = known.exact or encoding is not None
-    info = _registered[_plain(name)] = attrs.evolve(known, name=name, exact=exact, **changes)
+    info = _registered[_plain(name)] = ModelInfo(
+        name=name,
+        window=window or known.window,
+        max_input=max_input or known.max_input,
+        max_output=max_output or known.max_output,
+        encoding=encoding or known.encoding,
+        images=images or known.images,
+        exact=known.exact or encoding is not None,
+        framing=known.framing,
+    )
     return info
 
 
@@ -136,22 +143,27 @@ def _find(name: str) -> ModelInfo | None:
 
 
 def _estimate(plain: str) -> ModelInfo:
-    return _openai(plain, {}) if _OPENAI.match(plain) else _other(plain, {})
+    return _openai(plain, _NO_ROW) if _OPENAI.match(plain) else _other(plain, _NO_ROW)
 
 
 def _openai(name: str, row: Row) -> ModelInfo:
     return ModelInfo(
         name=name,
-        **row,
+        window=row[0],
+        max_input=row[1],
+        max_output=row[2],
         encoding=encoding_for(name),
         images=image_rule(name),
-        exact=bool(row),
+        exact=row is not _NO_ROW,
         framing=_FRAMED.match(name) is not None,
     )
 
 
 def _other(name: str, row: Row) -> ModelInfo:
-    return ModelInfo(name=name, **row, images=image_rule(name), exact=False, framing=False)
+    window, max_input, max_output = row
+    return ModelInfo(
+        name=name, window=window, max_input=max_input, max_output=max_output, images=image_rule(name), exact=False, framing=False
+    )
 
 
 def _plain(name: str) -> str:
@@ -166,9 +178,7 @@ def _plain(name: str) -> str:
 @cache
 def _table() -> Mapping[str, Row]:
     data = json.loads(files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8"))
-    return cast(
-        "Mapping[str, Row]", {name: dict(zip(data["columns"], row, strict=True)) for name, row in data["models"].items()}
-    )  # own data
+    return cast("Mapping[str, Row]", {name: tuple(row) for name, row in data["models"].items()})  # this package's own file
 
 
 @cache

@@ -44,7 +44,20 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["openai", "anthropic", "rich", "jinja2", "click", "tiktoken", "pytest", "syrupy", "hypothesis", "asyncio", "promptkit_components"],
+    [
+        "openai",
+        "anthropic",
+        "rich",
+        "jinja2",
+        "click",
+        "tiktoken",
+        "pytest",
+        "syrupy",
+        "hypothesis",
+        "asyncio",
+        "urllib.request",
+        "promptkit_components",
+    ],
 )
 def test_importing_promptkit_loads_nothing_heavy(package: str) -> None:
     _, modules = imported()

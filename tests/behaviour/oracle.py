@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tests.behaviour.assembly import assembled, count_messages, limited_tokens, reserved
-from tests.behaviour.nodes import MAX, Node, is_leaf, walk
+from tests.behaviour.nodes import MAX, Node, is_empty, is_leaf, walk
 from tests.behaviour.trees import LockedError, Tree, planted
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
 
 
 def _says_something(node: Node) -> bool:
-    return is_leaf(node) or bool(node.calls) or node.answers is not None
+    return (is_leaf(node) or node.kind == "message") and not is_empty(node)
 
 
 def _held(tree: Tree, scope: Node) -> set[int]:
