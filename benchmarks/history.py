@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from benchmarks.timing import Case
 from benchmarks.tokenizing import WitnessedEncoding, encoding, fresh_tokenizer, tokens
 from benchmarks.workload import Shape, fresh, turn
 from promptkit import Rendered, Renderer
-from promptkit.element import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from benchmarks.timing import Case
+    from promptkit.element import Child
 
 __all__ = ["HALF", "HUNDREDTH", "History", "size"]
 

@@ -22,9 +22,10 @@ def medians(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
     The garbage collector rests while a case runs, as it does under `timeit`. One round before the first is not counted.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
+    order = list(cases)
     for number in range(rounds + 1):
-        for name, case in reversed(cases.items()) if number % 2 else cases.items():
-            seconds = _seconds(case)
+        for name in reversed(order) if number % 2 else order:
+            seconds = _seconds(cases[name])
             if number:
                 times[name].append(seconds)
     return {name: median(measured) for name, measured in times.items()}

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pydoc_data.topics import topics
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from promptkit.element import Child, PromptElement
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import Group
 from promptkit.elements.text import TextChunk
 from promptkit.messages import ToolCall
+
+if TYPE_CHECKING:
+    from promptkit.element import Child, PromptElement
 
 __all__ = ["SHAPES", "Shape", "fresh", "texts", "turn"]
 

@@ -129,7 +129,7 @@ class _Turn(PromptElement):
             return Group(priority=priority, fallback=self._marker(after))[shown]
         shown = tuple(recorded(m, truncate_at=self.truncate_at) for m in messages)
         if self.marker is None or self.required:
-            return Chunk(priority=priority)[shown] if len(messages) > 1 else recorded(messages[0], priority=priority)
+            return recorded(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
         # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "record"]
 
 COPIED = ("promptkit", "components", "pyproject.toml")
-LIMIT = 6_000
+LIMIT = 4_000
 """Characters of one tool result."""
 
 

@@ -21,9 +21,9 @@ class ToolCalls(PromptElement):
     >>> from promptkit import ToolCall, render
     >>> call = ToolCall(id="c1", name="run_tests", arguments='{"path": "tests"}')
     >>> for message in render(ToolCalls(rounds=[ToolRound(calls=[call], results={"c1": "3 passed"})])).messages:
-    ...     print(message.role, [call.name for call in message.tool_calls], message.text)
-    assistant ['run_tests']
-    tool [] 3 passed
+    ...     print(f"{message.role}: {message.text or message.tool_calls[0].name}")
+    assistant: run_tests
+    tool: 3 passed
     """
 
     rounds: Sequence[ToolRound]

@@ -228,7 +228,9 @@ class Scan:
 
     def _count(self, tally: Tally, leaf: Leaf, sign: int) -> None:
         """What a leaf adds to its message, with its joints."""
-        if leaf.part is None:
+        if tally.top.leaves == 1:
+            tokens, windows = self.sizer.leaf(leaf), 0  # no joints, whatever comes back
+        elif leaf.part is None:
             tokens, windows = self._joints.around(leaf, tally.span, self.k)
         else:
             tokens, windows = self._joints.split(leaf, tally.span, self.k)

@@ -174,5 +174,5 @@ def _prioritized(element: PrioritizedList) -> Child:
     for index, child in enumerate(element.children):
         wrapped = TextChunk()[child] if isinstance(child, str) else child
         rank = top - index if element.descending else top - count + index
-        ranked.append(wrapped and wrapped._with(priority=rank))
+        ranked.append(wrapped and wrapped.replace(priority=rank))
     return tuple(ranked)

@@ -66,7 +66,7 @@ class Grower:
             node["id"] = self.random.choice((1, 2, "a"))
         elif kind == "prioritizedlist":
             node["descending"] = self.chance(0.5)
-            node["children"] = [child for child in node["children"] if not isinstance(child, list)]
+            node["children"] = [child for child in node["children"] if not isinstance(child, list) and child != {"type": "br"}]
         elif kind == "tokenlimit":
             node["max"] = self.random.randint(1, 9)
         elif kind == "ifempty":
@@ -156,7 +156,7 @@ class Grower:
                 kind = self.random.choice(("echo", "fill"))
                 if kind == "fill":
                     most = self.random.choice((2, 5, 40))
-                    return {"type": "fill", "word": here, "max": most, "plus": self.random.choice((0, 0, 1, 3)), **self.props()}
+                    return {"type": "fill", "word": here, "max": most, "plus": self.random.choice((1, 1, 3)), **self.props()}
                 return {"type": "echo", "name": here, "use": self.random.randint(0, 2), **self.props()}
             case "grow":
                 most = {"max": self.random.randint(1, 12)} if self.chance(0.6) else {}

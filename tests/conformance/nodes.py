@@ -38,6 +38,8 @@ class Context:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.sizings: list[str] = []
+        self.priority: float | None = None
+        """Of the element whose children are being built."""
 
 
 @component
@@ -110,7 +112,13 @@ def _text(value: str | float) -> str:
 
 def _children(node: Spec, context: Context) -> Child:
     given = node["children"] if node.get("children") is not None else ([node["text"]] if "text" in node else [])
-    return tuple(build(each, context) for each in given)
+    outer = context.priority
+    if node["type"] != "fragment":
+        context.priority = node.get("priority")
+    try:
+        return tuple(build(each, context) for each in given)
+    finally:
+        context.priority = outer
 
 
 def _props(node: Spec) -> Props:
@@ -164,11 +172,18 @@ def _text_chunk(node: Spec, context: Context) -> Child:
 def _list(node: Spec, context: Context) -> Child:
     # JavaScript's falsy children are passed over by the reference's list, though they count as places.
     given = [child if child not in ("", 0) else None for child in node.get("children") or []]
-    return PrioritizedList(**_props(node), **_picked(node, descending="descending"))[[build(child, context) for child in given]]
+    top, count = node.get("priority") or 0, len(given)
+    ranked = [
+        {**child, "priority": top - index if node.get("descending") else top - count + index} if isinstance(child, dict) else child
+        for index, child in enumerate(given)
+    ]
+    return PrioritizedList(**_props(node), **_picked(node, descending="descending"))[[build(child, context) for child in ranked]]
 
 
 def _if_empty(node: Spec, context: Context) -> Child:
-    return IfEmpty(alt=build(node.get("alt"), context), **_props(node))[_children(node, context)]
+    # Its two sides stand in wrappers without a priority.
+    alternative, given = (_children({"type": "wrap", "children": side}, context) for side in ([node.get("alt")], node.get("children")))
+    return IfEmpty(alt=alternative, **_props(node))[given]
 
 
 def _expandable(node: Spec, context: Context) -> Child:
@@ -197,7 +212,9 @@ def _echo(node: Spec, context: Context) -> Child:
 
 
 def _opaque(node: Spec, context: Context) -> Child:
-    return Opaque(value=node.get("value"), **_props({"priority": node.get("priority")}), **_picked(node, tokens="tokenUsage"))
+    # To the reference an opaque part is no element: like bare text it has the priority of the element around it.
+    priority = context.priority if node.get("priority") is None else node["priority"]
+    return Opaque(value=node.get("value"), **_props({"priority": priority}), **_picked(node, tokens="tokenUsage"))
 
 
 def _line_break(node: Spec, context: Context) -> Child:

@@ -32,7 +32,7 @@ def test_every_edit_and_run_was_a_real_one() -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"/home/", r"/t[m]p/", r"/root", r"/work", r"/usr/", r"site-packages", r"\.venv", r"0x[0-9a-f]{6}", r"https?://", r"/Users/"],
+    [r"/home/", r"/t[m]p/", r"/root", r"/work/", r"/usr/", r"site-packages", r"\.venv", r"0x[0-9a-f]{6}", r"https?://", r"/Users/"],
 )
 def test_names_nothing_of_the_machine(pattern: str) -> None:
     found = [message.text for message in SHOWN.conversation if re.search(pattern, message.text)]

@@ -27,6 +27,10 @@ def called(*ids: str, text: str = "") -> Message:
     return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
 
 
+def calling(ids: list[str], text: str) -> Message:
+    return called(*ids, text=text)
+
+
 def returned(key: str, text: str = "ok") -> Message:
     return Message(role="tool", content=(text,), tool_call_id=key)
 
@@ -184,7 +188,7 @@ any_messages = st.lists(
     st.one_of(
         st.builds(said, st.sampled_from(["hello there", "go on"])),
         st.builds(answered, st.sampled_from(["I see.", "Done with all of it."])),
-        st.builds(lambda ids, text: called(*ids, text=text), st.lists(keys, max_size=3), st.sampled_from(["", "I look."])),
+        st.builds(calling, st.lists(keys, max_size=3), st.sampled_from(["", "I look."])),
         st.builds(returned, keys, st.sampled_from(["", "one", "a longer result of some words"])),
     ),
     max_size=12,

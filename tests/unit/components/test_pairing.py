@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,10 @@ def said(text: str) -> Message:
 
 def called(*ids: str, text: str = "") -> Message:
     return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
+
+
+def calling(ids: list[str]) -> Message:
+    return called(*ids)
 
 
 def returned(key: str | None, text: str = "ok") -> Message:
@@ -45,7 +49,7 @@ def shape(paired: Paired) -> list[str]:
 
 messages = st.one_of(
     st.builds(said, st.sampled_from(["hello", ""])),
-    st.builds(lambda ids: called(*ids), st.lists(st.sampled_from(["a", "b", "c", "a_2", ""]), max_size=3)),
+    st.builds(calling, st.lists(st.sampled_from(["a", "b", "c", "a_2", ""]), max_size=3)),
     st.builds(returned, st.sampled_from(["a", "b", "c", "a_2", "", None]), st.sampled_from(["one", "two", ""])),
 )
 
@@ -149,27 +153,24 @@ class TestLaws:
         assert Counter(m.role for m in paired.messages)["tool"] == results - dropped + added
 
 
+SOUND = [[said("hi"), called(f"c{i}"), returned(f"c{i}")] for i in range(16_000)]
+
+
 @pytest.mark.parametrize(
-    "turn",
-    [
-        lambda i: (said("hi"), called(f"c{i}"), returned(f"c{i}")),
-        lambda _: (called("same"), returned("same")),
-        lambda _: (called("never"),),
-        lambda _: (returned("lost"),),
-    ],
+    "turns",
+    [SOUND, [[called("same"), returned("same")]] * 16_000, [[called("never")]] * 16_000, [[returned("lost")]] * 16_000],
     ids=["sound", "one id", "no results", "no calls"],
 )
-def test_time_grows_with_the_number_of_messages(turn: object) -> None:
-    assert callable(turn)
-    small = [message for i in range(2_000) for message in turn(i)]
-    large = [message for i in range(16_000) for message in turn(i)]
+def test_time_grows_with_the_number_of_messages(turns: list[list[Message]]) -> None:
+    small = [message for turn in turns[:2_000] for message in turn]
+    large = [message for turn in turns for message in turn]
 
     def seconds(turns: list[Message]) -> float:
         best = float("inf")
         for _ in range(2):
-            start = perf_counter()
+            start = process_time()
             pair(turns)
-            best = min(best, perf_counter() - start)
+            best = min(best, process_time() - start)
         return best
 
-    assert seconds(large) < 8 * 4 * max(seconds(small), 0.002), "eight times the messages, with room for noise"
+    assert seconds(large) < 8 * 4 * max(seconds(small), 0.01), "eight times the messages, with room for noise"

@@ -16,7 +16,7 @@ TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
 pytestmark = pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="the recorded conversations of ../shared are not here")
 
 
-def message(data: dict[str, Any]) -> Message:
+def message(data: dict[str, Any]) -> Message:  # JSON of other projects
     content = data.get("content") or ""
     parts = (content,) if isinstance(content, str) else tuple(part["text"] for part in content if part.get("type") == "text")
     calls = tuple(
@@ -31,8 +31,8 @@ def conversations() -> list[tuple[str, list[Message]]]:
     for path in sorted(
         [*TRANSCRIPTS.glob("tau-bench/*.json"), *TRANSCRIPTS.glob("openhands/*.json"), *TRANSCRIPTS.glob("swe-agent/*.traj")]
     ):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(data, list):
+        data: Any = json.loads(path.read_text(encoding="utf-8"))  # as above
+        if path.parent.name == "tau-bench":
             found += [(f"{path.stem}-{number}", [message(m) for m in run["traj"]]) for number, run in enumerate(data)]
         else:
             found.append((path.stem, [message(m) for m in data.get("messages") or data["history"]]))

@@ -1,0 +1,124 @@
+"""The parts of a render, each on its own, in absolute times: `pytest benchmarks/test_parts.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pytest
+
+from benchmarks.history import HALF, History
+from benchmarks.tokenizing import fresh_tokenizer
+from benchmarks.workload import LONG, SHAPES, fresh, texts
+from promptkit import Rendered, Renderer
+from promptkit.element import Children, flatten
+from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.cut import Cut
+from promptkit.rendering.drive import drive
+from promptkit.rendering.expand import Expansion
+from promptkit.rendering.flex import shares
+from promptkit.rendering.layout import Sizer
+from promptkit.rendering.materialize import materialize
+from promptkit.rendering.memory import Memory
+from promptkit.rendering.pairing import pair
+from promptkit.rendering.prune import Pruner
+from promptkit.rendering.scan import Overhead
+
+if TYPE_CHECKING:
+    from promptkit.rendering.pruned import Pruned
+    from promptkit.rendering.tree import Node
+
+Benchmark = Any  # Any: pytest-benchmark's fixture carries no types
+Arguments: TypeAlias = "tuple[tuple[object, ...], dict[str, object]]"
+"""What `pedantic` calls with."""
+
+FLAT: Final = SHAPES[0]
+CONTENTS: Final = texts(2_000, LONG)
+ROUNDS: Final = 10
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    return History(CONTENTS, FLAT)
+
+
+def given(*arguments: object) -> Arguments:
+    return arguments, {}
+
+
+def elements() -> Children:
+    return flatten(FLAT.build(fresh(CONTENTS)), "parts")
+
+
+def expanded(sizer: Sizer, children: Children, budget: int) -> Node:
+    return drive(Expansion(sizer, Memory(), model=None).run(children, budget))
+
+
+def pruned(root: Node, sizer: Sizer, budget: int) -> Pruned:
+    tree = materialize(root)
+    return Pruner(tree, pair(tree, strict=True), sizer, Overhead()).whole(budget, Cut(0))
+
+
+def counted(sizer: Sizer) -> Sizer:
+    for text in CONTENTS:
+        sizer.tokenizer.count(text)
+    return sizer
+
+
+def rendered(history: History) -> Rendered:
+    return Renderer(budget=history.tokens // HALF, tokenizer=fresh_tokenizer()).render(FLAT.build(CONTENTS))
+
+
+def test_count_of_new_texts(benchmark: Benchmark) -> None:
+    def count_all(count: Any, contents: tuple[str, ...]) -> None:  # noqa: ANN401  # Any: as pedantic hands it over
+        for text in contents:
+            count(text)
+
+    benchmark.pedantic(count_all, setup=lambda: given(fresh_tokenizer().count, fresh(CONTENTS)), rounds=ROUNDS)
+
+
+def test_count_of_known_texts(benchmark: Benchmark) -> None:
+    count = counted(Sizer(fresh_tokenizer())).tokenizer.count
+    benchmark(lambda: [count(text) for text in CONTENTS])
+
+
+@pytest.mark.parametrize("members", [3, 1_000])
+def test_flex_shares(benchmark: Benchmark, members: int) -> None:
+    bases, limits = [1 + index % 3 for index in range(members)], [None if index % 5 else 40 for index in range(members)]
+    benchmark(shares, 128_000, bases, limits)
+
+
+def test_expand(benchmark: Benchmark) -> None:
+    benchmark.pedantic(expanded, setup=lambda: given(Sizer(fresh_tokenizer()), elements(), 100_000), rounds=ROUNDS)
+
+
+def test_prune_with_counts_known(benchmark: Benchmark, history: History) -> None:
+    sizer = counted(Sizer(fresh_tokenizer()))
+
+    def setup() -> Arguments:
+        budget = history.tokens // HALF
+        return given(expanded(sizer, elements(), budget), sizer, budget)
+
+    benchmark.pedantic(pruned, setup=setup, rounds=ROUNDS)
+
+
+def test_assemble(benchmark: Benchmark, history: History) -> None:
+    sizer = counted(Sizer(fresh_tokenizer()))
+
+    def setup() -> Arguments:
+        budget = history.tokens // HALF
+        state = pruned(expanded(sizer, elements(), budget), sizer, budget)
+        return given(state.tree.root, state.k)
+
+    benchmark.pedantic(messages_of, setup=setup, rounds=ROUNDS)
+
+
+@pytest.mark.parametrize("provider", ["to_openai", "to_responses", "to_anthropic"])
+def test_emit(benchmark: Benchmark, history: History, provider: str) -> None:
+    benchmark(getattr(rendered(history), provider))
+
+
+def test_receipt(benchmark: Benchmark, history: History) -> None:
+    def read(result: Rendered) -> int:
+        return len(result.removals) + len(result.source_map)
+
+    benchmark.pedantic(read, setup=lambda: given(rendered(history)), rounds=ROUNDS)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptkit.errors import TextTooLongError
+from promptkit.tokens import counter as module
+from promptkit.tokens.counter import TextCounter
+
+PIECES = [
+    *" \t\n\r\v\f\x00\x1c\x85\u00a0\u2028\u3000/\\;:'\u2019\"=-#.,!?0123456789aAzéßİΣ",
+    *["\r\n", "  ", "\n\n", "'s", "'LL", "don't", "word", "Word", "WORD", "//", "/*", "\u0301", "\u20dd", "\u200d", "\ufeff"],
+    *["汉字", "日本語", "한글", "שלום", "مرحبا", "नमस्ते", "👩‍👩‍👧", "🇩🇪", "\ud800", "\udc00", "<|endoftext|>", "<|im_start|>", "    "],
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+NAMES = ["o200k_base", "cl100k_base"]
+COUNTERS = {name: TextCounter(name) for name in NAMES}
+
+
+def plain(name: str, text: str) -> int:
+    return len(COUNTERS[name].encoding.encode_ordinary(text))
+
+
+class TestCount:
+    @pytest.mark.parametrize("name", NAMES)
+    @settings(deadline=None)
+    @given(text=texts)
+    def test_is_tiktokens(self, name: str, text: str) -> None:
+        assert COUNTERS[name].count(text) == COUNTERS[name].count(text) == plain(name, text)
+
+    def test_is_taken_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        counter = TextCounter("o200k_base")
+        assert counter.count("once and only once") == 4
+        monkeypatch.setattr(counter, "encoding", None)
+        assert counter.count("once and only once") == 4
+
+    @pytest.mark.parametrize("name", NAMES)
+    @settings(max_examples=500, deadline=None)
+    @given(text=texts)
+    def test_is_additive_at_every_safe_cut(self, name: str, text: str) -> None:
+        counter = COUNTERS[name]
+        assert counter.cut
+        whole = plain(name, text)
+        for match in counter.cut.finditer(text):
+            place = match.start()
+            assert 0 < place < len(text)
+            assert plain(name, text[:place]) + plain(name, text[place:]) == whole
+
+    def test_finds_cuts_between_words_and_lines(self) -> None:
+        cut = COUNTERS["o200k_base"].cut
+        assert cut
+        assert [match.start() for match in cut.finditer("one two\nthree\n/ \n  x")] == [3, 8]
+
+    def test_the_older_encodings_are_cut_before_spaces_only(self) -> None:
+        cut = TextCounter("r50k_base").cut
+        assert cut
+        assert [match.start() for match in cut.finditer("one two\nthree")] == [3]
+        assert TextCounter("of somebody else").cut is None
+
+
+class TestHostileText:
+    @pytest.mark.parametrize("name", NAMES)
+    @settings(deadline=None)
+    @given(text=texts, run=st.sampled_from(["", " " * 60, "\t" * 60, "\u00a0" * 60]), more=texts)
+    def test_long_texts_count_the_same_in_blocks(self, name: str, text: str, run: str, more: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_LONG", 30)
+            patch.setattr(module, "_BLOCK", 10)
+            patch.setattr(module, "_RUN", module.re.compile(r"\s{20}"))
+            counter = TextCounter(name, cache_bytes=0)
+            assert counter._long == 30
+            assert counter.count(text + run + more) == plain(name, text + run + more)
+            assert counter._encode(text + run + more) == counter.encoding.encode_ordinary(text + run + more)
+
+    def test_a_million_spaces_are_counted(self) -> None:
+        assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 12_346
+
+    def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        counter = TextCounter("o200k_base", max_text_bytes=1_000)
+        monkeypatch.setattr(counter, "encoding", None)
+        for text in ("x" * 1_001, "é" * 501, "\ud800" * 400):
+            with pytest.raises(TextTooLongError, match="longer than the limit of 1,000: cut it"):
+                counter.count(text)
+
+    def test_the_longest_text_that_may_be_is_counted(self) -> None:
+        counter = TextCounter("o200k_base", max_text_bytes=1_000)
+        assert counter.count("é" * 500) == plain("o200k_base", "é" * 500)
+
+
+class TestTruncate:
+    @pytest.mark.parametrize("name", NAMES)
+    @settings(deadline=None)
+    @given(text=texts, tokens=st.integers(-1, 60))
+    def test_is_a_head_or_tail_that_fits(self, name: str, text: str, tokens: int) -> None:
+        counter = COUNTERS[name]
+        head, tail = counter.truncate(text, tokens, "head"), counter.truncate(text, tokens, "tail")
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert max(plain(name, head), plain(name, tail)) <= max(tokens, 0)
+        if plain(name, text) <= tokens:
+            assert head == tail == text
+
+    @pytest.mark.parametrize("name", NAMES)
+    @settings(deadline=None)
+    @given(
+        words=st.lists(st.sampled_from(["one ", "two,", "three\n", "汉字", "4567"]), min_size=600, max_size=600), tokens=st.integers(1, 40)
+    )
+    def test_keeps_nearly_all_that_fits(self, name: str, words: list[str], tokens: int) -> None:
+        text = "".join(words)
+        for keep in ("head", "tail"):
+            kept = COUNTERS[name].truncate(text, tokens, "head" if keep == "head" else "tail")
+            assert tokens - 4 <= plain(name, kept) <= tokens
+
+    @pytest.mark.parametrize("text", ["some words and\n" * 80_000, "汉字文本没有空格" * 80_000, "x" * 600_000])
+    def test_encodes_a_small_part_of_a_long_text(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        counter = TextCounter("o200k_base")
+        seen: list[int] = []
+        encoding = counter.encoding
+        encode = encoding.encode_ordinary
+
+        def watched(piece: str) -> list[int]:
+            seen.append(len(piece))
+            return encode(piece)
+
+        monkeypatch.setattr(encoding, "encode_ordinary", watched)
+        assert 90 <= counter.count(counter.truncate(text, 100, "head")) <= 100
+        assert 90 <= counter.count(counter.truncate(text, 100, "tail")) <= 100
+        assert sum(seen) < 30_000
+
+    def test_a_text_over_the_limit_may_be_cut(self) -> None:
+        counter = TextCounter("o200k_base", max_text_bytes=1_000)
+        assert counter.truncate("word " * 1_000, 3, "head") == "word word word"
+
+    def test_shrinks_until_it_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        counter = TextCounter("o200k_base")
+        monkeypatch.setattr(counter, "count", lambda text: len(text) // 2)
+        assert len(counter.truncate("one two three four five", 4, "head")) <= 9

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tiktoken
+from tiktoken_ext import openai_public
+
+from promptkit.errors import UnknownEncodingError
+from promptkit.tokens.encodings import BUNDLED, get_encoding
+from promptkit.tokens.vocab.build import SHA256
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_a_bundled_encoding_is_tiktokens_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes: list[str | None] = []
+
+    def load(file: str, expected_hash: str | None = None) -> dict[bytes, int]:
+        hashes.append(expected_hash)
+        return {}
+
+    monkeypatch.setattr(openai_public, "load_tiktoken_bpe", load)
+    theirs: dict[str, Any] = openai_public.ENCODING_CONSTRUCTORS[name]()
+    ours = BUNDLED[name]
+    assert ours.words == theirs["pat_str"]
+    assert dict(ours.special) == theirs["special_tokens"]
+    assert hashes == [SHA256[ours.vocabulary]]
+
+
+def test_an_encoding_is_made_once() -> None:
+    assert get_encoding("o200k_base") is get_encoding("o200k_base")
+    assert get_encoding("o200k_base").encode_ordinary("Hello world!") == [13225, 2375, 0]
+
+
+def test_what_tiktoken_has_loaded_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tiktoken.Encoding("mine", pat_str=r"\S", mergeable_ranks={b"a": 0}, special_tokens={})
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "mine", mine)
+    assert get_encoding("mine") is mine
+
+
+@pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_base", "p50k_edit"])
+def test_an_older_encoding_says_how_to_provide_its_file(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(UnknownEncodingError, match=r"TIKTOKEN_CACHE_DIR to a folder that holds [0-9a-f]{40}"):
+        get_encoding(name)
+
+
+def test_an_encoding_that_nobody_has_is_named() -> None:
+    with pytest.raises(UnknownEncodingError, match="'o900k_base' does not load"):
+        get_encoding("o900k_base")
+
+
+def test_importing_promptkit_does_not_import_tiktoken() -> None:
+    code = "import sys, promptkit; print([name for name in ('tiktoken', 'regex', 'requests') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

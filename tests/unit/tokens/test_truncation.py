@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import regex
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tokens.truncation import truncate_text
+
+Keep = Literal["head", "tail", "middle"]
+KEEPS: list[Keep] = ["head", "tail", "middle"]
+TOKENIZER = tokenizer_for(None)
+PIECES = [
+    "word ",
+    "line\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "é",
+    "e\u0301",
+    "\u0301",
+    "👩‍👩‍👧",
+    "🇩🇪",
+    "🇩",
+    "\u200d",
+    "नि",
+    "क्ष",
+    "각",
+    "ᄀ",
+    "汉",
+    " ",
+    "a",
+    "\ud800",
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
+markers = st.sampled_from(["[…]", "", "\n[cut]\n", "…", "\u0301"])
+
+
+class Words(Tokenizer):
+    """One token a word."""
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+def cut(text: str, tokens: int, keep: Keep = "head", marker: str = "[…]", *, ratio: float = 0.4, tokenizer: Tokenizer = TOKENIZER) -> str:
+    return truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=tokenizer)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts, tokens=st.integers(-1, 50), keep=st.sampled_from(KEEPS), marker=markers, ratio=st.floats(0, 1))
+def test_never_has_more_tokens_than_it_may(text: str, tokens: int, keep: Keep, marker: str, ratio: float) -> None:
+    assert TOKENIZER.count(cut(text, tokens, keep, marker, ratio=ratio)) <= max(tokens, 0)
+
+
+@settings(deadline=None)
+@given(text=texts, keep=st.sampled_from(KEEPS), marker=markers, more=st.integers(0, 3))
+def test_what_fits_is_unchanged(text: str, keep: Keep, marker: str, more: int) -> None:
+    assert cut(text, TOKENIZER.count(text) + more, keep, marker) == text
+    assert cut(text, Words().count(text) + more, keep, marker, tokenizer=Words()) in {text, ""}
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts, tokens=st.integers(0, 50), keep=st.sampled_from(KEEPS))
+@example(text="🇩🇪" * 40, tokens=20, keep="tail")
+@example(text="👩‍👩‍👧" * 40, tokens=20, keep="middle")
+@example(text="a\r\n" * 40, tokens=10, keep="tail")
+@example(text="e" + "\u0301" * 400, tokens=20, keep="head")
+def test_no_grapheme_is_split(text: str, tokens: int, keep: Keep) -> None:
+    shown = cut(text, tokens, keep, marker="|")
+    head, marker, tail = shown.partition("|")
+    if not marker:
+        assert shown in {text, ""}
+        return
+    clusters = [0, *(match.end() for match in regex.finditer(r"\X", text))]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) in clusters
+    assert len(text) - len(tail) in clusters
+
+
+@pytest.mark.parametrize("marker", ["[…]", "\n[…]\n"])
+@pytest.mark.parametrize("keep", KEEPS)
+def test_cuts_at_the_end_of_a_line_where_one_is_near(keep: Keep, marker: str) -> None:
+    text = "".join(f"line number {number}\n" for number in range(200))
+    head, _, tail = cut(text, 100, keep, marker).partition(marker.strip())
+    assert not head or head.endswith("\n")
+    assert not tail or tail.startswith("\n")
+    assert "\n\n" not in head + tail
+
+
+def test_middle_gives_the_head_its_part() -> None:
+    text = " ".join(map(str, range(1_000)))
+    head, _, tail = cut(text, 100, "middle", ratio=0.25, marker="|").partition("|")
+    assert 0.15 < TOKENIZER.count(head) / TOKENIZER.count(tail) < 0.35
+
+
+def test_where_only_the_marker_fits_it_stands_alone_and_where_it_does_not_nothing_does() -> None:
+    assert cut("many words " * 9, TOKENIZER.count("[…]")) == "[…]"
+    assert cut("many words " * 9, TOKENIZER.count("[…]") - 1) == ""
+
+
+def test_works_with_any_tokenizer() -> None:
+    assert cut("one two three four five", 4, "head", " […]", tokenizer=Words()).split() == ["one", "two", "three", "[…]"]
+
+
+@pytest.mark.parametrize("text", ["汉字" * 500_000, "\u0301" * 300_000, "🇩🇪" * 100_000, "a " * 500_000])
+@pytest.mark.parametrize("keep", KEEPS)
+def test_a_long_text_is_cut_without_counting_it(text: str, keep: Keep) -> None:
+    assert TOKENIZER.count(cut(text, 50, keep)) <= 50
