@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
@@ -113,7 +112,9 @@ class PromptElement:
     children: Children = attrs.field(default=(), init=False)
     """Set by `element[...]`."""
 
-    __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
+    if TYPE_CHECKING:
+        # attrs sets it; at run time Attribute takes no parameter, and `typing.get_type_hints` would stumble over it.
+        __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
 
     __iter__: ClassVar[None] = None  # or `list(element)` would call __getitem__ with 0, 1, 2, … for ever
 
@@ -257,7 +258,7 @@ def _is_fragment(value: object) -> bool:
 
 def _not_a_child(value: object, owner: str) -> str:
     shown = repr(value)
-    if inspect.isclass(value):
+    if isinstance(value, type):
         hint = f"it is a class: write {value.__name__}()"
     elif isinstance(value, int | float):
         hint = f'numbers are not text: write f"{{{value!r}}}"'

@@ -26,4 +26,4 @@ class Reminder(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """One user message: providers take a system message at the start only."""
         _ = sizing
-        return UserMessage()[Tag(tag=self.tag)[self.children]] if any(self.children) else None
+        return UserMessage()[Tag(tag=self.tag)[self.children]]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = ["reserved", "shares"]
 
@@ -43,4 +46,8 @@ def reserved(remaining: int, reserve: int | str) -> int:
 
 
 def _exact(basis: float) -> int | Fraction:
-    return basis if isinstance(basis, int) else Fraction(basis)
+    if isinstance(basis, int):
+        return basis
+    from fractions import Fraction
+
+    return Fraction(basis)

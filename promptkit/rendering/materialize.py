@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage
 from promptkit.messages import BoundaryPart
-from promptkit.rendering.tree import STAYS, Leaf, Node
+from promptkit.rendering.tree import STAYS, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from promptkit.elements.media import Reference
 
-__all__ = ["Tree", "materialize", "shows"]
+__all__ = ["Tree", "counts", "holds", "materialize", "shows"]
 
 
 class Tree:
@@ -77,10 +77,8 @@ def _settle(node: Node) -> None:
     """Count what is alive and not empty in a node whose children have been settled."""
     live = 0
     for item, gone in zip(node.items, node.gone, strict=True):
-        if gone != STAYS or type(item) is Node:
-            continue
-        if not (type(item) is Leaf and item.part is None and (item.frame or not item.text or item.text.isspace())):
-            live += 1
+        if gone == STAYS and type(item) is not Node:
+            live += counts(item)
     for child in node.nodes:
         if child.born < 0 and node.gone[child.position] == STAYS:
             child.counted = shows(child)
@@ -144,3 +142,20 @@ def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf |
     if isinstance(leaf.part, BoundaryPart) and not message.standby:
         tree.boundaries.append(leaf)
     return leaf
+
+
+def counts(item: Item) -> bool:
+    """Whether an item is one of its parent's living items that are not empty."""
+    if type(item) is Node:
+        return item.counted
+    if type(item) is Leaf:
+        return not item.frame and (item.part is not None or bool(item.text and not item.text.isspace()))
+    return True
+
+
+def holds(node: Node) -> bool:
+    """Whether a node still has an item that is alive and could not be removed."""
+    return any(
+        gone == STAYS and not (type(item) is Node and item.born == STAYS) and not (type(item) is Leaf and item.frame)
+        for item, gone in zip(node.items, node.gone, strict=True)
+    )

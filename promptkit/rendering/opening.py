@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import quoteattr
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
@@ -119,13 +118,28 @@ def _open_tag(expansion: Expansion, node: Node, element: PromptElement) -> Child
     _ = expansion
     if not isinstance(element, text.Tag):
         return None
-    attributes = "".join(f" {key}={quoteattr(value)}" for key, value in element.attributes.items())
+    attributes = "".join(f' {key}="{_escaped(value)}"' for key, value in element.attributes.items())
     if not element.children:
         text_leaf(node, f"<{element.tag}{attributes} />", ALWAYS).closes = True
         return ()
     opening = text_leaf(node, f"<{element.tag}{attributes}>\n", ALWAYS)
     opening.frame = True
     return (layout.Group().replace(children=element.children),)
+
+
+def _escaped(value: str) -> str:
+    """An attribute value as XML wants it. The standard library's function would import its HTTP client on the way."""
+    for character, entity in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ('"', "&quot;"),
+        ("\n", "&#10;"),
+        ("\r", "&#13;"),
+        ("\t", "&#9;"),
+    ):
+        value = value.replace(character, entity)
+    return value
 
 
 def _open_truncate(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:

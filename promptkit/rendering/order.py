@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.candidates import Entry, Scope, scope_of
 from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, mark_step, redo, undo, unlink
-from promptkit.rendering.materialize import shows
-from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
+from promptkit.rendering.materialize import counts, holds, shows
+from promptkit.rendering.tree import STAYS, Atom, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -27,7 +27,7 @@ __all__ = ["Order", "Step"]
 Step: TypeAlias = "Entry | list[Op]"
 """One step: the entry of a message that nothing else depends on, or all that it changed."""
 
-Task: TypeAlias = "tuple[Node, int, str, Node | None]"
+Task: TypeAlias = "tuple[Node, int, str, Node | None]"  # the parent of an item or the message of a call, its index, reason, partner
 
 
 class Order:
@@ -41,7 +41,7 @@ class Order:
         self._touched: list[Node] = []
         self._chain: set[Node] = set()  # the nodes that hold the last cache boundary
         self._queue: deque[Task] = deque()
-        self._calls: deque[tuple[Node, int, str, Node | None]] = deque()
+        self._calls: deque[Task] = deque()
         self._groups: set[Hashable] = set()
 
     def run(self, root: Node) -> list[Step]:
@@ -63,7 +63,7 @@ class Order:
                 node.on_path = -1
                 if node is root:
                     break
-                if node.parent is None or node.pinned or _holds(node):
+                if node.parent is None or node.pinned or holds(node):
                     node.exhausted = True
                     continue
                 parent, position = node.parent, node.position
@@ -162,9 +162,8 @@ class Order:
     def _remove(self, parent: Node, position: int, ops: list[Op]) -> bool:
         """Take an item and all that leaves with it; False where something of that must stay."""
         queue, calls = self._queue, self._calls
-        queue.clear()
-        calls.clear()
-        self._groups.clear()
+        for each in (queue, calls, self._groups):
+            each.clear()
         queue.append((parent, position, "budget", None))
         while queue or calls:
             if not queue:
@@ -182,7 +181,7 @@ class Order:
 
     def _take(self, parent: Node, position: int, reason: str, partner: Node | None, ops: list[Op]) -> None:
         item = parent.items[position]
-        counted = _counts(item)
+        counted = counts(item)
         parent.gone[position] = self._step
         parent.live -= counted
         ops.append(Taken(parent, position, reason, partner, counted=counted))
@@ -196,9 +195,8 @@ class Order:
             self._raise(item.fallback, last, ops)
         if parent.on_path > 0:
             self._leave(parent)
-        if parent.live == 0 and parent.parent is not None and not parent.pinned and parent not in self._chain:
-            if any(gone == STAYS for gone in parent.calls_gone):
-                return
+        asks = any(gone == STAYS for gone in parent.calls_gone)
+        if parent.live == 0 and not asks and parent.parent is not None and not parent.pinned and parent not in self._chain:
             self._queue.append((parent.parent, parent.position, "empty", None))
 
     def _stays(self, parent: Node, position: int, item: object) -> bool:
@@ -291,30 +289,12 @@ class Order:
 
     def _leave(self, node: Node) -> None:
         """A node's key has changed: look at its siblings again before going on in it."""
-        path = self._path
         length = node.on_path
-        for left in path[length:]:
+        for left in self._path[length:]:
             left.on_path = -1
-        del path[length:]
+        del self._path[length:]
 
     def _roll_back(self, ops: list[Op]) -> None:
         for op in reversed(ops):
             undo(op)
             mark_step(op, STAYS)
-
-
-def _counts(item: Item) -> bool:
-    """Whether an item is one of its parent's living items that are not empty."""
-    if type(item) is Node:
-        return item.counted
-    if type(item) is Leaf:
-        return not item.frame and (item.part is not None or bool(item.text and not item.text.isspace()))
-    return True
-
-
-def _holds(node: Node) -> bool:
-    """Whether a node still has an item that is alive and could not be removed."""
-    return any(
-        gone == STAYS and not (type(item) is Node and item.born == STAYS) and not (type(item) is Leaf and item.frame)
-        for item, gone in zip(node.items, node.gone, strict=True)
-    )

@@ -44,7 +44,7 @@ def _compare(expected: Outcome, found: Outcome) -> list[str]:
         if key in expected:
             lines += _unlike(key, expected, found)
     # The reference lists what is not local first, promptkit all in written order: neither is a promise.
-    if sorted(expected.get("metadata", [])) != sorted(found.get("metadata", [])):
+    if sorted(expected.get("metadata", []), key=str) != sorted(found.get("metadata", []), key=str):
         lines += _unlike("metadata", expected, found)
     return lines
 
@@ -55,7 +55,7 @@ def _compare_errors(expected: Outcome, found: Outcome) -> list[str]:
     if expected.get("errorType") != found.get("errorType"):
         return [f"expected {expected.get('errorType', 'another error')}: {expected['error']}", f"found    {found['error']}"]
     lines = _unlike("errorMessages", expected, found) if "errorMessages" in expected else []
-    if sorted(expected.get("errorMetadata", [])) != sorted(found.get("errorMetadata", [])):
+    if sorted(expected.get("errorMetadata", []), key=str) != sorted(found.get("errorMetadata", []), key=str):
         lines += _unlike("errorMetadata", expected, found)
     return lines
 

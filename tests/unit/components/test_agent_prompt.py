@@ -56,6 +56,11 @@ def test_the_request_and_the_instructions_always_stay(budget: int) -> None:
     assert any("Fix the parser." in m.text for m in rendered.messages)
 
 
+def test_a_reminder_gives_way_to_the_request() -> None:
+    said = [m.text for m in render(AgentPrompt(query="Fix the parser.", reminder="word " * 50), budget=30).messages]
+    assert said == ["Fix the parser."]
+
+
 def test_says_so_where_they_do_not_fit() -> None:
     with pytest.raises(BudgetExceededError):
         render(prompt(), budget=5)

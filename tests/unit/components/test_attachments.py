@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from promptkit_components import Attachment, Attachments
 
-from promptkit import ImagePart, Rendered, UserMessage, render
+from promptkit import ImagePart, Rendered, TextChunk, UserMessage, render
 
 CODE = "\n".join(f"def function_{i}():\n    return {i}" for i in range(100))
 
@@ -41,6 +41,15 @@ class TestForms:
         for budget in range(20, 800, 60):
             rendered = shown(Attachment(path="a.py", text=CODE), Attachment(path="b.py", text=CODE, outline="functions"), budget=budget)
             assert rendered.tokens <= budget
+
+
+class TestWhatLeaves:
+    def test_the_last_file_first(self) -> None:
+        files = [Attachment(path="a.py", text="a = 1\n" * 10), Attachment(path="b.py", text="b = 1\n" * 10)]
+        prompt = UserMessage()[TextChunk()["word " * 150], Attachments(files=files, priority=1)]
+        shown = ["".join(m.text for m in render(prompt, budget=budget).messages) for budget in range(150, 300, 5)]
+        assert any("a.py" in text and "b.py" not in text for text in shown)
+        assert not any("b.py" in text and "a.py" not in text for text in shown)
 
 
 class TestFence:

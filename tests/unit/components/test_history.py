@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from promptkit_components import History
 from promptkit_components.pairing import NO_RESULT
 
-from promptkit import BoundaryPart, Message, PromptElement, Rendered, Renderer, Repair, SystemMessage, ToolCall, render
+from promptkit import BoundaryPart, Message, PromptElement, Rendered, Renderer, Repair, SystemMessage, ToolCall, UserMessage, render
 
 MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
 
@@ -157,6 +157,13 @@ class TestMarker:
                 seen += 1
                 assert len(rendered.messages) - 1 == len(turns) - int(found[1])
         assert seen
+
+    @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
+    def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
+        history = History(turns=turns)
+        marker = render(UserMessage()["[99 older messages omitted]"]).tokens
+        for budget in range(marker, render(history).tokens):
+            assert markers(render(history, budget=budget))
 
     def test_can_be_switched_off(self) -> None:
         history = History(turns=chat(8), omitted_marker=False)
