@@ -71,7 +71,7 @@ class Truncate(PromptElement):
     """Stands where text was cut."""
 
     tokens: int | None = None
-    """A limit of its own, in tokens. None: the element's share of the budget."""
+    """How many tokens may stay. None: the element's share of the budget."""
 
 
 @component

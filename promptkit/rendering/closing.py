@@ -46,7 +46,7 @@ def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
         if content is None:
             message = "Truncate takes text, and something in it is no text: move images and documents out of it."
             raise BadChildError(message, path=path_of(node))
-        tokens = expansion.sizer.budget(node) if element.tokens is None else min(element.tokens, expansion.sizer.budget(node))
+        tokens = expansion.sizer.budget(node) if element.tokens is None else element.tokens
         cut = truncate_text(
             content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
         )

@@ -56,8 +56,8 @@ def _below(node: Node, scope: Node) -> bool:
     at = node
     while at is not scope:
         parent = at.parent
-        if parent is None or parent.gone[at.position] != STAYS or at.standby:
-            return False
+        if parent is None or at.standby or parent.items[at.position : at.position + 1] != [at] or parent.gone[at.position] != STAYS:
+            return False  # removed, or in an alternative that was not taken
         at = parent
     return True
 

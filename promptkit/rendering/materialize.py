@@ -60,6 +60,8 @@ def materialize(root: Node) -> Tree:
         node.up = parent is None or (parent.gone[node.position] == STAYS and (parent.up or parent.standby) and not node.standby)
         if not (node.up or node.standby):
             continue
+        if parent is not None and parent.required:
+            node.required = True  # what stays, stays whole
         if node.limit is not None and not node.standby:
             tree.limits.append(node)
         for group in node.keep:

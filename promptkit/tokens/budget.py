@@ -83,7 +83,7 @@ def context_budget(
     if budget is not None:
         return ContextBudget(tokens=budget, model=model, reply_tokens=reply_tokens, tools=overhead, given=True)
     if model is None:
-        return ContextBudget(tokens=DEFAULT_BUDGET - (reply_tokens or 0), reply_tokens=reply_tokens, tools=overhead)
+        return ContextBudget(tokens=max(0, DEFAULT_BUDGET - (reply_tokens or 0)), reply_tokens=reply_tokens, tools=overhead)
     info = model_info(model)
     if info.window is None:
         message = f"No window is known for {model!r}: give the render a `budget`, or register_model({model!r}, window=…)."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
+
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -71,33 +73,55 @@ def _tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
     return text[line:]
 
 
+@attrs.frozen
+class _Patterns:
+    cluster: Any  # Any, here and below: regex has no types
+    certain: Any
+    flags: Any
+
+
 @cache
-def _patterns() -> tuple[Any, Any]:  # Any: regex has no types
+def _patterns() -> _Patterns:
     import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
-    # Between two characters that neither extend nor join anything, clusters always end (UAX 29, GB999).
-    return regex.compile(r"\X"), regex.compile(r"(?r)(?<=\p{GCB=Other})(?=\p{GCB=Other})")
+    # Where clusters always end (UAX 29): between characters that neither extend, join nor pair with anything.
+    plain, flag = r"[\p{GCB=Other}\p{GCB=LV}\p{GCB=LVT}]", r"\p{GCB=Regional_Indicator}"
+    certain = rf"(?r)(?<={plain})(?=(?:{plain}|{flag}))|(?<={flag})(?={plain})"
+    return _Patterns(regex.compile(r"\X"), regex.compile(certain), regex.compile(rf"(?r){flag}+"))
 
 
 def _boundary(text: str, place: int) -> int:
     """The last boundary of a grapheme cluster at or before a place."""
     if place <= 0 or place >= len(text):
         return place
-    cluster, certain = _patterns()
-    start = 0
-    size = _LOOK_BACK
-    while size < place:
-        found = certain.search(text, place - size, place)
-        if found:
-            start = found.start()
-            break
-        size *= 8
-    for match in cluster.finditer(text, start):
-        if match.end() >= place:
-            return place if match.end() == place else match.start()
+    for match in _patterns().cluster.finditer(text, _restart(text, place)):
+        end: int = match.end()
+        if end >= place:
+            start: int = match.start()
+            return place if end == place else start
     return place
 
 
+def _restart(text: str, place: int) -> int:
+    """A boundary before a place, near it if there is a certain one."""
+    patterns = _patterns()
+    size = _LOOK_BACK
+    while size < place:
+        found = patterns.certain.search(text, place - size, place)
+        if found:
+            start: int = found.start()
+            return start
+        if patterns.flags.search(text, place - size, place):
+            # Flags are pairs, counted from the start of their run; \X would count again at each of them.
+            run = patterns.flags.search(text, 0, place)
+            first: int = run.start()
+            pairs: int = (run.end() - first - 1) // 2
+            if pairs:
+                return first + 2 * pairs
+        size *= 8
+    return 0
+
+
 def _next_boundary(text: str, boundary: int) -> int:
-    end: int = _patterns()[0].match(text, boundary).end()
+    end: int = _patterns().cluster.match(text, boundary).end()
     return end

@@ -79,7 +79,7 @@ def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
     while (scope := tree.find(scope_key)) is not None:
         held = _held(tree, scope)
         locked = {node.key for node in tree.nodes() if node.key in held and _says_something(node)}
-        unit = _pick(scope, held | skipped, locked | skipped)
+        unit = _pick(scope, held | skipped)
         if unit is None:
             return
         try:
@@ -121,26 +121,27 @@ def _is_unit(node: Node) -> bool:
     return not node.children or (node.chunk and not node.pass_priority)
 
 
-def _can_leave(node: Node, held: set[int], locked: set[int]) -> bool:
+def _can_leave(node: Node, held: set[int]) -> bool:
     if _is_unit(node):
-        return node.key not in held and not any(below.key in locked for below in walk(node))
+        return not any(below.key in held for below in walk(node))
     if node.legacy:
         return any(not below.children and below.key not in held for below in walk(node))
-    return any(_can_leave(child, held, locked) for child in node.children)
+    return any(_can_leave(child, held) for child in node.children)
 
 
-def _pick(scope: Node, held: set[int], locked: set[int]) -> Node | None:
+def _pick(scope: Node, held: set[int]) -> Node | None:
     """The next unit to remove below `scope`."""
     if scope.legacy:
         leaves = [node for node in walk(scope) if not node.children and node is not scope and node.key not in held]
-        return min(leaves, key=lambda node: node.priority, default=None)
+        # Only content competes by its own priority; what holds none (a call without text) goes when no content is left.
+        return min(leaves, key=lambda node: (not is_leaf(node), node.priority), default=None)
     lowest: Node | None = None
     for child in _spread(scope.children):
-        if not _can_leave(child, held, locked):
+        if not _can_leave(child, held):
             continue
         if lowest is None or (child.priority, _lowest_child(child)) < (lowest.priority, _lowest_child(lowest)):
             lowest = child
-    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held, locked)
+    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held)
 
 
 def _lowest_child(node: Node) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from hypothesis import assume, given, note
@@ -59,15 +60,16 @@ def test_tokens_are_what_an_independent_recount_of_the_messages_says(prompt: Chi
     assert made.tokens == count_messages(made.messages, tokenizer)
 
 
-def paths(made: Rendered) -> set[str]:
-    return {span.path for span in made.source_map}
+def marks(made: Rendered) -> list[str]:
+    """The marks that each generated text bears, in the order of the messages."""
+    return re.findall(r"w\d+", "\n".join(message.text for message in made.messages))
 
 
 @given(prompts(WITHOUT_FALLBACK), tokenizers(), SHARES, SHARES)
 def test_a_smaller_budget_never_brings_content_back(prompt: Child, tokenizer: Tokenizer, one: float, other: float) -> None:
     large = at_share(prompt, tokenizer, max(one, other))
     small = at_share(prompt, tokenizer, min(one, other))
-    assert paths(small) <= paths(large)
+    assert set(marks(small)) <= set(marks(large))
 
 
 def orphans(messages: tuple[Message, ...]) -> list[str]:
@@ -97,8 +99,7 @@ def is_subsequence(few: list[str], many: list[str]) -> bool:
 
 @given(prompts(WITHOUT_FALLBACK), tokenizers(), SHARES)
 def test_survivors_stand_in_written_order(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
-    written = [span.path for span in full(prompt, tokenizer).source_map]
-    assert is_subsequence([span.path for span in at_share(prompt, tokenizer, share).source_map], written)
+    assert is_subsequence(marks(at_share(prompt, tokenizer, share)), marks(full(prompt, tokenizer)))
 
 
 @given(prompts(), tokenizers(), SHARES)
@@ -107,7 +108,7 @@ def test_rendering_twice_gives_the_same(prompt: Child, tokenizer: Tokenizer, sha
     two = at_share(prompt, tokenizer, share)
     assert one == two
     assert one.removals == two.removals
-    assert json.dumps(one.to_openai()) == json.dumps(two.to_openai())
+    assert repr(one.messages) == repr(two.messages)
 
 
 @given(prompts(), tokenizers(), SHARES)
@@ -141,10 +142,13 @@ def test_what_is_kept_and_what_the_receipt_names_is_everything(prompt: Child, to
     whole = full(prompt, tokenizer)
     made = at_share(prompt, tokenizer, share)
     gone = {removal.path for removal in made.removals}
-    kept = paths(made)
-    for path in paths(whole):
-        removed = any(path == other or path.startswith(f"{other} > ") for other in gone)
-        assert removed != (path in kept), path
+    kept = {span.path for span in made.source_map}
+    for path in {span.path for span in whole.source_map}:
+        # A span names the element that wrote it, a removal the piece: one element may have lost some of its literals.
+        if path in kept:
+            assert not any(f"{path} > ".startswith(f"{other} > ") for other in gone), path
+        else:
+            assert any(f"{path} > ".startswith(f"{other} > ") or other.startswith(f"{path} > ") for other in gone), path
 
 
 @given(prompts(), tokenizers(), SHARES)

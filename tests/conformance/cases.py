@@ -12,7 +12,7 @@ from tests.conformance.differences import differences
 from tests.conformance.outcome import outcome
 
 if TYPE_CHECKING:
-    from tests.conformance.outcome import Job, Outcome
+    from tests.conformance.schema import Job, Outcome
 
 __all__ = ["OWN", "check", "deviations", "expected_of", "read"]
 

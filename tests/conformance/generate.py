@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from tests.conformance.outcome import Job
+    from tests.conformance.schema import Job, Node, Spec
 
 __all__ = ["FAMILIES", "generate"]
 
-Spec: TypeAlias = Any  # JSON: a node of a job
-
-TOKENIZERS: tuple[Any, ...] = ("words", "words", {"kind": "words", "perMessage": 3}, {"kind": "words", "perMessage": 1, "toolCalls": True}, "chars")
+TOKENIZERS: tuple[Any, ...] = (
+    "words",
+    "words",
+    "words",
+    "words",
+    {"kind": "words", "perMessage": 3},
+    {"kind": "words", "perMessage": 1, "toolCalls": True},
+    "chars",
+)
 
 
 class Grower:
@@ -24,6 +30,15 @@ class Grower:
         self.random = random
         self.family = family
         self.count = 0
+        self.specials: dict[str, Callable[[str], Spec]] = {
+            "flex": self.sized,
+            "grow": self.growing,
+            "break": self.breaking,
+            "parts": self.part,
+            "text": self.scrap,
+            "attachments": self.attachment,
+        }
+        self.ragged = random.random() < 0.25  # a quarter of all jobs
         self.priorities = random.choice([(None,), (1, 2, 3), (None, 0, 1, 2, 5, 10), (-3, -1, 0, 1, None), (1,), tuple(range(20))])
 
     def chance(self, of: float) -> bool:
@@ -37,13 +52,13 @@ class Grower:
     def words(self) -> str:
         """Words, sometimes with white space around them or line breaks in them."""
         text = self.word()
-        if self.chance(0.15):
+        if self.ragged and self.chance(0.3):
             text = self.random.choice([" {}", "{} ", "{}\n", "\n{}", " {} ", "{}\n\n"]).format(text)
         return text
 
-    def props(self) -> dict[str, Any]:  # Any: JSON
+    def props(self) -> Node:
         """The props that any element may have."""
-        props: dict[str, Any] = {}  # Any: JSON
+        props: Node = {}
         priority = self.random.choice(self.priorities)
         if priority is not None:
             props["priority"] = priority
@@ -84,7 +99,17 @@ class Grower:
         nodes: list[Spec] = []
         for _ in range(self.random.randint(1, most)):
             if depth > 0 and self.chance(0.4):
-                kinds = ("wrap", "logicalwrapper", "chunk", "keepwith", "keepwith", "prioritizedlist", "ifempty", "legacy", "wrap")
+                kinds: tuple[str, ...] = (
+                    "wrap",
+                    "logicalwrapper",
+                    "chunk",
+                    "keepwith",
+                    "keepwith",
+                    "prioritizedlist",
+                    "ifempty",
+                    "legacy",
+                    "wrap",
+                )
                 if self.family == "limits":
                     kinds = (*kinds, "tokenlimit", "tokenlimit", "tokenlimit")
                 nodes.append(self.container(kinds, self.top, depth))
@@ -105,7 +130,7 @@ class Grower:
         if self.family == "tools" and self.chance(0.25):
             self.count += 1
             return {"type": "tool", "toolCallId": f"t{self.count}", **self.props(), "children": [self.word()]}
-        node = {"type": role, **self.props(), "children": self.inside(self.random.choice((0, 1, 2, 2, 3)))}
+        node: Node = {"type": role, **self.props(), "children": self.inside(self.random.choice((0, 1, 2, 2, 3)))}
         if self.chance(0.1):
             node["name"] = "ada"
         if role == "assistant" and self.family == "tools" and self.chance(0.7):
@@ -117,7 +142,7 @@ class Grower:
             node["children"].insert(place, {"type": "cachebreakpoint", **({"cacheType": "ephemeral"} if self.chance(0.5) else {})})
         return node
 
-    def call(self) -> dict[str, Any]:  # Any: JSON
+    def call(self) -> Node:
         self.count += 1
         keep = {"keepWith": self.random.choice((1, 2, "a"))} if self.chance(0.7) else {}
         return {"id": f"c{self.count}", "name": "f", "arguments": f'{{"x": {self.count}}}', **keep}
@@ -129,11 +154,11 @@ class Grower:
 
     def piece(self, depth: int) -> Spec:
         if depth > 0 and self.chance(0.35):
-            kinds = ("wrap", "wrap", "logicalwrapper", "chunk", "keepwith", "prioritizedlist", "ifempty", "legacy")
+            kinds: tuple[str, ...] = ("wrap", "wrap", "logicalwrapper", "chunk", "keepwith", "prioritizedlist", "ifempty", "legacy")
             if self.family == "json":
                 kinds = (*kinds, "toolresult", "elementjson", "toolresult")
             return self.container(kinds, self.inside, depth)
-        if self.chance(0.3) and (special := self.special(depth)) is not None:
+        if self.chance(0.3) and (special := self.special()) is not None:
             return special
         if self.chance(0.45):
             return self.words()
@@ -147,42 +172,47 @@ class Grower:
             children.append({"type": "reference", "name": self.random.choice(("r1", "r2", "r3"))})
         return children
 
-    def special(self, depth: int) -> Spec:
-        """A piece that only some families have, or a rare one; None for a plain piece after all."""
+    def special(self) -> Spec:
+        """A piece that only the job's family has; None for a plain piece after all."""
+        grow = self.specials.get(self.family)
+        if grow is None:
+            return None
         self.count += 1
-        here = f"x{self.count}"
-        match self.family:
-            case "flex":
-                kind = self.random.choice(("echo", "fill"))
-                if kind == "fill":
-                    most = self.random.choice((2, 5, 40))
-                    return {"type": "fill", "word": here, "max": most, "plus": self.random.choice((1, 1, 3)), **self.props()}
-                return {"type": "echo", "name": here, "use": self.random.randint(0, 2), **self.props()}
-            case "grow":
-                most = {"max": self.random.randint(1, 12)} if self.chance(0.6) else {}
-                return {"type": "expandable", "name": here, "word": here, "min": 1, "over": self.random.choice((0, 0, -1, 1)), **most, **self.props()}
-            case "break":
-                text = " ".join(f"{here}{letter}" for letter in "abcdefghij"[: self.random.randint(1, 10)])
-                how = self.random.choice(({"breakOn": " "}, {"breakOnWhitespace": True}, {"breakOnRegex": "[cf]"}))
-                return {"type": "textchunk", **how, **self.props(), "children": [text]}
-            case "parts":
-                return self.random.choice((
-                    {"type": "image", "src": f"https://x/{here}.png", **self.props()},
-                    {"type": "document", "data": "JVBE", "mediaType": "application/pdf", **self.props()},
-                    {"type": "opaque", "value": {"kind": here, "tokens": 2}, "tokenUsage": 2, **self.priority()},
-                ))
-            case "text":
-                return self.random.choice((" ", "\n", {"type": "br"}, {"type": "br"}, 7, None, [self.words(), self.words()], {"type": "wrap"}))
-            case "attachments":
-                return self.random.choice((
-                    {"type": "meta", "name": here},
-                    {"type": "meta", "name": here, "local": True},
-                    {"type": "reference", "name": self.random.choice(("r1", "r2", here))},
-                ))
-            case _:
-                return None
+        return grow(f"x{self.count}")
 
-    def priority(self) -> dict[str, Any]:  # Any: JSON
+    def sized(self, here: str) -> Spec:
+        if self.chance(0.5):
+            return {"type": "echo", "name": here, "use": self.random.randint(0, 2), **self.props()}
+        return {"type": "fill", "word": here, "max": self.random.choice((2, 5, 40)), "plus": self.random.choice((1, 1, 3)), **self.props()}
+
+    def growing(self, here: str) -> Spec:
+        most = {"max": self.random.randint(1, 12)} if self.chance(0.6) else {}
+        over = self.random.choice((0, 0, -1, 1))
+        return {"type": "expandable", "name": here, "word": here, "min": 1, "over": over, **most, **self.props()}
+
+    def breaking(self, here: str) -> Spec:
+        text = " ".join(f"{here}{letter}" for letter in "abcdefghij"[: self.random.randint(1, 10)])
+        how: tuple[Node, ...] = ({"breakOn": " "}, {"breakOnWhitespace": True}, {"breakOnRegex": "[cf]"})
+        return {"type": "textchunk", **self.random.choice(how), **self.props(), "children": [text]}
+
+    def part(self, here: str) -> Spec:
+        parts = (
+            {"type": "image", "src": f"https://x/{here}.png", **self.props()},
+            {"type": "document", "data": "JVBE", "mediaType": "application/pdf", **self.props()},
+            {"type": "opaque", "value": {"kind": here, "tokens": 2}, "tokenUsage": 2, **self.priority()},
+        )
+        return self.random.choice(parts)
+
+    def scrap(self, here: str) -> Spec:
+        scraps = (" ", "\n", {"type": "br"}, {"type": "br"}, 7, None, [self.words(), self.words()], {"type": "wrap"})
+        return self.random.choice(scraps)
+
+    def attachment(self, here: str) -> Spec:
+        name = self.random.choice(("r1", "r2", here))
+        given = ({"type": "meta", "name": here}, {"type": "meta", "name": here, "local": True}, {"type": "reference", "name": name})
+        return self.random.choice(given)
+
+    def priority(self) -> Node:
         priority = self.random.choice(self.priorities)
         return {} if priority is None else {"priority": priority}
 
@@ -196,7 +226,7 @@ def generate(random: Random, name: str) -> Job:
     family = random.choice(FAMILIES)
     grower = Grower(random, family)
     spec = grower.prompt()
-    tokenizer = random.choice(TOKENIZERS if family not in SIZED else TOKENIZERS[:4])
+    tokenizer = random.choice(TOKENIZERS if family not in SIZED else TOKENIZERS[:-1])
     budget: int | str = random.randint(0, 40) if family in SIZED else "prunedown"
     if family == "limits":
         budget = random.randint(9, 30)

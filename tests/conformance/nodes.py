@@ -15,6 +15,7 @@ from promptkit.elements.media import Document, Image, Metadata, Opaque, Referenc
 from promptkit.elements.text import Expandable, TextChunk
 from promptkit.messages import ToolCall
 from promptkit.rendering.json_tree import from_json, to_json
+from tests.conformance.schema import Node, Spec, is_fragment, is_node
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -24,7 +25,6 @@ __all__ = ["MAX_SAFE_INTEGER", "ComponentError", "Context", "build"]
 MAX_SAFE_INTEGER = 2**53 - 1
 LONGEST_ARRAY = 2**32 - 1
 
-Spec: TypeAlias = Any  # whatever JSON a job holds
 Props: TypeAlias = dict[str, Any]  # of whichever element
 
 
@@ -101,7 +101,7 @@ def build(node: Spec, context: Context) -> Child:
         return None
     if isinstance(node, str | int | float):
         return _text(node)
-    if isinstance(node, list):
+    if is_fragment(node):
         return tuple(build(each, context) for each in node)
     return _BUILDERS[node["type"]](node, context)
 
@@ -110,7 +110,7 @@ def _text(value: str | float) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _children(node: Spec, context: Context) -> Child:
+def _children(node: Node, context: Context) -> Child:
     given = node["children"] if node.get("children") is not None else ([node["text"]] if "text" in node else [])
     outer = context.priority
     if node["type"] != "fragment":
@@ -121,30 +121,36 @@ def _children(node: Spec, context: Context) -> Child:
         context.priority = outer
 
 
-def _props(node: Spec) -> Props:
-    names = {"priority": "priority", "flexGrow": "flex_grow", "flexReserve": "flex_reserve", "flexBasis": "flex_basis", "passPriority": "pass_priority"}
+def _props(node: Node) -> Props:
+    names = {
+        "priority": "priority",
+        "flexGrow": "flex_grow",
+        "flexReserve": "flex_reserve",
+        "flexBasis": "flex_basis",
+        "passPriority": "pass_priority",
+    }
     return {ours: node[theirs] for theirs, ours in names.items() if node.get(theirs) is not None}
 
 
-def _picked(node: Spec, **names: str) -> Props:
+def _picked(node: Node, **names: str) -> Props:
     """Props that are called differently here: ours=theirs."""
     return {ours: node[theirs] for ours, theirs in names.items() if node.get(theirs) is not None}
 
 
-def _plain(cls: Callable[..., PromptElement], **names: str) -> Callable[[Spec, Context], Child]:
+def _plain(cls: Callable[..., PromptElement], **names: str) -> Callable[[Node, Context], Child]:
     return lambda node, context: cls(**_props(node), **_picked(node, **names))[_children(node, context)]
 
 
-def _childless(cls: Callable[..., PromptElement], **names: str) -> Callable[[Spec, Context], Child]:
+def _childless(cls: Callable[..., PromptElement], **names: str) -> Callable[[Node, Context], Child]:
     return lambda node, context: cls(**_props(node), **_picked(node, **names))
 
 
-def _fragment(node: Spec, context: Context) -> Child:
+def _fragment(node: Node, context: Context) -> Child:
     return _children(node, context)
 
 
-def _assistant(node: Spec, context: Context) -> Child:
-    calls = node.get("toolCalls") or []
+def _assistant(node: Node, context: Context) -> Child:
+    calls: list[Node] = node.get("toolCalls") or []
     return AssistantMessage(
         tool_calls=[ToolCall(id=call["id"], name=call["name"], arguments=call.get("arguments") or "") for call in calls],
         keep_with={call["id"]: call["keepWith"] for call in calls if call.get("keepWith") is not None},
@@ -153,12 +159,12 @@ def _assistant(node: Spec, context: Context) -> Child:
     )[_children(node, context)]
 
 
-def _tool(node: Spec, context: Context) -> Child:
+def _tool(node: Node, context: Context) -> Child:
     # `name` is left out: the reference takes it and does not send it.
     return ToolMessage(tool_call_id=node.get("toolCallId") or "", **_props(node))[_children(node, context)]
 
 
-def _text_chunk(node: Spec, context: Context) -> Child:
+def _text_chunk(node: Node, context: Context) -> Child:
     props = _props(node)
     if node.get("breakOnWhitespace"):
         props["break_on_whitespace"] = True
@@ -169,24 +175,24 @@ def _text_chunk(node: Spec, context: Context) -> Child:
     return TextChunk(**props)[_children(node, context)]
 
 
-def _list(node: Spec, context: Context) -> Child:
+def _list(node: Node, context: Context) -> Child:
     # JavaScript's falsy children are passed over by the reference's list, though they count as places.
-    given = [child if child not in ("", 0) else None for child in node.get("children") or []]
+    given: list[Spec] = [child if child not in ("", 0) else None for child in node.get("children") or ()]
     top, count = node.get("priority") or 0, len(given)
-    ranked = [
-        {**child, "priority": top - index if node.get("descending") else top - count + index} if isinstance(child, dict) else child
+    ranked: list[Spec] = [
+        {**child, "priority": top - index if node.get("descending") else top - count + index} if is_node(child) else child
         for index, child in enumerate(given)
     ]
     return PrioritizedList(**_props(node), **_picked(node, descending="descending"))[[build(child, context) for child in ranked]]
 
 
-def _if_empty(node: Spec, context: Context) -> Child:
+def _if_empty(node: Node, context: Context) -> Child:
     # Its two sides stand in wrappers without a priority.
     alternative, given = (_children({"type": "wrap", "children": side}, context) for side in ([node.get("alt")], node.get("children")))
     return IfEmpty(alt=alternative, **_props(node))[given]
 
 
-def _expandable(node: Spec, context: Context) -> Child:
+def _expandable(node: Node, context: Context) -> Child:
     word = node.get("word", "e")
     most, least, over = node.get("max", math.inf), node.get("min", 0), node.get("over", 0)
 
@@ -203,7 +209,7 @@ def _expandable(node: Spec, context: Context) -> Child:
     return Expandable(value=value, **_props(node))
 
 
-def _echo(node: Spec, context: Context) -> Child:
+def _echo(node: Node, context: Context) -> Child:
     prefixes = [f"consume={_text(node['consume'])}, "] if "consume" in node else []
     if node.get("use"):
         prefixes.append(" ".join(["u"] * node["use"]) + " ")
@@ -211,30 +217,30 @@ def _echo(node: Spec, context: Context) -> Child:
     return Echo(label=_text(label), prefixes=tuple(prefixes), in_message=bool(node.get("message")), **_props(node))
 
 
-def _opaque(node: Spec, context: Context) -> Child:
+def _opaque(node: Node, context: Context) -> Child:
     # To the reference an opaque part is no element: like bare text it has the priority of the element around it.
     priority = context.priority if node.get("priority") is None else node["priority"]
     return Opaque(value=node.get("value"), **_props({"priority": priority}), **_picked(node, tokens="tokenUsage"))
 
 
-def _line_break(node: Spec, context: Context) -> Child:
+def _line_break(node: Node, context: Context) -> Child:
     return "\n"
 
 
-def _embedded(node: Spec, context: Context) -> PromptElement:
+def _embedded(node: Node, context: Context) -> PromptElement:
     """A subtree that another process rendered: its tree as JSON text, and back."""
     children = _children(node, Context(context.tokenizer))
     data = to_json(children, budget=node.get("budget", 1_000_000), tokenizer=context.tokenizer)
     return from_json(json.loads(json.dumps(data)))
 
 
-def _tool_result(node: Spec, context: Context) -> Child:
-    parts = node.get("parts") or [node]
+def _tool_result(node: Node, context: Context) -> Child:
+    parts: list[Node] = node.get("parts") or [node]
     given = [_text(part["text"]) if "text" in part and not part.get("children") else _embedded(part, context) for part in parts]
     return Wrap(**_props(node))[given]
 
 
-_BUILDERS: dict[str, Callable[[Spec, Context], Child]] = {
+_BUILDERS: dict[str, Callable[[Node, Context], Child]] = {
     "fragment": _fragment,
     "system": _plain(SystemMessage, name="name"),
     "user": _plain(UserMessage, name="name"),

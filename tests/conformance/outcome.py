@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import promptkit
 from promptkit.errors import BudgetExceededError, PromptKitError
@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from promptkit.elements.media import Reference
+    from tests.conformance.schema import Job, Outcome
 
-__all__ = ["Job", "Outcome", "outcome", "outcome_at"]
-
-Job: TypeAlias = dict[str, Any]  # JSON: name, spec, budget, tokenizer, opts
-Outcome: TypeAlias = dict[str, Any]  # JSON: messages and tokenCount, or steps of them, or an error
+__all__ = ["outcome", "outcome_at"]
 
 
 def outcome(job: Job) -> Outcome:
@@ -66,7 +64,8 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
         found["omittedReferences"] = omitted
     if context.sizings:
         found["expandableSizings"] = context.sizings
-    if (job.get("opts") or {}).get("openai"):
+    options: Job = job.get("opts") or {}
+    if options.get("openai"):
         found["openai"] = [_classic(message) for message in rendered.to_openai()]
     return found
 
@@ -121,7 +120,9 @@ def _classic(message: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
         return {**message, "content": ""}
     if isinstance(content, str):
         return message
-    parts = [{key: value for key, value in part.items() if key != "prompt_cache_breakpoint"} for part in content if part.get("type") != "file"]
+    parts = [
+        {key: value for key, value in part.items() if key != "prompt_cache_breakpoint"} for part in content if part.get("type") != "file"
+    ]
     if all(part.get("type") == "text" for part in parts):
         return {**message, "content": "".join(part["text"] for part in parts)}
     return {**message, "content": parts}

@@ -20,7 +20,7 @@ from tests.conformance.generate import generate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.conformance.outcome import Job
+    from tests.conformance.schema import Job
 
 __all__ = ["HARNESS", "jobs", "record"]
 
@@ -52,6 +52,6 @@ def _without(outcome: Job) -> Job:
 
 
 if __name__ == "__main__":
-    amount, start = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0  # noqa: PLR2004  # an optional argument
+    amount, start = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0  # an optional argument
     for case in record(jobs(amount, start), os.environ[HARNESS]):
         print(json.dumps(case, ensure_ascii=False))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.tokens.tokenizer import Count, Tokenizer
+from tests.conformance.schema import Node, Spec, is_fragment, is_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.messages import Role, ToolCall
 
@@ -26,9 +27,9 @@ SAFE_IN_BPE = re.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= \S)")
 CONSUME = re.compile(r"consume=([0-9]+)")
 
 
-def make_tokenizer(kind: Any) -> Tokenizer:  # Any: what a job's JSON says
+def make_tokenizer(kind: Spec) -> Tokenizer:
     """The tokenizer of a job: a name, or an object with `kind` and options; `words` where a job names none."""
-    options: Mapping[str, Any] = {"kind": kind or "words"} if not isinstance(kind, dict) else kind  # Any: as above
+    options: Node = kind if is_node(kind) else {"kind": kind or "words"}
     match options["kind"]:
         case "words":
             return Words(options.get("perMessage", 0), options.get("image", 0), tool_calls=options.get("toolCalls", False))
@@ -64,7 +65,7 @@ class Words(Tokenizer):
     def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         if isinstance(part, ImagePart):
             return Count(self.image)
-        if isinstance(part, OpaquePart) and isinstance(part.value, dict) and isinstance(tokens := part.value.get("tokens"), int):
+        if isinstance(part, OpaquePart) and is_node(part.value) and isinstance(tokens := part.value.get("tokens"), int):
             return Count(tokens)
         return Count(0)
 
@@ -129,9 +130,9 @@ class Bpe(Tokenizer):
     def _strings(self, value: object) -> int:
         if isinstance(value, str):
             return self.count(value)
-        if isinstance(value, dict):
+        if is_node(value):
             return sum(self._strings(each) + (key == "name") for key, each in value.items() if each)
-        if isinstance(value, list):
+        if is_fragment(value):
             return sum(self._strings(each) for each in value)
         return 0
 

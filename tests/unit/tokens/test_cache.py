@@ -1,3 +1,6 @@
+# pyright: reportPrivateUsage=false
+# Some promises can only be seen from inside.
+
 from __future__ import annotations
 
 from hypothesis import given, settings
@@ -22,6 +25,14 @@ def test_a_text_larger_than_half_of_it_is_not_kept() -> None:
     cache = CountCache(10_000)
     cache.put("x" * 6_000, 1)
     assert len(cache) == 0
+
+
+def test_holds_about_as_many_bytes_as_it_may() -> None:
+    cache = CountCache(100_000)
+    for number in range(10_000):
+        cache.put(f"{number:1000}", number)
+    held = sum(text.__sizeof__() for text in [*cache.young, *cache._old])
+    assert 40_000 < held <= 100_000
 
 
 def test_what_is_used_again_outlives_what_is_not() -> None:

@@ -1,4 +1,9 @@
+# pyright: reportPrivateUsage=false
+# Some promises can only be seen from inside.
+
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -67,14 +72,14 @@ class TestHostileText:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_LONG", 30)
             patch.setattr(module, "_BLOCK", 10)
-            patch.setattr(module, "_RUN", module.re.compile(r"\s{20}"))
+            patch.setattr(module, "_RUN", re.compile(r"\s{20}"))
             counter = TextCounter(name, cache_bytes=0)
             assert counter._long == 30
             assert counter.count(text + run + more) == plain(name, text + run + more)
             assert counter._encode(text + run + more) == counter.encoding.encode_ordinary(text + run + more)
 
     def test_a_million_spaces_are_counted(self) -> None:
-        assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 12_346
+        assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 7_813
 
     def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base", max_text_bytes=1_000)
@@ -102,7 +107,7 @@ class TestTruncate:
             assert head == tail == text
 
     @pytest.mark.parametrize("name", NAMES)
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=25)
     @given(
         words=st.lists(st.sampled_from(["one ", "two,", "three\n", "汉字", "4567"]), min_size=600, max_size=600), tokens=st.integers(1, 40)
     )
@@ -134,5 +139,9 @@ class TestTruncate:
 
     def test_shrinks_until_it_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base")
-        monkeypatch.setattr(counter, "count", lambda text: len(text) // 2)
+
+        def half(text: str) -> int:
+            return len(text) // 2
+
+        monkeypatch.setattr(counter, "count", half)
         assert len(counter.truncate("one two three four five", 4, "head")) <= 9

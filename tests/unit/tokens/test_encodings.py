@@ -1,3 +1,6 @@
+# pyright: reportMissingTypeStubs=false
+# tiktoken has types, its plugins have none.
+
 from __future__ import annotations
 
 import subprocess
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import tiktoken
-from tiktoken_ext import openai_public
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktoken has types, its plugins have none
 
 from promptkit.errors import UnknownEncodingError
 from promptkit.tokens.encodings import BUNDLED, get_encoding

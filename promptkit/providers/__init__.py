@@ -1,0 +1,1 @@
+"""What needs a provider's own SDK: one file per provider, and none of them is loaded by `import promptkit`."""

@@ -1,0 +1,128 @@
+"""Flex: who gets how much, and that nobody gets more than there is."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit import Child, PromptElement, Sizing, SystemMessage, Text, TokenLimit, ToolMessage, UserMessage, component, render
+from tests.behaviour.tokenizers import Words
+
+
+@component
+class Probe(PromptElement):
+    """Notes the budget that it was given, and fills up to `use` words of it."""
+
+    seen: list[tuple[float, int, int]]
+    use: int = 0
+
+    def render(self, sizing: Sizing) -> Child:
+        words = min(self.use, sizing.token_budget)
+        grow = float("inf") if self.flex_grow is None else self.flex_grow
+        self.seen.append((grow, sizing.token_budget, words))
+        return " ".join(["w"] * words) or None
+
+
+@attrs.frozen
+class Spec:
+    grow: float | None
+    basis: float
+    reserve: int | str | None
+    use: int
+
+
+specs = st.builds(
+    Spec,
+    st.sampled_from((None, 1, 2, 2.5)),
+    st.sampled_from((0, 0.5, 1, 1, 2, 3)),
+    st.sampled_from((None, None, 0, 7, "/2", "/3")),
+    st.integers(0, 40),
+)
+
+
+@given(st.lists(specs, max_size=8), st.integers(0, 100))
+def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(made: list[Spec], budget: int) -> None:
+    seen: list[tuple[float, int, int]] = []
+    probes = [Probe(seen=seen, use=s.use, flex_grow=s.grow, flex_basis=s.basis, flex_reserve=s.reserve) for s in made]
+    rendered = render(UserMessage()[probes], budget=budget, tokenizer=Words())
+    assert rendered.tokens <= budget
+    left = budget
+    for group in sorted({grow for grow, _, _ in seen}, reverse=True):
+        shares = [(share, used) for grow, share, used in seen if grow == group]
+        assert sum(share for share, _ in shares) <= left
+        assert all(share >= 0 for share, _ in shares)
+        left -= sum(used for _, used in shares)
+
+
+def budgets(*probes: tuple[int, dict[str, float | int | str]], budget: int = 100) -> list[int]:
+    seen: list[list[tuple[float, int, int]]] = [[] for _ in probes]
+    made = [Probe(seen=seen[index], use=use, **props) for index, (use, props) in enumerate(probes)]  # type: ignore[arg-type]  # layout props of mixed types  # pyright: ignore[reportArgumentType]
+    render(UserMessage()[made], budget=budget, tokenizer=Words())
+    return [notes[0][1] for notes in seen]
+
+
+class TestShares:
+    def test_a_group_shares_by_basis(self) -> None:
+        assert budgets((0, {"flex_basis": 1}), (0, {"flex_basis": 3})) == [25, 75]
+
+    def test_later_groups_share_what_is_left(self) -> None:
+        assert budgets((10, {}), (0, {"flex_grow": 1}), (0, {"flex_grow": 1})) == [100, 45, 45]
+
+    def test_a_proportional_reserve_is_held_back_from_earlier_groups(self) -> None:
+        grow = {"flex_grow": 1, "flex_reserve": "/4"}
+        assert budgets((10, {}), (0, grow), (0, grow)) == [50, 45, 45]
+
+    def test_reserves_of_several_groups_add_up(self) -> None:
+        shares = budgets(
+            (10, {}),
+            (20, {"flex_basis": 2}),
+            (10, {"flex_grow": 2, "flex_reserve": 20}),
+            (17, {"flex_grow": 1, "flex_reserve": 10}),
+            (0, {"flex_grow": 1, "flex_reserve": 10, "flex_basis": 2}),
+            (25, {"flex_grow": 2, "flex_reserve": 20}),
+        )
+        assert shares == [13, 26, 25, 11, 23, 25]
+
+    def test_a_reserve_larger_than_the_budget_leaves_nothing(self) -> None:
+        assert budgets((0, {}), (0, {"flex_grow": 1, "flex_reserve": 200})) == [0, 100]
+
+    def test_a_basis_of_nothing_gets_nothing(self) -> None:
+        assert budgets((0, {"flex_basis": 0}), (0, {})) == [0, 100]
+        assert budgets((0, {"flex_basis": 0}), (0, {"flex_basis": 0})) == [0, 0]
+
+    def test_one_of_a_group_does_not_see_what_another_took(self) -> None:
+        assert budgets((50, {}), (50, {})) == [50, 50]
+
+
+class TestWhatIsTakenBefore:
+    def test_literals_and_framing_are_taken_from_the_children(self) -> None:
+        seen: list[tuple[float, int, int]] = []
+        render(UserMessage()["three words here", Probe(seen=seen)], budget=40, tokenizer=Words(4))
+        assert seen[0][1] == 33
+
+    def test_a_tool_message_is_framed_like_any_other(self) -> None:
+        seen: list[tuple[float, int, int]] = []
+        render(ToolMessage(tool_call_id="1")[Probe(seen=seen)], budget=40, tokenizer=Words(4), pairing="lenient")
+        assert seen[0][1] == 36
+
+    def test_a_limit_caps_the_share_and_gives_the_rest_to_its_siblings(self) -> None:
+        free: list[tuple[float, int, int]] = []
+        capped: list[tuple[float, int, int]] = []
+        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=10)[Probe(seen=capped)]], budget=100, tokenizer=Words())
+        assert (free[0][1], capped[0][1]) == (90, 10)
+
+    def test_a_limit_above_its_share_changes_nothing(self) -> None:
+        free: list[tuple[float, int, int]] = []
+        capped: list[tuple[float, int, int]] = []
+        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=1000)[Probe(seen=capped)]], budget=100, tokenizer=Words())
+        assert (free[0][1], capped[0][1]) == (50, 50)
+
+    def test_flex_says_nothing_about_order(self) -> None:
+        rendered = render(UserMessage()[Text(flex_grow=1)["a "], Text()["b "], Text(flex_grow=2)["c"]], budget=9, tokenizer=Words())
+        assert rendered.messages[0].text.split() == ["a", "b", "c"]
+
+    def test_across_messages_each_sees_what_the_earlier_ones_left(self) -> None:
+        seen: list[tuple[float, int, int]] = []
+        render((UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]), budget=50, tokenizer=Words(1))
+        assert seen[0][1] == 50 - 11 - 1

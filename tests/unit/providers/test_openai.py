@@ -1,0 +1,205 @@
+"""Counts come from the provider's own endpoint, over HTTP on the loopback address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any, cast
+
+import openai
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    CacheBoundary,
+    EmitError,
+    Image,
+    Rendered,
+    SystemMessage,
+    TokenizerError,
+    ToolCall,
+    ToolDefinition,
+    ToolMessage,
+    UserMessage,
+    render,
+    tools_to_responses,
+)
+from promptkit.providers.openai import count_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOOLS = [
+    ToolDefinition(name="read", description="Reads a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+]
+ARGUMENTS = '{"path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123}'
+PROMPT = (
+    SystemMessage()["Be terse.", CacheBoundary()],
+    UserMessage()["Fix größe.py 👩‍👩‍👧 \x00 \u2028", Image(src="data:image/png;base64,iVBORw0KGgo=", detail="low")],
+    AssistantMessage(tool_calls=(ToolCall(id="c1", name="read", arguments=ARGUMENTS),)),
+    ToolMessage(tool_call_id="c1")["x = 1"],
+)
+
+
+class Endpoint(HTTPServer):
+    """Gives one answer to every POST, and keeps the paths and bodies that it got."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.reply: object = {"object": "response.input_tokens", "input_tokens": 1234}
+        self.requests: list[tuple[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    timeout = 10  # seconds, so that a client that says nothing cannot hold up the suite
+
+    def do_POST(self) -> None:
+        server = cast("Endpoint", self.server)  # it handles no other's
+        server.requests.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        reply = server.reply.encode() if isinstance(server.reply, str) else json.dumps(server.reply).encode()
+        self.send_response(server.status)
+        self.send_header("Content-Type", "text/html" if isinstance(server.reply, str) else "application/json")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the parameter's name in http.server
+        """Tests are quiet."""
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with Endpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def counted(endpoint: Endpoint, rendered: Rendered, **options: Any) -> int:
+    async def count() -> int:
+        async with openai.AsyncOpenAI(base_url=endpoint.url, api_key="x", max_retries=0, timeout=10) as client:
+            return await count_exact(rendered, client=client, model="m", **options)
+
+    return asyncio.run(count())
+
+
+@pytest.fixture(scope="module")
+def rendered() -> Rendered:
+    return render(PROMPT, budget=10_000, tools=TOOLS)
+
+
+def test_returns_what_the_provider_counts(endpoint: Endpoint, rendered: Rendered) -> None:
+    assert counted(endpoint, rendered) == 1234
+
+
+def test_a_count_of_nothing_is_a_count(endpoint: Endpoint, rendered: Rendered) -> None:
+    endpoint.reply = {"object": "response.input_tokens", "input_tokens": 0}
+    assert counted(endpoint, rendered) == 0
+
+
+def test_asks_about_what_was_emitted_and_nothing_else(endpoint: Endpoint, rendered: Rendered) -> None:
+    counted(endpoint, rendered, tools=TOOLS)
+    body = {"model": "m", "input": rendered.to_responses(), "tools": tools_to_responses(TOOLS)}
+    assert endpoint.requests == [("/v1/responses/input_tokens", body)]
+    assert [item["arguments"] for item in endpoint.requests[0][1]["input"] if item["type"] == "function_call"] == [ARGUMENTS]
+
+
+def test_the_count_is_of_the_request_that_is_sent_later(endpoint: Endpoint, rendered: Rendered) -> None:
+    counted(endpoint, rendered, tools=TOOLS)
+    with openai.OpenAI(base_url=endpoint.url, api_key="x", max_retries=0, timeout=10) as client:
+        client.responses.create(model="m", input=rendered.to_responses(), tools=tools_to_responses(TOOLS))
+    (_, asked), (path, sent) = endpoint.requests
+    assert path == "/v1/responses"
+    assert asked == sent
+
+
+def test_without_tools_none_are_sent(endpoint: Endpoint, rendered: Rendered) -> None:
+    counted(endpoint, rendered)
+    assert endpoint.requests[0][1] == {"model": "m", "input": rendered.to_responses()}
+
+
+def test_cache_boundaries_can_be_left_out(endpoint: Endpoint, rendered: Rendered) -> None:
+    counted(endpoint, rendered)
+    counted(endpoint, rendered, cache=False)
+    marked, unmarked = (body["input"] for _, body in endpoint.requests)
+    assert "prompt_cache_breakpoint" in json.dumps(marked)
+    assert unmarked == rendered.to_responses(cache=False)
+    assert "prompt_cache_breakpoint" not in json.dumps(unmarked)
+
+
+def test_what_else_is_counted_is_sent_under_its_own_name(endpoint: Endpoint, rendered: Rendered) -> None:
+    options = {
+        "tool_choice": {"type": "function", "name": "read"},
+        "parallel_tool_calls": False,
+        "text": {"format": {"type": "json_schema", "name": "Answer", "schema": {"type": "object"}}},
+        "reasoning": {"effort": "low"},
+    }
+    counted(endpoint, rendered, tools=TOOLS, **options)
+    assert {name: endpoint.requests[0][1][name] for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, openai.BadRequestError),
+        (401, openai.AuthenticationError),
+        (404, openai.NotFoundError),
+        (405, openai.APIStatusError),
+        (429, openai.RateLimitError),
+        (500, openai.InternalServerError),
+    ],
+)
+def test_an_http_error_is_the_sdks_own(endpoint: Endpoint, rendered: Rendered, status: int, error: type[openai.APIStatusError]) -> None:
+    endpoint.status = status
+    endpoint.reply = {"error": {"message": "Not today.", "type": "t", "code": "c"}}
+    with pytest.raises(error, match="Not today") as caught:
+        counted(endpoint, rendered)
+    assert caught.value.status_code == status
+    assert len(endpoint.requests) == 1
+
+
+def test_an_unreachable_server_is_the_sdks_own_error(endpoint: Endpoint, rendered: Rendered) -> None:
+    with HTTPServer(("127.0.0.1", 0), Handler) as closed:
+        port = closed.server_port
+    endpoint.server_port = port
+    with pytest.raises(openai.APIConnectionError):
+        counted(endpoint, rendered)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{"error": "Unexpected endpoint or method."}, {"input_tokens": None}, {"input_tokens": "12"}, list[object](), "<html>Welcome</html>"],
+    ids=["an error", "null", "a string", "a list", "a page"],
+)
+def test_an_answer_without_a_count_is_an_error_and_no_number(endpoint: Endpoint, rendered: Rendered, reply: object) -> None:
+    endpoint.reply = reply
+    with pytest.raises(TokenizerError, match=r"without one: .*rendered\.tokens") as caught:
+        counted(endpoint, rendered)
+    assert endpoint.url in str(caught.value)
+
+
+def test_what_has_no_form_is_refused_before_anything_is_sent(endpoint: Endpoint) -> None:
+    formless = render(SystemMessage()[Image(src="https://example.org/a.png")], budget=10_000)
+    with pytest.raises(EmitError, match="an image"):
+        counted(endpoint, formless)
+    assert endpoint.requests == []
+
+
+def test_importing_the_provider_does_not_load_its_sdk() -> None:
+    code = "import sys, promptkit.providers.openai; print('openai' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"

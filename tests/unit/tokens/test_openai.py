@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptkit.messages import ToolCall, ToolDefinition
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.openai import count_request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.messages import Json
+
+
+COUNTING = Path(__file__).resolve().parents[4] / "shared" / "counting"
+
+
+def recorded(name: str) -> list[Any]:
+    file = COUNTING / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+class TestBills:
+    @pytest.mark.parametrize("file", ["openai_usage_hmarr.json", "openai_usage_n0isy.json"])
+    def test_every_recorded_request_counts_what_was_billed(self, file: str) -> None:
+        cases = recorded(file)
+        if not cases:
+            pytest.skip(f"{file} is not at hand")
+        counts = {case["id"]: count_request(case["request"]) for case in cases}
+        assert {name: count.tokens for name, count in counts.items()} == {case["id"]: case["prompt_tokens"] for case in cases}
+
+    @pytest.mark.parametrize(("model", "tokens"), [("gpt-4", 129), ("gpt-3.5-turbo", 129), ("gpt-4o", 124), ("gpt-4o-mini", 124)])
+    def test_the_cookbooks_messages(self, model: str, tokens: int) -> None:
+        cases = recorded("openai_usage_hmarr.json")
+        if not cases:
+            pytest.skip("the cookbook's messages are not at hand")
+        messages = [message for case in cases[:6] for message in case["request"]["messages"]]
+        assert count_request({"model": model, "messages": messages}) == (tokens, True)
+
+    # OpenAI cookbook, "How to count tokens with tiktoken", section 7: the request and what it was billed.
+    @pytest.mark.parametrize(("model", "tokens"), [("gpt-4", 105), ("gpt-3.5-turbo", 105), ("gpt-4o", 101), ("gpt-4o-mini", 101)])
+    def test_the_cookbooks_tool(self, model: str, tokens: int) -> None:
+        properties: Json = {
+            "location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"},
+            "unit": {"type": "string", "description": "The unit of temperature to return", "enum": ["celsius", "fahrenheit"]},
+        }
+        function: Json = {
+            "name": "get_current_weather",
+            "description": "Get the current weather in a given location",
+            "parameters": {"type": "object", "properties": properties, "required": ["location"]},
+        }
+        system = "You are a helpful assistant that can answer to questions about the weather."
+        messages: Json = [{"role": "system", "content": system}, user("What's the weather like in San Francisco?")]
+        request: dict[str, Json] = {"model": model, "messages": messages, "tools": [{"type": "function", "function": function}]}
+        assert count_request(request) == (tokens, True)
+
+    # https://github.com/hmarr/openai-chat-tokens and https://github.com/n0isy/openai-tokens-count, both MIT
+    def test_small_requests(self) -> None:
+        foo: Json = [{"name": "foo", "parameters": {"type": "object", "properties": {}}}]
+        hello: Json = [user("hello")]
+        assert count_request({"model": "gpt-3.5-turbo", "messages": hello}) == (8, True)
+        assert count_request({"model": "gpt-3.5-turbo", "messages": hello, "functions": foo}) == (31, True)
+        assert count_request({"model": "gpt-3.5-turbo", "messages": hello, "functions": foo, "function_call": "none"}) == (32, True)
+        assert count_request({"model": "gpt-3.5-turbo", "messages": hello, "functions": foo, "function_call": {"name": "foo"}}) == (
+            36,
+            True,
+        )
+        call: Json = {"id": "1", "type": "function", "function": {"name": "execute_code", "arguments": "{}"}}
+        run: Json = [
+            {"role": "assistant", "content": "RUN ME", "tool_calls": [call]},
+            {"role": "tool", "content": "42", "tool_call_id": "1"},
+        ]
+        assert count_request({"model": "gpt-3.5-turbo", "messages": run}) == (28, True)
+
+
+UNCHECKED: list[dict[str, Json]] = [
+    {"model": "gpt-5", "messages": [user("hello")]},
+    {"model": "claude-opus-4-6", "messages": [user("hello")]},
+    {"model": "gpt-4o", "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": ""}}]}]},
+    {"model": "gpt-4o", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.b/c"}}]}]},
+    {"model": "gpt-4o", "messages": [user("hello")], "response_format": {"type": "json_schema", "json_schema": {}}},
+    {"model": "gpt-4o", "messages": [user("hello")], "tools": [{"function": {"name": "a", "parameters": {"$ref": "#"}}}]},
+]
+
+
+class TestExactness:
+    @pytest.mark.parametrize("request_", UNCHECKED)
+    def test_what_has_no_checked_formula_is_not_exact(self, request_: dict[str, Json]) -> None:
+        assert not count_request(request_).exact
+
+    def test_no_model_counts_as_gpt_4o(self) -> None:
+        assert count_request({"messages": [user("hello")]}) == count_request({"model": "gpt-4o", "messages": [user("hello")]})
+
+    @pytest.mark.parametrize(
+        "broken", [{}, {"messages": None}, {"messages": [None, 3]}, {"messages": [{}], "tools": [1], "tool_choice": {"a": 1}}]
+    )
+    def test_a_request_that_is_none_does_no_harm(self, broken: dict[str, Json]) -> None:
+        assert count_request(broken).tokens >= 3
+
+
+names = st.sampled_from(["read", "get_weather", "executeCode"])
+words = st.sampled_from(["hello", "Hello:", "", "two words\n", "汉字", "<|endoftext|>"])
+calls = st.lists(st.tuples(names, st.sampled_from(["{}", '{"a": 1}', "not json"])), max_size=3)
+messages = st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), words, st.none() | names, calls)
+tools = st.lists(st.tuples(names, st.none() | words, st.sampled_from(["string", "integer", "object"])), max_size=2)
+
+
+@settings(deadline=None)
+@given(model=st.sampled_from([None, "gpt-4", "gpt-5"]), written=st.lists(messages, max_size=5), defined=tools)
+def test_a_tokenizer_agrees_with_the_count_of_the_request(
+    model: str | None,
+    written: Sequence[tuple[str, str, str | None, Sequence[tuple[str, str]]]],
+    defined: Sequence[tuple[str, str | None, str]],
+) -> None:
+    tokenizer = tokenizer_for(model)
+    wire: list[Json] = []
+    tokens, exact, least = 0, True, 0
+    for role, text, name, asked in written:
+        made = [ToolCall(id=str(n), name=called, arguments=arguments) for n, (called, arguments) in enumerate(asked)]
+        given_calls = made if role == "assistant" else []
+        frame = tokenizer.frame(role, name=name, tool_calls=given_calls, text=bool(text))  # type: ignore[arg-type]  # one of the roles
+        most = tokenizer.frame(role, name=name, tool_calls=given_calls)  # type: ignore[arg-type]  # as above
+        tokens += frame.tokens + tokenizer.count(text)
+        exact = exact and frame.exact
+        least += most.tokens + tokenizer.count(text)
+        message: dict[str, Json] = {"role": role, "content": text, **({"name": name} if name else {})}
+        if given_calls:
+            message["tool_calls"] = [{"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in made]
+        wire.append(message)
+    definitions = [
+        ToolDefinition(name=name, description=text, parameters={"type": "object", "properties": {"a": {"type": kind}}})
+        for name, text, kind in defined
+    ]
+    system = next((text for role, text, *_ in written if role == "system"), None)
+    around = tokenizer.request(definitions, system=False if system is None else system)
+    functions: list[Json] = [
+        {"type": "function", "function": {"name": d.name, "description": d.description, "parameters": d.parameters}} for d in definitions
+    ]
+    request: dict[str, Json] = {"messages": wire, "tools": functions, **({"model": model} if model else {})}
+    assert count_request(request) == (tokens + around.tokens, exact and around.exact)
+    # What knows less counts no fewer.
+    assert least + tokenizer.request(definitions, system=system is not None).tokens >= tokens + around.tokens
