@@ -68,8 +68,8 @@ async def count_exact(
     # The SDK does not check answers: LM Studio's 200 for a path that it does not know would be a count of None.
     tokens: object = getattr(answer, "input_tokens", None)
     if not isinstance(tokens, int):
-        message = (
-            f"{client.base_url} answered the request for a count of {model} without one: {str(answer)[:200]!r}. "
+        message = (  # the repr of a URL hides a password in it, its text does not
+            f"{client.base_url!r} answered the request for a count of {model} without one: {str(answer)[:200]!r}. "
             "It may not know the path /responses/input_tokens: ask OpenAI itself, or count with rendered.tokens."
         )
         raise TokenizerError(message)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import BoundaryPart, Message, Part
 from promptkit.rendering.joints import separator
-from promptkit.rendering.tree import Atom, Leaf, Node, alive
+from promptkit.rendering.tree import NEVER, Atom, Leaf, Node, alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def placed(root: Node, k: int) -> Iterator[tuple[Node, int]]:
 
 
 def leaves_of(node: Node, k: int) -> Iterator[Leaf]:
-    """The living leaves below a node that is a message or inside one, in written order."""
+    """The living leaves below a node that is a message or inside one, in written order, and an empty one for each empty container."""
     stack: list[Iterator[tuple[Atom | Leaf | Node, int]]] = [zip(node.items, node.gone, strict=True)]
     while stack:
         for item, gone in stack[-1]:
@@ -65,25 +65,33 @@ def leaves_of(node: Node, k: int) -> Iterator[Leaf]:
             if type(item) is Leaf:
                 yield item
             elif type(item) is Node and item.born < k:
+                if not item.items:
+                    yield _GHOST
                 stack.append(zip(item.items, item.gone, strict=True))
                 break
         else:
             stack.pop()
 
 
-def parts_of(leaves: Iterable[Leaf], k: int) -> list[Part]:
+_GHOST = Leaf(Node(None, None, 0), "", 0, NEVER)
+"""Stands for a container without items."""
+
+
+def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
     """The content of a message: text in runs, other parts between them, of adjacent cache boundaries the last."""
     parts: list[Part] = []
     run: list[str] = []
     before: Leaf | None = None
+    gap = False
     for leaf in leaves:
+        if leaf.is_empty:
+            gap = True  # D7: what is empty leaves no line break of its own
+            continue
         if leaf.part is None:
-            if not leaf.text:
-                continue  # D7: what is empty leaves no line break either
             if before is not None:
-                run.append(separator(before, leaf, k))
+                run.append(separator(before, leaf, gap=gap))
             run.append(leaf.text)
-            before = leaf
+            before, gap = leaf, False
             continue
         if run:
             parts.append("".join(run))
@@ -106,7 +114,7 @@ def message_of(item: Node | Atom, k: int) -> Message | None:
     node = item
     if type(node) is not Node or node.role is None:
         return None
-    parts = parts_of(leaves_of(node, k), k)
+    parts = parts_of(leaves_of(node, k))
     calls = tuple(call for call, gone in zip(node.calls, node.calls_gone, strict=True) if gone >= k)
     blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
     if blank and not calls and node.role != "tool":
@@ -126,7 +134,7 @@ def messages_of(root: Node, k: int) -> tuple[Message, ...]:
 
 def text_of(node: Node) -> str | None:
     """The text of a node inside a message, on its own; None if it holds anything that is no text."""
-    parts = parts_of(leaves_of(node, 0), 0)
+    parts = parts_of(leaves_of(node, 0))
     texts = [part for part in parts if isinstance(part, str)]
     return "".join(texts) if len(texts) == len(parts) else None
 
@@ -134,7 +142,7 @@ def text_of(node: Node) -> str | None:
 def measure(node: Node, sizer: Sizer, k: int = 0) -> int:
     """The exact tokens of a subtree on its own at state k: its messages, or the text and parts that it has in one."""
     if node.role is None and (node.message is not None or node.fragment):
-        return sum(map(sizer.part, parts_of(leaves_of(node, k), k)))
+        return sum(map(sizer.part, parts_of(leaves_of(node, k))))
     total = 0
     for item in nodes_of(node, k):
         if type(item) is Atom:

@@ -8,44 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.rendering.tree import ALWAYS, FIRST, Leaf, Node, alive
+from promptkit.rendering.tree import ALWAYS, FIRST, Leaf, Node
 
 if TYPE_CHECKING:
-    import re
-
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Joints", "Range", "separator"]
 
-_NEAR = 64  # characters in which a safe cut is looked for before the whole text is searched
+_NEAR = 48  # characters in which a safe cut is looked for before more of the text is searched
 
 
-def separator(before: Leaf, leaf: Leaf, k: int) -> str:
-    """What stands between two living text leaves of one run at state k: a line break, or nothing.
+def separator(before: Leaf, leaf: Leaf, *, gap: bool) -> str:
+    """What stands between two neighbouring texts of one run: a line break, or nothing. `gap`: something empty stands between them.
 
     prompt-tsx: a TextChunk starts on a new line, and so does a container's first text unless text of the outer container
     stands right before it. A text that ends in a line break needs no other.
     """
-    breaks = leaf.breaks == ALWAYS or before.closes or (leaf.breaks == FIRST and not _follows_text(before, leaf, k))
+    breaks = leaf.breaks == ALWAYS or before.closes or (leaf.breaks == FIRST and (gap or not _follows_text(before, leaf)))
     return "\n" if breaks and not before.text.endswith("\n") else ""
 
 
-def _follows_text(before: Leaf, leaf: Leaf, k: int) -> bool:
-    """Whether a container's first text follows text of a container around it, with nothing between them that is alive."""
+def _follows_text(before: Leaf, leaf: Leaf) -> bool:
+    """Whether a container's first text stands right behind text of a container around it."""
     if before.own:
         return False
     home = before.parent
-    message = leaf.parent.message
-    volatile = message is not None and message.volatile
     item: Leaf | Node = leaf if leaf.own else leaf.parent
     while True:
         parent = item.parent
         if parent is None:
             return False
-        if volatile:  # elsewhere nothing without text can stand between two neighbours
-            start = before.position + 1 if parent is home else 0
-            if any(alive(parent.items[at], parent.gone[at], k) for at in range(start, item.position)):
-                return False
         if parent is home:
             return item.position > before.position
         if parent.role is not None:
@@ -62,107 +54,156 @@ class Range:
         self.low = low
         self.high = high
 
-    def previous(self, leaf: Leaf) -> Leaf | None:
-        """The text leaf before this one in the same run, alive and in this stretch."""
+    def before(self, leaf: Leaf) -> Leaf | None:
+        """The text before a leaf in the same run, alive and in this stretch."""
         found = leaf.previous
+        while found is not None and found.is_empty:
+            found = found.previous
         return found if found is not None and found.seq >= self.low and found.part is None else None
 
-    def following(self, leaf: Leaf) -> Leaf | None:
-        """The text leaf behind this one in the same run, alive and in this stretch."""
+    def behind(self, leaf: Leaf) -> Leaf | None:
+        """The text behind a leaf in the same run, alive and in this stretch."""
         found = leaf.following
+        while found is not None and found.is_empty:
+            found = found.following
         return found if found is not None and found.seq < self.high and found.part is None else None
 
 
 class Joints:
-    """Counts text at joints for one tokenizer."""
+    """Counts text at joints for one tokenizer. Each result is (tokens, change of the tokens that may still shrink)."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.cut = tokenizer.safe_cut
 
-    def around(self, leaf: Leaf, span: Range, k: int) -> tuple[int, int]:
-        """What a leaf that has just been linked in adds to its run: (tokens, change of the tokens inside windows)."""
-        before, behind = span.previous(leaf), span.following(leaf)
+    def text(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+        """What a text that has just been linked in adds to its run."""
+        before, behind = span.before(leaf), span.behind(leaf)
+        if self._is_solid(leaf) and (before is None or self._is_solid(before)) and (behind is None or self._is_solid(behind)):
+            return self._line(leaf, before, behind)
         count = self.tokenizer.count
-        head = self._before(before, span, k) if before else ""
-        tail = self._behind(behind, span, k) if behind else ""
-        old = ""
+        head = self._end(before, span) if before else ""
+        tail = self._start(behind, span) if behind else ""
         if before and behind:
-            old = head + separator(before, behind, k) + tail
-        left = head + (separator(before, leaf, k) if before else "")
-        right = (separator(leaf, behind, k) if behind else "") + tail
-        was = count(old) if old else (count(head) if head else 0) + (count(tail) if tail else 0)
+            gap = leaf.previous is not before or leaf.following is not behind
+            was = count(head + separator(before, behind, gap=gap) + tail)
+        else:
+            was = count(head or tail)
+        left = head + separator(before, leaf, gap=leaf.previous is not before) if before else ""
+        right = separator(leaf, behind, gap=leaf.following is not behind) + tail if behind else ""
         text = leaf.text
-        first, last = self._cuts(text)
-        if first is None or last is None:
+        first, last = self._cuts(leaf)
+        if first < 0:
             now = count(left + text + right)
             return now - was, now - was
         start, end = text[:first], text[last:]
-        edges = count(start) + count(end)
         windows = count(left + start) + count(end + right)
-        return count(text) - edges + windows - was, windows - was
+        return count(text) - count(start) - count(end) + windows - was, windows - was
 
-    def split(self, leaf: Leaf, span: Range, k: int) -> tuple[int, int]:
-        """What a part that has just been linked in changes in the text around it, without its own tokens: likewise."""
-        before, behind = span.previous(leaf), span.following(leaf)
+    def part(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+        """What a part that has just been linked in changes in the text around it, without its own tokens."""
+        before, behind = span.before(leaf), span.behind(leaf)
         if not (before and behind):
             return 0, 0
-        head, tail = self._before(before, span, k), self._behind(behind, span, k)
+        gap = leaf.previous is not before or leaf.following is not behind
+        head, tail = self._end(before, span), self._start(behind, span)
         count = self.tokenizer.count
-        change = count(head) + count(tail) - count(head + separator(before, behind, k) + tail)
+        change = count(head) + count(tail) - count(head + separator(before, behind, gap=gap) + tail)
         return change, change
 
-    def _before(self, leaf: Leaf, span: Range, k: int) -> str:
+    def nothing(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+        """What something empty that has just been linked in changes: perhaps the line break between its neighbours."""
+        near = (leaf.previous, leaf.following)
+        before, behind = span.before(leaf), span.behind(leaf)
+        if before is None or behind is None or near != (before, behind):
+            return 0, 0
+        old, new = separator(before, behind, gap=False), separator(before, behind, gap=True)
+        if old == new:
+            return 0, 0
+        head, tail = self._end(before, span), self._start(behind, span)
+        change = self.tokenizer.count(head + new + tail) - self.tokenizer.count(head + old + tail)
+        return change, change
+
+    def _line(self, leaf: Leaf, before: Leaf | None, behind: Leaf | None) -> tuple[int, int]:
+        """A text that starts on a line of its own, among such: every line's start is a safe cut, whatever stands before it."""
+        tokens = self.tokenizer.count(leaf.text)
+        if behind is not None:
+            return tokens + self._line_break(leaf), 0
+        loose = self.tokenizer.count(self._tail(leaf))
+        if before is None:
+            return tokens, loose
+        return tokens + self._line_break(before), loose - self.tokenizer.count(self._tail(before))
+
+    def _line_break(self, leaf: Leaf) -> int:
+        """What a line break at the end of a text adds to it."""
+        if leaf.text.endswith("\n"):
+            return 0
+        tail = self._tail(leaf)
+        return self.tokenizer.count(tail + "\n") - self.tokenizer.count(tail)
+
+    def _tail(self, leaf: Leaf) -> str:
+        return leaf.text[max(0, self._cuts(leaf)[1]) :]
+
+    def _is_solid(self, leaf: Leaf) -> bool:
+        """Whether a text always starts a line, with a character before which the line break is a safe cut."""
+        solid = leaf.solid
+        if solid is None:
+            cut = self.cut
+            solid = leaf.solid = bool(leaf.breaks == ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1))
+        return solid
+
+    def _end(self, leaf: Leaf, span: Range) -> str:
         """The end of the run up to and with this leaf, from its last safe cut."""
+        last = self._cuts(leaf)[1]
+        if last >= 0:
+            return leaf.text[last:]
         text = leaf.text
-        while True:
+        while (before := span.before(leaf)) is not None:
+            text = before.text + separator(before, leaf, gap=leaf.previous is not before) + text
             place = self._last(text)
-            if place is not None:
+            if place >= 0:
                 return text[place:]
-            before = span.previous(leaf)
-            if before is None:
-                return text
-            text = before.text + separator(before, leaf, k) + text
             leaf = before
+        return text
 
-    def _behind(self, leaf: Leaf, span: Range, k: int) -> str:
+    def _start(self, leaf: Leaf, span: Range) -> str:
         """The start of the run from this leaf, up to its first safe cut."""
+        first = self._cuts(leaf)[0]
+        if first >= 0:
+            return leaf.text[:first]
         text = leaf.text
-        while True:
+        while (behind := span.behind(leaf)) is not None:
+            text = text + separator(leaf, behind, gap=leaf.following is not behind) + behind.text
             place = self._first(text)
-            if place is not None:
+            if place >= 0:
                 return text[:place]
-            behind = span.following(leaf)
-            if behind is None:
-                return text
-            text = text + separator(leaf, behind, k) + behind.text
             leaf = behind
+        return text
 
-    def _cuts(self, text: str) -> tuple[int | None, int | None]:
-        first = self._first(text)
-        return first, None if first is None else self._last(text)
+    def _cuts(self, leaf: Leaf) -> tuple[int, int]:
+        """The first and the last safe cut inside a leaf's text; -1 where there is none."""
+        cuts = leaf.cuts
+        if cuts is None:
+            first = self._first(leaf.text)
+            cuts = leaf.cuts = (first, self._last(leaf.text) if first >= 0 else -1)
+        return cuts
 
-    def _first(self, text: str) -> int | None:
-        return _search(self.cut, text, 1) if self.cut else None
+    def _first(self, text: str) -> int:
+        match = self.cut.search(text, 1) if self.cut else None
+        return match.start() if match and match.start() < len(text) else -1
 
-    def _last(self, text: str) -> int | None:
+    def _last(self, text: str) -> int:
         """The last safe cut inside a text."""
         cut = self.cut
         if cut is None:
-            return None
-        start = len(text) - _NEAR
+            return -1
+        reach = _NEAR
         while True:
-            # Positions count in the whole text, so that what stands before `start` is still looked at.
-            start = max(start, 1)
-            place = None
-            for match in cut.finditer(text, start):
+            start = max(len(text) - reach, 1)
+            place = -1
+            for match in cut.finditer(text, start):  # positions count in the whole text: what stands before `start` is looked at
                 if match.start() < len(text):
                     place = match.start()
-            if place is not None or start == 1:
+            if place >= 0 or start == 1:
                 return place
-            start = len(text) - 8 * (len(text) - start)
-
-
-def _search(cut: re.Pattern[str], text: str, start: int) -> int | None:
-    match = cut.search(text, start)
-    return match.start() if match and match.start() < len(text) else None
+            reach *= 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.tree import Leaf, Node
+from promptkit.rendering.tree import Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,17 +151,16 @@ def link_below(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
     if message is None or spare.role is not None:
         return
     before, behind = (last.previous, last.following) if last else _neighbours(message, spare)
-    stack = [iter(spare.items)]
+    stack: list[Iterator[Item]] = [iter([spare.ghost] if spare.ghost else spare.items)]
     while stack:
         for item in stack[-1]:
             if type(item) is Leaf:
-                if item.part is not None or item.text:
-                    item.previous, item.following = before, behind
-                    relink(item)
-                    yield item
-                    before = item
+                item.previous, item.following = before, behind
+                relink(item)
+                yield item
+                before = item
             elif type(item) is Node and item.up:
-                stack.append(iter(item.items))
+                stack.append(iter([item.ghost] if item.ghost else item.items))
                 break
         else:
             stack.pop()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage
 from promptkit.messages import BoundaryPart
-from promptkit.rendering.tree import STAYS, Item, Leaf, Node
+from promptkit.rendering.tree import NEVER, STAYS, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -117,7 +117,10 @@ def _message(tree: Tree, node: Node) -> None:
             elif type(item) is Node:
                 item.place = seq
                 if not item.items:
-                    node.volatile = True
+                    item.ghost = Leaf(item, "", 0, NEVER)
+                    item.ghost.seq = seq
+                    seq += 1
+                    before = _chain(tree, node, item.ghost, before)
                 stack.append((item, zip(item.items, item.gone, strict=True)))
                 break
         else:
@@ -130,10 +133,7 @@ def _message(tree: Tree, node: Node) -> None:
 
 
 def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf | None:
-    """Link a leaf behind the one before it; what is empty, or stands by in a fallback, is left out for now."""
-    if leaf.part is None and not leaf.text:
-        message.volatile = True
-        return before
+    """Link a leaf behind the one before it; what stands by in a fallback is left out for now."""
     if leaf.parent.standby and not message.standby:
         return before
     leaf.previous, leaf.following = before, None

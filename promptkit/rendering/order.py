@@ -188,7 +188,7 @@ class Order:
         last: Leaf | None = None
         if type(item) is Node:
             last = self._bury(item, ops)
-        elif type(item) is Leaf and (item.part is not None or item.text):
+        elif type(item) is Leaf:
             unlink(item)
             ops.append(Unlinked(item))
         if type(item) is Node and item.fallback is not None:
@@ -231,11 +231,11 @@ class Order:
             for answers in self.pairs.answers.get(node, {}).values():
                 self._queue.extend((a.parent, a.position, "tool-pair", node) for a in answers if a.up and a.parent)
             if leaves:
-                for gone, item in zip(node.gone, node.items, strict=True):
-                    if gone == STAYS and type(item) is Leaf and (item.part is not None or item.text):
-                        unlink(item)
-                        ops.append(Unlinked(item))
-                        last = item
+                linked = [item for gone, item in zip(node.gone, node.items, strict=True) if gone == STAYS and type(item) is Leaf]
+                for leaf in [node.ghost] if node.ghost else linked:
+                    unlink(leaf)
+                    ops.append(Unlinked(leaf))
+                    last = leaf
         ops.append(Buried(buried))
         return last
 

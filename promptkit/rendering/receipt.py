@@ -168,19 +168,20 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
     part = 0
     start = 0
     before: Leaf | None = None
-    bounded = False
+    bounded = gap = False
     for leaf in leaves_of(node, k):
+        if leaf.is_empty:
+            gap = True
+            continue
         if leaf.part is not None:
             part += before is not None
             part += not (bounded and isinstance(leaf.part, BoundaryPart))  # of adjacent boundaries one is left
             bounded = isinstance(leaf.part, BoundaryPart)
             before, start = None, 0
             continue
-        if not leaf.text:
-            continue
         if before is not None:
-            start += len(separator(before, leaf, k))
+            start += len(separator(before, leaf, gap=gap))
         path = path_of(leaf.parent, leaf.position) if leaf.element else path_of(leaf.parent)
         yield SourceSpan(message=number, part=part, start=start, end=start + len(leaf.text), path=path)
         start += len(leaf.text)
-        before, bounded = leaf, False
+        before, bounded, gap = leaf, False, False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.assemble import measure, nodes_of
+from promptkit.rendering.assemble import nodes_of
 from promptkit.rendering.joints import Joints, Range
 from promptkit.rendering.journal import CallTaken, Linked, Op, Raised, Taken, Unlinked, undo
 from promptkit.rendering.tree import Atom, Item, Leaf, Node
@@ -58,7 +58,6 @@ class Scan:
         self._messages = 0
         self._systems = 0
         self._tallies: dict[Node, Tally] = {}
-        self._stale: set[Tally] = set()
         if root.message is not None and root.role is None:
             high = root.place + root.leaves
             self._tallies[root.message] = tally = Tally(root, Range(root.place, high))
@@ -66,7 +65,6 @@ class Scan:
         else:
             for item in nodes_of(root, self.k):
                 self._add(item, self.k)
-        self._recount()
         self.counts = [self.tokens]
         """`counts[i]`: the tokens at state `len(steps) - i`, as far as the scan has come."""
 
@@ -111,7 +109,6 @@ class Scan:
         else:
             for op in reversed(step):
                 self._undo(op)
-            self._recount()
         self.counts.append(self.tokens)
 
     def _undo(self, op: Op) -> None:
@@ -136,11 +133,9 @@ class Scan:
 
     def _restore(self, parent: Node, item: Item) -> None:
         """An item has come back. What else the same step took comes back with changes of its own."""
-        if parent.message is not None:
-            self._touch(parent.message)
-        elif not self._inside(parent):
-            return
-        elif type(item) is Node and item.role is not None:
+        if parent.message is not None or not self._inside(parent):
+            return  # in a message the leaves come back one by one
+        if type(item) is Node and item.role is not None:
             self._add(item, self.k + 1)
         elif type(item) is Node:
             for shown in nodes_of(item, self.k + 1):
@@ -188,7 +183,6 @@ class Scan:
             self._slack -= self._open(tally)
             self._content -= tally.frame + tally.content
             tally.present = False
-            self._stale.discard(tally)
         self._messages -= 1
         self._systems -= item.role == "system"
 
@@ -208,17 +202,12 @@ class Scan:
         tally.span = whole
         self._content += tally.content
         self._slack += self._open(tally)
-        if message is not None and message.volatile:
-            self._stale.add(tally)
 
     def _join(self, leaf: Leaf, sign: int) -> None:
         """A leaf has come back between its neighbours, or (-1) is about to go."""
         message = leaf.parent.message
         tally = self._tallies.get(message) if message else None
-        if message is None or tally is None or not tally.present or not tally.span.low <= leaf.seq < tally.span.high:
-            return
-        if message.volatile:
-            self._stale.add(tally)
+        if tally is None or not tally.present or not tally.span.low <= leaf.seq < tally.span.high:
             return
         self._slack -= self._open(tally)
         self._content -= tally.content
@@ -231,9 +220,10 @@ class Scan:
         if tally.top.leaves == 1:
             tokens, windows = self.sizer.leaf(leaf), 0  # no joints, whatever comes back
         elif leaf.part is None:
-            tokens, windows = self._joints.around(leaf, tally.span, self.k)
+            joints = self._joints
+            tokens, windows = (joints.nothing if leaf.is_empty else joints.text)(leaf, tally.span)
         else:
-            tokens, windows = self._joints.split(leaf, tally.span, self.k)
+            tokens, windows = self._joints.part(leaf, tally.span)
             tokens += self.sizer.leaf(leaf)
         tally.content += sign * tokens
         # A fallback goes as a whole when what it stands for comes back.
@@ -242,22 +232,6 @@ class Scan:
 
     def _open(self, tally: Tally) -> int:
         """The tokens of a message that may still go away when more comes back."""
-        if tally.top.standby or (tally.top.message is not None and tally.top.message.volatile):
+        if tally.top.standby:
             return tally.frame + tally.content
         return tally.open if tally.left else 0
-
-    def _touch(self, message: Node) -> None:
-        """Something without text came back into a message; it may stand between texts."""
-        tally = self._tallies.get(message)
-        if tally and tally.present and message.volatile:
-            self._stale.add(tally)
-
-    def _recount(self) -> None:
-        """Count messages anew in which empty containers may stand between texts."""
-        for tally in self._stale:
-            self._slack -= self._open(tally)
-            self._content -= tally.content
-            tally.content = measure(tally.top, self.sizer, self.k) - (tally.frame if tally.top.role else 0)
-            self._content += tally.content
-            self._slack += self._open(tally)
-        self._stale.clear()

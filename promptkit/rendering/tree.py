@@ -52,9 +52,11 @@ class Leaf:
     __slots__ = (
         "breaks",
         "closes",
+        "cuts",
         "element",
         "following",
         "frame",
+        "is_empty",
         "own",
         "parent",
         "part",
@@ -63,6 +65,7 @@ class Leaf:
         "priority",
         "seq",
         "sized",
+        "solid",
         "text",
     )
 
@@ -80,6 +83,7 @@ class Leaf:
         self.position = len(parent.items)
         self.text = text
         self.part = part
+        self.is_empty = part is None and not text
         self.priority = priority
         self.breaks = breaks
         self.element = element
@@ -87,6 +91,8 @@ class Leaf:
         self.own = element is not None and part is None
         self.sized = False  # a part that takes a share of its flex group
         self.frame = False  # written by the element around it (a Tag), and gone with it
+        self.solid: bool | None = None  # always starts a line, at a safe cut; found out when asked
+        self.cuts: tuple[int, int] | None = None  # the first and last safe cut inside, likewise
         self.closes = False  # what follows starts on a new line
         self.seq = 0  # place in the message
         self.previous: Leaf | None = None  # the living neighbours in the message
@@ -113,6 +119,7 @@ class Node:
         "first",
         "flex",
         "fragment",
+        "ghost",
         "gone",
         "items",
         "keep",
@@ -147,7 +154,6 @@ class Node:
         "up",
         "used",
         "variants",
-        "volatile",
     )
 
     def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:  # noqa: PLR0915  # a record
@@ -196,8 +202,8 @@ class Node:
         self.counted = False  # as one of those of the parent
         self.up = True  # it and all above it are alive, in the forward run
         self.place = 0  # in a message: the number of leaves before it
+        self.ghost: Leaf | None = None  # in a message: stands in the chain for a container without items
         self.leaves = 0  # the number of leaves in it, those of fallbacks included
-        self.volatile = False  # a message in which an empty container may stand between texts
         self.barren = False  # a message that shows nothing
         self.first: Leaf | None = None  # of the message's living leaves
         self.shield = 0  # items before it stand before a cache boundary

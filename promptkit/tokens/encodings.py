@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -131,6 +130,8 @@ def _refuse_download(name: str) -> None:
     files = _FILES.get(name)
     if files is None:
         return
+    import tempfile
+
     given = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     folder = Path(tempfile.gettempdir(), "data-gym-cache") if given is None else Path(given)
     missing = [file for file in files if given == "" or not (folder / file).is_file()]  # None and "" differ here

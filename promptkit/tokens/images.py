@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ImagePart
 
-__all__ = ["FAMILIES", "ImageRule", "PatchImages", "TileImages", "image_rule", "image_tokens"]
+__all__ = ["FAMILIES", "UNKNOWN", "ImageRule", "PatchImages", "TileImages", "image_rule", "image_tokens"]
 
 _TILE = 512  # pixels
 _TILE_SIDE = 2048

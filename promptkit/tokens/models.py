@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
@@ -68,6 +65,8 @@ def model_info(name: str) -> ModelInfo:
     plain = _plain(name)
     if _OPENAI.match(plain):
         return _openai(plain, _NO_ROW)
+    from difflib import get_close_matches
+
     near = get_close_matches(plain, [*_registered, *_table()], 3)
     message = (
         f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'} "
@@ -177,6 +176,9 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> Mapping[str, Row]:
+    import json
+    from importlib.resources import files
+
     data = json.loads(files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8"))
     return cast("Mapping[str, Row]", {name: tuple(row) for name, row in data["models"].items()})  # this package's own file
 

@@ -75,9 +75,9 @@ def _tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
 
 @attrs.frozen
 class _Patterns:
-    cluster: Any  # Any, here and below: regex has no types
-    certain: Any
-    flags: Any
+    cluster: Any  # regex has no types
+    certain: Any  # as above
+    flags: Any  # as above
 
 
 @cache

@@ -40,6 +40,11 @@ class Look:
         """Whether something in it looks at its budget."""
         return self.has(*SIZED) or any(BREAKS & node.keys() for node, _ in self.nodes)
 
+    @property
+    def counts_breaks(self) -> bool:
+        """Whether a line break costs a token."""
+        return self.case["tokenizer"] in ("chars", "cl100k", "o200k")
+
     def errors(self) -> list[str]:
         """The errors that the reference came to."""
         expected = self.case["expected"]
@@ -113,13 +118,16 @@ def _shared_pattern(look: Look) -> bool:
 
 def _blank_message(look: Look) -> bool:
     """A message that shows nothing from the start: the reference counts it and does not send it; promptkit counts the request."""
-    costs = look.case["tokenizer"] == "chars" or look.counts(option="perMessage")
+    costs = look.counts_breaks or look.counts(option="perMessage")
     return costs and any(node["type"] in MESSAGES and not node.get("toolCalls") and not _shows(node) for node, _ in look.nodes)
 
 
 def _bare_legacy(look: Look) -> bool:
-    """A LegacyPrioritization without text left to remove: the reference fails with an Error that is no BudgetExceededError."""
-    return "No lowest priority node found" in look.errors()
+    """A LegacyPrioritization without text left to remove: the reference fails with an Error that is no BudgetExceededError.
+
+    It also never removes what had no text from the start, and keeps what is attached there.
+    """
+    return "No lowest priority node found" in look.errors() or (look.has("legacy") and look.has("meta", "reference"))
 
 
 def _glued(look: Look) -> bool:
@@ -129,9 +137,15 @@ def _glued(look: Look) -> bool:
     """
     texts: list[str] = [child for node, _ in look.nodes for child in node.get("children") or () if isinstance(child, str)]
     literals = [child for node, _ in look.nodes if node["type"] != "textchunk" for child in node.get("children") or () if _says(child)]
-    if look.case["tokenizer"] in ("chars", "cl100k", "o200k"):
+    if look.counts_breaks:
         return bool(literals) and len(texts) > 1
-    return len(literals) > 1 and any(text != text.strip() for text in texts)
+    spaced = any(text != text.strip() for text in texts) or look.has("br", "image", "document", "opaque")
+    return bool(literals) and spaced
+
+
+def _whole_message(look: Look) -> bool:
+    """Parts beside text under a real vocabulary: what the reference counts depends on the message as a whole."""
+    return look.case["tokenizer"] in ("cl100k", "o200k") and look.has("image", "document", "opaque", "cachebreakpoint")
 
 
 CONDITIONS: Mapping[str, Callable[[Look], bool]] = {
@@ -146,6 +160,7 @@ CONDITIONS: Mapping[str, Callable[[Look], bool]] = {
     "D9": _shared_pattern,
     "exact": _blank_message,
     "legacy": _bare_legacy,
+    "parts": _whole_message,
     "shortest prefix": _glued,
 }
 

@@ -138,8 +138,9 @@ class Grower:
             if self.chance(0.4):
                 node["children"] = []
         if self.family == "boundaries" and self.chance(0.5):
-            place = self.random.randint(0, len(node["children"]))
-            node["children"].insert(place, {"type": "cachebreakpoint", **({"cacheType": "ephemeral"} if self.chance(0.5) else {})})
+            children: list[Spec] = node["children"]
+            kind = {"cacheType": "ephemeral"} if self.chance(0.5) else {}
+            children.insert(self.random.randint(0, len(children)), {"type": "cachebreakpoint", **kind})
         return node
 
     def call(self) -> Node:
@@ -226,7 +227,7 @@ def generate(random: Random, name: str) -> Job:
     family = random.choice(FAMILIES)
     grower = Grower(random, family)
     spec = grower.prompt()
-    tokenizer = random.choice(TOKENIZERS if family not in SIZED else TOKENIZERS[:-1])
+    tokenizer = random.choice(TOKENIZERS if family not in SIZED else TOKENIZERS[:-2])
     budget: int | str = random.randint(0, 40) if family in SIZED else "prunedown"
     if family == "limits":
         budget = random.randint(9, 30)

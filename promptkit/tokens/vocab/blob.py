@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
-from importlib.resources import files
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ _HEADER = 4  # bytes
 
 def bundled(name: str) -> tuple[bytes, ...]:
     """The tokens of a bundled vocabulary (`o200k_base` or `cl100k_base`), in rank order."""
+    from importlib.resources import files
+
     return unpack(files("promptkit.tokens.vocab").joinpath(f"{name}.zlib").read_bytes())
 
 

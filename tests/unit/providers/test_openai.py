@@ -192,6 +192,14 @@ def test_an_answer_without_a_count_is_an_error_and_no_number(endpoint: Endpoint,
     assert endpoint.url in str(caught.value)
 
 
+def test_a_password_in_the_address_stays_out_of_the_error(endpoint: Endpoint, rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint.reply = {"input_tokens": None}
+    monkeypatch.setattr(Endpoint, "url", endpoint.url.replace("http://", "http://ada:swordfish@"))
+    with pytest.raises(TokenizerError) as caught:
+        counted(endpoint, rendered)
+    assert "swordfish" not in str(caught.value)
+
+
 def test_what_has_no_form_is_refused_before_anything_is_sent(endpoint: Endpoint) -> None:
     formless = render(SystemMessage()[Image(src="https://example.org/a.png")], budget=10_000)
     with pytest.raises(EmitError, match="an image"):

@@ -82,6 +82,16 @@ class TestBills:
         ]
         assert count_request({"model": "gpt-3.5-turbo", "messages": run}) == (28, True)
 
+    # As above; the only bill for two calls in a message, so that what follows from it for others is an estimate.
+    def test_two_calls_in_a_message(self) -> None:
+        arguments = ['{"teamName":"Game Development Team", "description":"Team1"}', '{"teamName":"Game Development Team 2"}']
+        calls: list[Json] = [
+            {"id": given, "type": "function", "function": {"name": "create_team", "arguments": given}} for given in arguments
+        ]
+        results: list[Json] = [{"role": "tool", "content": '"Team successfully saved."', "tool_call_id": given} for given in arguments]
+        messages: list[Json] = [{"role": "assistant", "content": "", "tool_calls": calls}, *results]
+        assert count_request({"model": "gpt-4-turbo", "messages": messages}) == (79, False)
+
 
 UNCHECKED: list[dict[str, Json]] = [
     {"model": "gpt-5", "messages": [user("hello")]},
@@ -93,6 +103,14 @@ UNCHECKED: list[dict[str, Json]] = [
 ]
 
 
+BROKEN: list[dict[str, Json]] = [
+    {},
+    {"messages": None},
+    {"messages": [None, 3]},
+    {"messages": [{}], "tools": [1], "tool_choice": {"a": 1}},
+]
+
+
 class TestExactness:
     @pytest.mark.parametrize("request_", UNCHECKED)
     def test_what_has_no_checked_formula_is_not_exact(self, request_: dict[str, Json]) -> None:
@@ -101,9 +119,7 @@ class TestExactness:
     def test_no_model_counts_as_gpt_4o(self) -> None:
         assert count_request({"messages": [user("hello")]}) == count_request({"model": "gpt-4o", "messages": [user("hello")]})
 
-    @pytest.mark.parametrize(
-        "broken", [{}, {"messages": None}, {"messages": [None, 3]}, {"messages": [{}], "tools": [1], "tool_choice": {"a": 1}}]
-    )
+    @pytest.mark.parametrize("broken", BROKEN)
     def test_a_request_that_is_none_does_no_harm(self, broken: dict[str, Json]) -> None:
         assert count_request(broken).tokens >= 3
 

@@ -1,0 +1,119 @@
+"""What is required is never pruned; where it does not fit, the error says what would help."""
+
+from __future__ import annotations
+
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Child,
+    Chunk,
+    Group,
+    KeepWith,
+    LegacyPrioritization,
+    Metadata,
+    SystemMessage,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
+from tests.behaviour.tokenizers import Words
+
+
+def texts(prompt: Child, budget: int) -> list[str]:
+    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+
+
+class TestWhatStays:
+    def test_required_text_outlives_what_has_a_higher_priority(self) -> None:
+        assert texts(UserMessage()[TextChunk(priority=0, required=True)["a"], TextChunk(priority=9)["b"]], 1) == ["a"]
+
+    def test_all_below_a_required_element_stays(self) -> None:
+        prompt = (SystemMessage(priority=0, required=True)[Group()["a ", "b"], Chunk(priority=0)["c"]], UserMessage()["d"])
+        assert texts(prompt, 3) == ["a b\nc"]
+
+    def test_a_chunk_with_something_required_is_kept_as_a_whole(self) -> None:
+        assert texts(UserMessage()[Chunk(priority=0)["a ", Text(required=True)["b"]], TextChunk()["c"]], 2) == ["a b"]
+
+    def test_the_next_candidate_is_taken_instead(self) -> None:
+        prompt = (UserMessage(priority=0)[Text(required=True)["a"]], UserMessage(priority=1)["b"], UserMessage(priority=2)["c"])
+        assert texts(prompt, 2) == ["a", "c"]
+
+    def test_also_under_legacy_prioritization(self) -> None:
+        prompt = LegacyPrioritization()[UserMessage()[Text(priority=0, required=True)["a "], Text(priority=1)["b "], Text(priority=2)["c"]]]
+        assert texts(prompt, 2) == ["a c"] or texts(prompt, 2)[0].split() == ["a", "c"]
+
+    def test_partners_of_something_required_stay_with_it(self) -> None:
+        prompt = (
+            KeepWith(group=1, priority=0)[UserMessage()["a"]],
+            KeepWith(group=1, priority=9)[UserMessage(required=True)["b"]],
+            UserMessage(priority=5)["c"],
+        )
+        assert texts(prompt, 2) == ["a", "b"]
+
+    def test_the_call_of_a_required_result_stays(self) -> None:
+        prompt = (
+            AssistantMessage(priority=0, tool_calls=[ToolCall(id="1", name="f")])["a"],
+            ToolMessage(tool_call_id="1", required=True)["r"],
+            UserMessage(priority=5)["c"],
+        )
+        assert texts(prompt, 2) == ["a", "r"] or texts(prompt, 2) == ["", "r", "c"]
+
+    def test_the_result_of_a_required_call_stays(self) -> None:
+        prompt = (
+            AssistantMessage(required=True, tool_calls=[ToolCall(id="1", name="f")]),
+            ToolMessage(tool_call_id="1", priority=0)["r"],
+            UserMessage(priority=5)["c"],
+        )
+        assert texts(prompt, 1) == ["", "r"]
+
+    def test_required_text_does_not_hold_the_calls_beside_it(self) -> None:
+        prompt = (
+            AssistantMessage(tool_calls=[ToolCall(id="1", name="f")])[Text(required=True)["a"]],
+            ToolMessage(tool_call_id="1", priority=0)["r"],
+        )
+        made = render(prompt, budget=1, tokenizer=Words())
+        assert [(message.text, message.tool_calls) for message in made.messages] == [("a", ())]
+
+
+class TestTheError:
+    def prompt(self) -> Child:
+        return (
+            SystemMessage(required=True)["one two three", Metadata(value="kept")],
+            UserMessage(required=True)["four five"],
+            UserMessage(priority=1)["six", Metadata(value="lost", local=True)],
+        )
+
+    def raised(self, prompt: Child, budget: int) -> BudgetExceededError:
+        with pytest.raises(BudgetExceededError) as caught:
+            render(prompt, budget=budget, tokenizer=Words())
+        return caught.value
+
+    def test_says_by_how_much(self) -> None:
+        error = self.raised(self.prompt(), 3)
+        assert (error.budget, error.required, error.over) == (3, 5, 2)
+        assert "over by 2" in str(error)
+
+    def test_names_the_largest_elements_first(self) -> None:
+        error = self.raised(self.prompt(), 3)
+        assert list(error.largest.values()) == sorted(error.largest.values(), reverse=True)
+        assert [(path.split("[")[0], tokens) for path, tokens in error.largest.items()] == [("SystemMessage", 3), ("UserMessage", 2)]
+
+    def test_carries_the_unpruned_messages(self) -> None:
+        assert [message.text for message in self.raised(self.prompt(), 3).messages] == ["one two three", "four five", "six"]
+
+    def test_carries_the_metadata_that_is_left_and_the_removals(self) -> None:
+        error = self.raised(self.prompt(), 3)
+        assert error.metadata == ("kept",)
+        assert len(error.removed) == 1
+
+    def test_says_which_limit_it_was(self) -> None:
+        error = self.raised(TokenLimit(max_tokens=1)[UserMessage(required=True)["one two"]], 100)
+        assert (error.budget, error.required) == (1, 2)
+        assert "TokenLimit" in error.where
+        assert "TokenLimit" in str(error)
