@@ -38,12 +38,23 @@ class FlexGroup:
 
 
 class Layout:
-    """The flex groups of one container, in the order in which they are rendered."""
+    """The flex groups of one container, in the order in which they are rendered.
 
-    __slots__ = ("groups",)
+    `settled` of them have known sizes, and `remaining` tokens are left for those behind. `reserves` are (group, flex_reserve).
+    """
+
+    __slots__ = ("groups", "remaining", "reserves", "settled")
 
     def __init__(self, groups: list[FlexGroup]) -> None:
         self.groups = groups
+        self.settled = 0
+        self.remaining: int | None = None
+        self.reserves: list[tuple[int, int | str]] = [
+            (index, member.element.flex_reserve)
+            for index, group in enumerate(groups)
+            for member in group.nodes
+            if member.element and member.element.flex_reserve is not None
+        ]
 
 
 class Sizer:
@@ -136,27 +147,22 @@ class Sizer:
 
     def _share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
         """Give every member of a container's flex group its share; or say which sizes that needs first."""
-        groups = parent.layout.groups if parent.layout else []
-        missing = [(USED, member) for group in groups[:index] for member in group.nodes if member.used is None]
-        if missing:
-            return missing
-        for at, earlier in enumerate(groups[:index]):
-            if not earlier.shared:
-                self._share(parent, at)  # all before it are, and their sizes are known
-        group = groups[index]
-        remaining = max(0, (parent.budget or 0) - self._own_size(parent))
-        for earlier in groups[:index]:
-            remaining = max(0, remaining - self._group_size(parent, earlier))
-        later = [member.element.flex_reserve for g in groups[index + 1 :] for member in g.nodes if member.element]
-        remaining = max(0, remaining - sum(reserved(remaining, reserve) for reserve in later if reserve is not None))
-        members = [member for member in group.nodes if member.delegate is None]
-        bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
-        parts = shares(remaining, [*bases, group.plain], [*(member.limit for member in members), None])
-        for member, part in zip(members, parts, strict=False):
-            if member.budget is None:
-                member.budget = part
-        group.plain_share = parts[-1] // group.plain if group.plain else 0
-        group.shared = True
+        layout = parent.layout
+        if layout is None:
+            return ()
+        if layout.remaining is None:
+            layout.remaining = max(0, (parent.budget or 0) - self._own_size(parent))
+        while layout.settled < index:
+            group = layout.groups[layout.settled]
+            if not group.shared:
+                _divide(layout, layout.settled)
+            missing = [(USED, member) for member in group.nodes if member.used is None and member.delegate is None]
+            if missing:
+                return missing
+            layout.remaining = max(0, layout.remaining - self._group_size(parent, group))
+            layout.settled += 1
+        if not layout.groups[index].shared:
+            _divide(layout, index)
         return ()
 
     def _used(self, node: Node) -> Sequence[tuple[int, Node]]:
@@ -208,6 +214,21 @@ class Sizer:
                     size += self.leaf(item)
             node.own_size = size
         return size
+
+
+def _divide(layout: Layout, index: int) -> None:
+    """Share what is left among the members of the next group."""
+    group = layout.groups[index]
+    remaining = layout.remaining or 0
+    remaining = max(0, remaining - sum(reserved(remaining, reserve) for at, reserve in layout.reserves if at > index))
+    members = [member for member in group.nodes if member.delegate is None]
+    bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
+    parts = shares(remaining, [*bases, group.plain], [*(member.limit for member in members), None])
+    for member, part in zip(members, parts, strict=False):
+        if member.budget is None:
+            member.budget = part
+    group.plain_share = parts[-1] // group.plain if group.plain else 0
+    group.shared = True
 
 
 def _takes_a_share(leaf: Leaf) -> bool:

@@ -55,6 +55,7 @@ def materialize(root: Node) -> Tree:
     while stack:
         node = stack.pop()
         parent = node.parent
+        node.rank = len(tree.nodes)
         tree.nodes.append(node)
         stack.extend(reversed(node.nodes))
         node.up = parent is None or (parent.gone[node.position] == STAYS and (parent.up or parent.standby) and not node.standby)
@@ -77,6 +78,7 @@ def materialize(root: Node) -> Tree:
 
 def _settle(node: Node) -> None:
     """Count what is alive and not empty in a node whose children have been settled."""
+    node.last = node.nodes[-1].last if node.nodes else node.rank
     live = 0
     for item, gone in zip(node.items, node.gone, strict=True):
         if gone == STAYS and type(item) is not Node:

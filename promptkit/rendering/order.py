@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from promptkit.rendering.candidates import Entry, Scope, scope_of
 from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, mark_step, redo, undo, unlink
 from promptkit.rendering.materialize import counts, holds, shows
-from promptkit.rendering.tree import STAYS, Atom, Leaf, Node
+from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -174,7 +174,7 @@ class Order:
             item = parent.items[position]
             if parent.gone[position] != STAYS or not parent.up or (type(item) is Node and not item.up):
                 continue
-            if self._stays(parent, position, item):
+            if self._stays(parent, position, item, along=reason in {"kept-with", "tool-pair"}):
                 return False
             self._take(parent, position, reason, partner, ops)
         return True
@@ -199,15 +199,14 @@ class Order:
         if parent.live == 0 and not asks and parent.parent is not None and not parent.pinned and parent not in self._chain:
             self._queue.append((parent.parent, parent.position, "empty", None))
 
-    def _stays(self, parent: Node, position: int, item: object) -> bool:
+    def _stays(self, parent: Node, position: int, item: Item, *, along: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._chain):
             return True
-        node: Node | None = parent
-        while self._chain and node is not None:
+        node: Node | None = parent if along and self._chain else None  # candidates never stand before a boundary
+        while node is not None:
             if position < node.shield:
                 return True
-            position = node.position
-            node = node.parent
+            position, node = node.position, node.parent
         return False
 
     def _bury(self, top: Node, ops: list[Op]) -> Leaf | None:
@@ -285,7 +284,7 @@ class Order:
         while above is not None:
             if above.scope is not None:
                 above.scope.add(spare)
-            above = above.parent
+            above = above.parent if above.passes or above.in_legacy else None
 
     def _leave(self, node: Node) -> None:
         """A node's key has changed: look at its siblings again before going on in it."""

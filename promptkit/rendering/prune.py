@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import measure, messages_of, placed
+from promptkit.rendering.ceiling import set_ceilings
 from promptkit.rendering.order import Order
 from promptkit.rendering.pruned import Pruned
 from promptkit.rendering.receipt import removals_of
@@ -36,7 +37,7 @@ class Pruner:
 
     def limit(self, node: Node) -> None:
         """Prune a limit's subtree to the limit, for good. Raises BudgetExceededError if what must stay is larger."""
-        if node.limit is None or not node.up:
+        if node.limit is None or not node.up or self._surely_fits(node, node.limit):
             return
         steps = self._order.run(node)
         scan = Scan(node, steps, self.sizer, Overhead())
@@ -49,19 +50,29 @@ class Pruner:
 
     def whole(self, budget: int, cut: Cut) -> Pruned:
         """The tree at the first state that fits `budget` tokens."""
-        tree = self.tree
-        steps = self._order.run(tree.root)
-        return self.at(Scan(tree.root, steps, self.sizer, self.overhead), budget, cut)
+        root = self.tree.root
+        if self._surely_fits(root, budget - self.tree.reserved - max(self.overhead)):
+            return self._pruned(Scan(root, [], self.sizer, self.overhead), 0, budget)
+        return self.at(Scan(root, self._order.run(root), self.sizer, self.overhead), budget, cut)
 
     def at(self, scan: Scan, budget: int, cut: Cut) -> Pruned:
         """The state for a budget, without running anything again."""
         room = budget - self.tree.reserved
+        if not scan.steps and scan.tokens > room:
+            # Everything fitted without a search, which a smaller budget needs.
+            scan = Scan(self.tree.root, self._order.run(self.tree.root), self.sizer, self.overhead)
         k = scan.first_fit(room)
         if k is None:
             raise self._exceeded(self.tree.root, budget, scan)
         if cut.step:
             k = max(k, cut.stepped(scan, room, k), cut.sticky(scan))
         return self._pruned(scan, k, budget)
+
+    def _surely_fits(self, node: Node, room: int) -> bool:
+        """Whether the bytes of a subtree say that it fits, so that nothing need be counted to know."""
+        if self.tree.root.ceiling is None:
+            set_ceilings(self.tree, self.sizer)
+        return node.ceiling is not None and node.ceiling <= room
 
     def _pruned(self, scan: Scan, k: int, budget: int) -> Pruned:
         return Pruned(tree=self.tree, sizer=self.sizer, scan=scan, k=k, tokens=scan.at(k), budget=budget, limited=self.limited)

@@ -145,12 +145,7 @@ class Scan:
 
     def _inside(self, node: Node) -> bool:
         """Whether a node lies in the subtree that is counted."""
-        if self.root.parent is None:
-            return True
-        at: Node | None = node
-        while at is not None and at is not self.root:
-            at = at.parent
-        return at is not None
+        return self.root.rank <= node.rank <= self.root.last
 
     def _add(self, item: Node | Atom, k: int) -> None:
         if type(item) is Atom:

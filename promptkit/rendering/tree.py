@@ -110,6 +110,7 @@ class Node:
         "call_id",
         "calls",
         "calls_gone",
+        "ceiling",
         "counted",
         "delegate",
         "element",
@@ -121,10 +122,12 @@ class Node:
         "fragment",
         "ghost",
         "gone",
+        "in_legacy",
         "items",
         "keep",
         "key",
         "label",
+        "last",
         "layout",
         "leaves",
         "legacy",
@@ -143,6 +146,7 @@ class Node:
         "place",
         "position",
         "priority",
+        "rank",
         "references",
         "required",
         "reserve",
@@ -177,6 +181,7 @@ class Node:
         self.passes = False
         self.atomic = False
         self.legacy = False
+        self.in_legacy: bool = parent is not None and (parent.legacy or parent.in_legacy)
         self.required = False
         self.pinned = False  # holds something that must stay
         self.expands = False
@@ -200,6 +205,9 @@ class Node:
         # pruning
         self.live = 0  # living items that are not empty
         self.counted = False  # as one of those of the parent
+        self.rank = 0  # place among the tree's nodes, in written order
+        self.last = 0  # the rank of the last node below it
+        self.ceiling: int | None = None  # tokens that it surely does not exceed
         self.up = True  # it and all above it are alive, in the forward run
         self.place = 0  # in a message: the number of leaves before it
         self.ghost: Leaf | None = None  # in a message: stands in the chain for a container without items

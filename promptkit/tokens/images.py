@@ -1,7 +1,8 @@
 """What an image costs: by tiles or by patches, with the figures of each model family.
 
-Published by OpenAI (guide "Images and vision"). `checked` families were compared with billed requests
-(https://github.com/n0isy/openai-tokens-count); where users measured other figures than the guide's, theirs stand here.
+The rules are OpenAI's (guide "Images and vision"), the figures of newer models those that litellm bills by. `checked` families
+were compared with billed requests (https://github.com/n0isy/openai-tokens-count); where users measured other figures than the
+guide's, theirs stand here.
 """
 
 from __future__ import annotations

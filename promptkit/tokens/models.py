@@ -49,7 +49,9 @@ _PROVIDER = re.compile(r"(?:(?:openrouter|openai|azure|azure_ai|anthropic|gemini
 _OPENAI = re.compile(r"gpt-|chatgpt-|chat-latest|o\d|codex-|computer-use|daybreak-|davinci-|babbage-|text-embedding-")
 # tiktoken 0.14 knows none of gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4: these rules are promptkit's own.
 _CL100K = re.compile(r"gpt-(?:3\.5|35)|gpt-4(?:$|[-:@])|text-embedding-|davinci-002|babbage-002")
-_FRAMED = re.compile(r"gpt-(?:3\.5|35|4)|chatgpt-4o")  # checked against billed requests, or sisters of what was
+_FRAMED = re.compile(
+    r"gpt-(?:3\.5|35|4)|chatgpt-4o"
+)  # checked against bills, or sisters of what was; gpt-5 was once billed 1 less (pydantic/pydantic-ai#3447)
 _END = frozenset("-:@")  # behind the name of a model, before a date or an organisation
 
 

@@ -66,6 +66,10 @@ class OpenAITokenizer(Tokenizer):
         """
         return self._counter.count(text)
 
+    def ceiling(self, text: str) -> int | None:
+        """Every token has at least one byte, so a text has at most as many tokens as bytes: UTF-8 takes up to 4 a character."""
+        return len(text) if text.isascii() else 4 * len(text)
+
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """A head or tail of at most `tokens`, and the text itself exactly if it fits; the rest of a long text is not encoded."""
         return self._counter.truncate(text, tokens, keep)

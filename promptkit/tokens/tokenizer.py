@@ -48,6 +48,11 @@ class Tokenizer(Protocol):
         """The tokens of a text, special-token text counted as text; 0 for the empty string."""
         ...
 
+    def ceiling(self, text: str) -> int | None:
+        """A number of tokens that a text surely does not exceed, found without counting; None if none is known."""
+        _ = text
+        return None
+
     def frame(
         self,
         role: Role,

@@ -1,7 +1,7 @@
 """What tools cost: their definitions, a forced choice, calls and results, for one way of counting text.
 
 The figures are fitted to billed requests that others published (the two projects named in `declarations.py`; OpenAI cookbook,
-"How to count tokens with tiktoken"), and meet all of those with at most one call in a message.
+"How to count tokens with tiktoken"), and meet all of those: definitions, choices, messages with one call, and the one with two.
 """
 
 from __future__ import annotations

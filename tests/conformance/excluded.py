@@ -33,7 +33,8 @@ class Look:
     nodes: list[tuple[Node, tuple[str, ...]]]
 
     def has(self, *types: str) -> bool:
-        return any(node["type"] in types for node, _ in self.nodes)
+        """Whether an element of one of these types is in it; what stands in a TextChunk is part of its text."""
+        return any(node["type"] in types for node, around in self.nodes if around[-1:] != ("textchunk",))
 
     @property
     def sized(self) -> bool:

@@ -130,7 +130,8 @@ class Grower:
         if self.family == "tools" and self.chance(0.25):
             self.count += 1
             return {"type": "tool", "toolCallId": f"t{self.count}", **self.props(), "children": [self.word()]}
-        node: Node = {"type": role, **self.props(), "children": self.inside(self.random.choice((0, 1, 2, 2, 3)))}
+        children = self.inside(self.random.choice((0, 1, 2, 2, 3)))
+        node: Node = {"type": role, **self.props(), "children": children}
         if self.chance(0.1):
             node["name"] = "ada"
         if role == "assistant" and self.family == "tools" and self.chance(0.7):
@@ -138,7 +139,6 @@ class Grower:
             if self.chance(0.4):
                 node["children"] = []
         if self.family == "boundaries" and self.chance(0.5):
-            children: list[Spec] = node["children"]
             kind = {"cacheType": "ephemeral"} if self.chance(0.5) else {}
             children.insert(self.random.randint(0, len(children)), {"type": "cachebreakpoint", **kind})
         return node
