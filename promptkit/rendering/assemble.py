@@ -150,7 +150,7 @@ def measure(node: Node, sizer: Sizer, k: int = 0) -> int:
         elif type(item) is Node:
             message = message_of(item, k)
             if message is not None:
-                total += sizer.node_frame(item, k) + sum(map(sizer.part, message.content))
+                total += sizer.message(message)
     return total
 
 

@@ -19,7 +19,7 @@ def set_ceilings(tree: Tree, sizer: Sizer) -> None:
     """Give every node a number of tokens that it surely does not exceed, without counting its text."""
     ceiling = sizer.tokenizer.ceiling
     for node in reversed(tree.nodes):
-        total = sizer.node_frame(node, 0) if node.role else 0
+        total = sizer.node_frame(node, 0, text=True) if node.role else 0
         for item in node.items:
             if type(item) is Atom:
                 bound = item.tokens if item.tokens >= 0 else ceiling(item.text)

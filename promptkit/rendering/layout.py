@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message, Part, Role
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens.tokenizer import Count, Tokenizer
 
-__all__ = ["FlexGroup", "Layout", "Sizer"]
+__all__ = ["FlexGroup", "Layout", "Sizer", "frame_of"]
 
 BUDGET = 0
 USED = 1
@@ -72,15 +72,15 @@ class Sizer:
             tokens = self._frames[key] = self.tokenizer.frame(role, name=name).tokens
         return tokens
 
-    def node_frame(self, node: Node, k: int) -> int:
-        """The tokens around the content of any message, with the calls that are alive at state k."""
+    def node_frame(self, node: Node, k: int, *, text: bool) -> int:
+        """The tokens around the content of any message, with the calls that are alive at state k. `text`: it has any."""
         role = node.role
         if role is None:
             return 0
         if not node.calls and node.call_id is None:
             return self.frame(role, node.name)
         calls = [call for call, gone in zip(node.calls, node.calls_gone, strict=True) if gone >= k] if node.calls_gone else node.calls
-        return self.tokenizer.frame(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id).tokens
+        return self.tokenizer.frame(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text).tokens
 
     def atom(self, atom: Atom) -> int:
         """The tokens of a message that is one text; counted once in the atom's life."""
@@ -92,7 +92,7 @@ class Sizer:
     def message(self, message: Message) -> int:
         """The tokens of an assembled message."""
         tokenizer = self.tokenizer
-        frame = tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id)
+        frame = frame_of(message, tokenizer)
         return frame.tokens + sum(map(self.part, message.content))
 
     def part(self, part: Part) -> int:
@@ -207,13 +207,19 @@ class Sizer:
         """A container's own text, and its framing if it is a message."""
         size = node.own_size
         if size is None:
-            size = self.node_frame(node, 0) if node.role else 0
+            size = self.node_frame(node, 0, text=bool(node.items)) if node.role else 0
             size += node.reserve
             for item in node.items:
                 if type(item) is Leaf and not _takes_a_share(item):
                     size += self.leaf(item)
             node.own_size = size
         return size
+
+
+def frame_of(message: Message, tokenizer: Tokenizer) -> Count:
+    """The tokens around the content of an assembled message."""
+    has_text = any(isinstance(part, str) for part in message.content)
+    return tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text)
 
 
 def _divide(layout: Layout, index: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.element import PromptElement, flatten
 from promptkit.elements import chat, layout, media
-from promptkit.errors import BadPropError, MisplacedElementError
+from promptkit.errors import BadChildError, BadPropError, MisplacedElementError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.tree import HIGHEST, Leaf, Node, path_of
 
@@ -20,7 +20,11 @@ NAN = "priority is not a number: use a finite number, or leave it out."
 
 def group_of(child: Child, node: Node) -> PromptElement:
     """A container around a child that is a prop."""
-    return layout.Group().replace(children=flatten(child, path_of(node)))
+    try:
+        children = flatten(child, type(node.element).__name__)
+    except BadChildError as error:
+        raise BadChildError(str(error), path=path_of(node)) from None
+    return layout.Group().replace(children=children)
 
 
 def priority_of(element: PromptElement, parent: Node) -> float:

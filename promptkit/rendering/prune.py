@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.assemble import measure, messages_of, placed
+from promptkit.rendering.assemble import measure, message_of, messages_of, nodes_of, placed
 from promptkit.rendering.ceiling import set_ceilings
 from promptkit.rendering.order import Order
 from promptkit.rendering.pruned import Pruned
@@ -28,11 +28,21 @@ __all__ = ["Pruner"]
 class Pruner:
     """Prunes limits from the innermost out, then the whole."""
 
-    def __init__(self, tree: Tree, pairs: Pairs, sizer: Sizer, overhead: Overhead, limited: Sequence[tuple[Node, list[Step]]] = ()) -> None:
+    def __init__(  # noqa: PLR0913  # what one tree is pruned by
+        self,
+        tree: Tree,
+        pairs: Pairs,
+        sizer: Sizer,
+        overhead: Overhead,
+        *,
+        precise: Callable[[str], int] | None = None,
+        limited: Sequence[tuple[Node, list[Step]]] = (),
+    ) -> None:
         self.tree = tree
         self.sizer = sizer
         self.overhead = overhead
         self.limited = tuple(limited)
+        self._precise = precise  # the overhead with the first system message's text, where that matters
         self._order = Order(tree, pairs)
 
     def limit(self, node: Node) -> None:
@@ -66,7 +76,23 @@ class Pruner:
             raise self._exceeded(self.tree.root, budget, scan)
         if cut.step:
             k = max(k, cut.stepped(scan, room, k), cut.sticky(scan))
+        elif self._precise:
+            k = self._closest(scan, room, k)
         return self._pruned(scan, k, budget)
+
+    def _closest(self, scan: Scan, room: int, k: int) -> int:
+        """The first state that fits when the line break behind the first system message, of one token or none, is counted exactly."""
+        nearly = scan.first_fit(room + 1)
+        states = range(k if nearly is None else nearly, k)
+        return next((state for state in states if scan.at(state) - self._saving(scan, state) <= room), k)
+
+    def _saving(self, scan: Scan, k: int) -> int:
+        """What the request around the messages costs less than the scan assumed."""
+        if self._precise is None:
+            return 0
+        first = next((item for item in nodes_of(scan.root, k) if item.role == "system"), None)
+        message = message_of(first, k) if first is not None else None
+        return self.overhead.system - self._precise(message.text) if message else 0
 
     def _surely_fits(self, node: Node, room: int) -> bool:
         """Whether the bytes of a subtree say that it fits, so that nothing need be counted to know."""
@@ -75,7 +101,9 @@ class Pruner:
         return node.ceiling is not None and node.ceiling <= room
 
     def _pruned(self, scan: Scan, k: int, budget: int) -> Pruned:
-        return Pruned(tree=self.tree, sizer=self.sizer, scan=scan, k=k, tokens=scan.at(k), budget=budget, limited=self.limited)
+        return Pruned(
+            tree=self.tree, sizer=self.sizer, scan=scan, k=k, tokens=scan.at(k) - self._saving(scan, k), budget=budget, limited=self.limited
+        )
 
     def _exceeded(self, root: Node, budget: int, scan: Scan) -> BudgetExceededError:
         where = "" if root.parent is None else path_of(root)

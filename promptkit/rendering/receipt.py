@@ -46,7 +46,7 @@ class Removal:
         """The tokens that it had when it went, counted when first read."""
         sizer = self._pruned.sizer
         if self._position < 0:
-            return sizer.node_frame(self._node, self._state) - sizer.node_frame(self._node, self._state + 1)
+            return sizer.node_frame(self._node, self._state, text=True) - sizer.node_frame(self._node, self._state + 1, text=True)
         item = self._node.items[self._position]
         if type(item) is Atom:
             return sizer.atom(item)

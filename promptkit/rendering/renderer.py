@@ -67,7 +67,7 @@ class Renderer:
         self._sizer = Sizer(self.tokenizer)
         counts = (self.tokenizer.request(tools), self.tokenizer.request(tools, system=True))
         self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
-        self._exact_tools = not tools or all(count.exact for count in counts)
+        self._tools = tuple(tools)
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[Key] = frozenset()
 
@@ -109,7 +109,11 @@ class Renderer:
         return pruner
 
     def _pruner(self, tree: Tree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
-        return Pruner(tree, pair(tree, strict=self._pairing == "strict"), self._sizer, self._overhead, limited)
+        pairs = pair(tree, strict=self._pairing == "strict")
+        return Pruner(tree, pairs, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
+
+    def _precise(self, system: str) -> int:
+        return self.tokenizer.request(self._tools, system=system).tokens
 
     def _result(self, pruner: Pruner, pruned: Pruned) -> Rendered:
         metadata, kept, omitted = pruned.tree.attachments(pruned.k)
@@ -126,7 +130,7 @@ class Renderer:
             context=self.context if pruned.budget == self.context.tokens else None,
             pruned=pruned,
             again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, Cut(self.prune_step))),
-            exact_tools=self._exact_tools,
+            tools=self._tools,
             earlier=self._earlier,
         )
 

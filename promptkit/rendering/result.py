@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.messages import BoundaryPart, Message, Repair
+from promptkit.messages import BoundaryPart, Message, Repair, ToolDefinition
 from promptkit.rendering.explain import explain
+from promptkit.rendering.layout import frame_of
 from promptkit.rendering.receipt import Removal, SourceSpan, removals_of, spans_of
 
 if TYPE_CHECKING:
@@ -52,23 +53,23 @@ class Rendered:
 
     _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
     _again: Callable[[int], Rendered] = attrs.field(alias="again", repr=False, eq=False)
-    _exact_tools: bool = attrs.field(alias="exact_tools", default=True, repr=False, eq=False)
+    _tools: tuple[ToolDefinition, ...] = attrs.field(alias="tools", default=(), repr=False, eq=False)
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
 
     @cached_property
     def exact(self) -> bool:
         """Whether `tokens` is what the provider bills: always for text, else where a published formula was checked against bills."""
         tokenizer = self._pruned.sizer.tokenizer
-        if not tokenizer.request(system=False).exact:
+        system = next((message.text for message in self.messages if message.role == "system"), False)
+        if not tokenizer.request(self._tools, system=system).exact:
             return False
         for message in self.messages:
-            frame = tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id)
-            if not frame.exact:
+            if not frame_of(message, tokenizer).exact:
                 return False
             for part in message.content:
                 if not isinstance(part, str | BoundaryPart) and not tokenizer.part(part).exact:
                     return False
-        return self._exact_tools
+        return True
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.assemble import nodes_of
+from promptkit.rendering.assemble import leaves_of, nodes_of
 from promptkit.rendering.joints import Joints, Range
 from promptkit.rendering.journal import CallTaken, Linked, Op, Raised, Taken, Unlinked, undo
 from promptkit.rendering.tree import Atom, Item, Leaf, Node
@@ -31,7 +31,7 @@ class Overhead(NamedTuple):
 class Tally:
     """The count of one message, or of the part of one that lies below a limit."""
 
-    __slots__ = ("content", "frame", "left", "open", "present", "span", "top")
+    __slots__ = ("content", "frame", "left", "open", "present", "span", "texts", "top")
 
     def __init__(self, top: Node, span: Range) -> None:
         self.top = top
@@ -41,6 +41,7 @@ class Tally:
         self.content = 0
         self.open = 0  # of `content`, what may still shrink when leaves come back: windows around joints, fallbacks
         self.left = 0  # leaves that are not there
+        self.texts = 0  # texts that are there
 
 
 class Scan:
@@ -124,9 +125,7 @@ class Scan:
         elif isinstance(op, CallTaken):
             tally = self._tallies.get(op.message)
             if tally and tally.present and tally.top is op.message:
-                frame = self.sizer.node_frame(op.message, self.k)
-                self._content += frame - tally.frame
-                tally.frame = frame
+                self._reframe(tally, self.k)
         elif isinstance(op, Raised) and (op.spare.message is None or op.spare.role is not None):
             for shown in nodes_of(op.spare, self.k + 1):
                 self._remove(shown)
@@ -155,11 +154,10 @@ class Scan:
             if tally is None:
                 tally = self._tallies[item] = Tally(item, Range(0, item.leaves))
             if not tally.present:
-                tally.frame = self.sizer.node_frame(item, k)
-                self._content += tally.frame
                 self._messages += 1
                 self._systems += item.role == "system"
                 self._show(tally)
+                self._reframe(tally, k)
 
     def _add_atom(self, atom: Atom) -> None:
         tokens = atom.tokens
@@ -178,21 +176,21 @@ class Scan:
             self._slack -= self._open(tally)
             self._content -= tally.frame + tally.content
             tally.present = False
+            tally.frame = 0
         self._messages -= 1
         self._systems -= item.role == "system"
 
     def _show(self, tally: Tally) -> None:
         """Count what is alive of a message that comes back, leaf by leaf as if each were added at the end."""
         tally.present = True
-        tally.content = tally.open = 0
+        tally.content = tally.open = tally.texts = 0
         tally.left = tally.top.leaves
-        message = tally.top.message
-        leaf = message.first if message else None
+        top = tally.top
         whole = tally.span
-        while leaf is not None:
-            if whole.low <= leaf.seq < whole.high:
-                tally.span = Range(whole.low, leaf.seq + 1)
-                self._count(tally, leaf, 1)
+        leaf = top.first if top.role else next((leaf for leaf in leaves_of(top, self.k) if leaf.parent.message), None)
+        while leaf is not None and leaf.seq < whole.high:
+            tally.span = Range(whole.low, leaf.seq + 1)
+            self._count(tally, leaf, 1)
             leaf = leaf.following
         tally.span = whole
         self._content += tally.content
@@ -209,6 +207,14 @@ class Scan:
         self._count(tally, leaf, sign)
         self._content += tally.content
         self._slack += self._open(tally)
+        if tally.top.calls and tally.texts <= 1:
+            self._reframe(tally, self.k)  # whether there is text beside the calls may have changed
+
+    def _reframe(self, tally: Tally, k: int) -> None:
+        """Count what stands around the content of a message anew."""
+        frame = self.sizer.node_frame(tally.top, k, text=tally.texts > 0)
+        self._content += frame - tally.frame
+        tally.frame = frame
 
     def _count(self, tally: Tally, leaf: Leaf, sign: int) -> None:
         """What a leaf adds to its message, with its joints."""
@@ -224,6 +230,7 @@ class Scan:
         # A fallback goes as a whole when what it stands for comes back.
         tally.open += sign * (tokens if leaf.parent.standby else windows)
         tally.left -= sign
+        tally.texts += sign * (leaf.part is None and not leaf.is_empty)
 
     def _open(self, tally: Tally) -> int:
         """The tokens of a message that may still go away when more comes back."""

@@ -60,9 +60,10 @@ class Tokenizer(Protocol):
         name: str | None = None,
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
+        text: bool | None = None,
     ) -> Count:
-        """The tokens of a message apart from its content: framing, role, name, tool calls."""
-        _ = role, name, tool_calls, tool_call_id
+        """The tokens of a message apart from its content: framing, role, name, tool calls. `text`: it has text beside its calls."""
+        _ = role, name, tool_calls, tool_call_id, text
         return Count(0)
 
     def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
@@ -70,8 +71,11 @@ class Tokenizer(Protocol):
         _ = part
         return Count(0)
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool = False) -> Count:
-        """The tokens of a request apart from its messages: tool definitions, priming of the reply. `system`: it has a system message."""
+    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """The tokens of a request apart from its messages: tool definitions, priming of the reply.
+
+        `system` is the text of its first system message, or True where that is not known: then the count may be too high, never too low.
+        """
         _ = tools, system
         return Count(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,6 +28,7 @@ from promptkit import (
     ToolMessage,
     UserMessage,
 )
+from tests.behaviour.nodes import Node, build, is_empty
 from tests.behaviour.tokenizers import Chars, Runs, Words
 
 if TYPE_CHECKING:
@@ -60,6 +62,13 @@ def prompts(draw: DrawFn, features: Sequence[str] = FEATURES, size: int = 14) ->
     while grower.left > 0:
         items.append(grower.top(0))
     return tuple(items)
+
+
+def meant(element: PromptElement) -> PromptElement:
+    """The element, required only if it says something: that nothing must stay is a contradiction that no test should turn on."""
+    root = Node(key=0)
+    build(element, root, Words(), itertools.count(1))
+    return element.replace(required=False) if element.required and is_empty(root) else element
 
 
 @attrs.define
@@ -129,12 +138,12 @@ class _Grower:
         children = [child(depth + 1) for _ in range(self.draw(st.integers(0, 3)))]
         if not children:
             self.left -= 1
-        return made[children] if children else made
+        return meant(made[children] if children else made)
 
     def message(self) -> Child:
         role = self.draw(st.sampled_from((UserMessage, SystemMessage, AssistantMessage)))
         made = role(name=self.draw(st.sampled_from((None, None, "n"))), **self.props(inside=False))
-        return made[self.content()]
+        return meant(made[self.content()])
 
     def content(self) -> list[Child]:
         children = [self.inline(0) for _ in range(self.draw(st.integers(0, 3)))]
@@ -146,9 +155,9 @@ class _Grower:
     def inline(self, depth: int) -> Child:
         options: list[Callable[[], Child]] = [
             self.text,
-            lambda: Text(**self.props(inside=True))[self.text()],
-            lambda: TextChunk(**self.props(inside=True))[self.text()],
-            lambda: TextChunk(**self.props(inside=True))[self.text()],
+            lambda: meant(Text(**self.props(inside=True))[self.text()]),
+            lambda: meant(TextChunk(**self.props(inside=True))[self.text()]),
+            lambda: meant(TextChunk(**self.props(inside=True))[self.text()]),
         ]
         if "media" in self.on:
             self.left -= 1

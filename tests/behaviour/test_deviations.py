@@ -185,7 +185,7 @@ class TestD9NothingIsSharedBetweenRenders:
     def test_groups_of_one_render_are_not_those_of_another(self) -> None:
         pair = UserMessage()[KeepWith(group=1, priority=1)["a "], KeepWith(group=1, priority=2)["b "], Text(priority=3)["c"]]
         assert texts(pair, 1) == ["c"]
-        assert texts(pair, 3) == ["a \nb \nc"] or len(texts(pair, 3)[0].split()) == 3
+        assert texts(pair, 3)[0].split() == ["a", "b", "c"]
 
 
 class TestD10NoRecursionLimit:

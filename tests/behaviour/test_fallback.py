@@ -72,7 +72,7 @@ def test_what_leaves_with_its_group_is_replaced_too() -> None:
     prompt = UserMessage()[
         KeepWith(group=1, priority=1)["a a"], KeepWith(group=1, priority=9, fallback="short")["b b"], TextChunk(priority=5)["c"]
     ]
-    assert texts(prompt, 5) == ["short\nc"]
+    assert texts(prompt, 4) == ["short\nc"]
 
 
 def test_a_shorter_result_of_the_same_call_keeps_the_call() -> None:

@@ -46,7 +46,7 @@ class TestWhatStays:
 
     def test_also_under_legacy_prioritization(self) -> None:
         prompt = LegacyPrioritization()[UserMessage()[Text(priority=0, required=True)["a "], Text(priority=1)["b "], Text(priority=2)["c"]]]
-        assert texts(prompt, 2) == ["a c"] or texts(prompt, 2)[0].split() == ["a", "c"]
+        assert texts(prompt, 2)[0].split() == ["a", "c"]
 
     def test_partners_of_something_required_stay_with_it(self) -> None:
         prompt = (
@@ -62,7 +62,7 @@ class TestWhatStays:
             ToolMessage(tool_call_id="1", required=True)["r"],
             UserMessage(priority=5)["c"],
         )
-        assert texts(prompt, 2) == ["a", "r"] or texts(prompt, 2) == ["", "r", "c"]
+        assert texts(prompt, 2) == ["", "r", "c"]
 
     def test_the_result_of_a_required_call_stays(self) -> None:
         prompt = (

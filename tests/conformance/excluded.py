@@ -126,9 +126,11 @@ def _blank_message(look: Look) -> bool:
 def _bare_legacy(look: Look) -> bool:
     """A LegacyPrioritization without text left to remove: the reference fails with an Error that is no BudgetExceededError.
 
-    It also never removes what had no text from the start, and keeps what is attached there.
+    It also never removes what has no text, be it that it only carries calls or what is attached to it.
     """
-    return "No lowest priority node found" in look.errors() or (look.has("legacy") and look.has("meta", "reference"))
+    return "No lowest priority node found" in look.errors() or (
+        look.has("legacy") and (look.has("meta", "reference") or bool(_calls(look)))
+    )
 
 
 def _glued(look: Look) -> bool:

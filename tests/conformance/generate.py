@@ -229,6 +229,6 @@ def generate(random: Random, name: str) -> Job:
     spec = grower.prompt()
     tokenizer = random.choice(TOKENIZERS if family not in SIZED else TOKENIZERS[:-2])
     budget: int | str = random.randint(0, 40) if family in SIZED else "prunedown"
-    if family == "limits":
-        budget = random.randint(9, 30)
+    if family in ("limits", "boundaries"):
+        budget = random.randint(9, 30)  # no limit is larger
     return {"name": f"{name} ({family})", "tokenizer": tokenizer, "budget": budget, "spec": spec}

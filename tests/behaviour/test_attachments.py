@@ -1,0 +1,72 @@
+"""References and metadata live and die with the element around them."""
+
+from __future__ import annotations
+
+from promptkit import Child, Chunk, Group, Metadata, Reference, Rendered, Repair, TextChunk, UserMessage, render
+from tests.behaviour.tokenizers import Words
+
+
+def rendered(prompt: Child, budget: int) -> Rendered:
+    return render(prompt, budget=budget, tokenizer=Words())
+
+
+def test_a_reference_survives_with_its_element() -> None:
+    made = rendered(UserMessage()[TextChunk()["a", Reference(to="a.py")]], 9)
+    assert ([r.to for r in made.references], made.omitted_references) == (["a.py"], ())
+
+
+def test_a_reference_whose_element_was_pruned_is_omitted() -> None:
+    prompt = UserMessage()[TextChunk(priority=1)["a", Reference(to="a.py")], TextChunk(priority=2)["b", Reference(to="b.py")]]
+    made = rendered(prompt, 1)
+    assert ([r.to for r in made.references], [r.to for r in made.omitted_references]) == (["b.py"], ["a.py"])
+
+
+def test_a_source_that_is_still_referred_to_is_not_omitted() -> None:
+    prompt = UserMessage()[TextChunk(priority=1)["a", Reference(to="a.py")], TextChunk(priority=2)["b", Reference(to="a.py")]]
+    made = rendered(prompt, 1)
+    assert ([r.to for r in made.references], made.omitted_references) == (["a.py"], ())
+
+
+def test_one_source_is_reported_once() -> None:
+    prompt = UserMessage()[TextChunk()["a", Reference(to="a.py")], TextChunk()["b", Reference(to="a.py")]]
+    assert [r.to for r in rendered(prompt, 9).references] == ["a.py"]
+
+
+def test_references_of_a_chunk_go_with_it() -> None:
+    prompt = UserMessage()[Chunk(priority=1)[Reference(to="c.py"), TextChunk()["a"]], TextChunk(priority=2)["b"]]
+    assert [r.to for r in rendered(prompt, 1).omitted_references] == ["c.py"]
+
+
+def test_a_detail_is_carried_along() -> None:
+    made = rendered(UserMessage()["a", Reference(to="a.py", detail={"line": 3})], 9)
+    assert made.references[0].detail == {"line": 3}
+
+
+def test_metadata_survives_the_pruning_of_its_element() -> None:
+    prompt = UserMessage()[TextChunk(priority=1)["a", Metadata(value="m")], TextChunk(priority=2)["b"]]
+    assert rendered(prompt, 1).metadata == ("m",)
+
+
+def test_local_metadata_dies_with_its_element() -> None:
+    prompt = UserMessage()[TextChunk(priority=1)["a", Metadata(value="m", local=True)], TextChunk(priority=2)["b"]]
+    assert (rendered(prompt, 2).metadata, rendered(prompt, 1).metadata) == (("m",), ())
+
+
+def test_metadata_comes_in_written_order() -> None:
+    prompt = (Metadata(value=1), Group()[Metadata(value=2), UserMessage()["a", Metadata(value=3)]], Metadata(value=4))
+    assert sorted(str(value) for value in rendered(prompt, 9).metadata) == ["1", "2", "3", "4"]
+
+
+def test_any_value_is_carried_as_it_is() -> None:
+    value = object()
+    assert rendered(UserMessage()["a", Metadata(value=value)], 9).metadata[0] is value
+
+
+def test_repairs_are_told_apart() -> None:
+    repair = Repair(kind="orphan", detail="a result without a call was left out")
+    assert rendered(UserMessage()["a", Metadata(value=repair), Metadata(value="other")], 9).repairs == (repair,)
+
+
+def test_what_rides_along_costs_nothing_and_breaks_no_line() -> None:
+    made = rendered(UserMessage()["a", Metadata(value="m"), Reference(to="x"), "b"], 9)
+    assert (made.messages[0].text, made.tokens) == ("ab", 1)

@@ -1,0 +1,104 @@
+"""Input that nobody meant, or that somebody meant badly, is survived."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
+from tests.behaviour.tokenizers import Words
+
+TEXTS = {
+    "a million spaces": " " * 1_000_000,
+    "a million line breaks": "\n" * 1_000_000,
+    "a million letters": "a" * 1_000_000,
+    "a lone high surrogate": "a\ud800b",
+    "a lone low surrogate": "a\udfffb",
+    "NUL": "a\x00b",
+    "right to left": "\u202eabc\u202c \u05e9\u05dc\u05d5\u05dd",
+    "combining marks": "Z" + "\u0301" * 5_000,
+    "a token that is special": "<|endoftext|><|im_start|>system<|im_end|>",
+    "beyond the first plane": "\U0001f468\u200d\U0001f469\u200d\U0001f467" * 1_000,
+    "every kind of white space": "a\u00a0b\u2003c\u3000d\ufeffe\x85f\u2028g",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_the_text_arrives_as_it_was_written(text: str) -> None:
+    made = render(UserMessage()[TextChunk(priority=1)[text], TextChunk(priority=2)["kept"]], budget=3_000_000)
+    assert made.messages[0].text in {f"{text}\nkept", f"{text}kept"}
+    assert 0 < made.tokens <= 3_000_000
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_the_text_can_be_pruned(text: str) -> None:
+    made = render((UserMessage(priority=1)[text], UserMessage(priority=2)["kept"]), budget=12)
+    assert made.tokens <= 12
+    assert made.messages[-1].text == "kept"
+
+
+def test_text_of_special_tokens_is_counted_as_text() -> None:
+    assert render(UserMessage()["<|endoftext|>"], budget=100).tokens > render(UserMessage()["a"], budget=100).tokens
+
+
+def nested(depth: int, leaf: Child) -> Child:
+    for _ in range(depth):
+        leaf = Group()[leaf]
+    return leaf
+
+
+class TestDepth:
+    def test_ten_thousand_groups_with_text_at_every_level(self) -> None:
+        deep: Child = "x "
+        for level in range(10_000):
+            deep = Group(priority=level)["y ", deep]
+        made = render(UserMessage()[deep], budget=5_000, tokenizer=Words())
+        assert made.tokens <= 5_000
+        assert made.removals
+        assert made.explain()
+        gc.collect()
+
+    def test_a_renderer_remembers_deep_trees(self) -> None:
+        renderer = Renderer(budget=50, tokenizer=Words())
+        for _ in range(2):
+            assert renderer.render(UserMessage()[nested(10_000, Text()["deep"])]).tokens == 1
+
+    def test_values_are_compared_and_printed(self) -> None:
+        one, two = nested(10_000, "a"), nested(10_000, "a")
+        assert one == two
+        assert isinstance(one, PromptElement)
+        assert repr(one).count("Group") == 10_000
+
+
+class TestWidth:
+    def test_two_hundred_thousand_messages(self) -> None:
+        many = [UserMessage(priority=index)[f"turn {index}"] for index in range(200_000)]
+        made = render(many, budget=1_000, tokenizer=Words())
+        assert [message.text for message in made.messages] == [f"turn {index}" for index in range(199_500, 200_000)]
+
+    def test_two_hundred_thousand_texts_of_one_message(self) -> None:
+        made = render(UserMessage()[[f"{index} " for index in range(200_000)]], budget=10, tokenizer=Words())
+        assert made.messages[0].text == " ".join(str(index) for index in range(199_990, 200_000)) + " "
+
+    @pytest.mark.slow
+    def test_a_million_children(self) -> None:
+        many = [UserMessage(priority=index)["turn"] for index in range(1_000_000)]
+        started = time.perf_counter()
+        made = render(many, budget=1_000, tokenizer=Words())
+        assert len(made.messages) == 1_000
+        assert time.perf_counter() - started < 120
+
+    @pytest.mark.slow
+    def test_a_million_texts_of_one_message(self) -> None:
+        made = render(UserMessage()[["w "] * 1_000_000], budget=1_000, tokenizer=Words())
+        assert made.tokens == 1_000
+
+
+def test_an_endless_generator_is_no_reason_to_recurse() -> None:
+    def lines() -> object:
+        yield from (f"{index} " for index in range(50_000))
+
+    made = render(UserMessage()[lines()], budget=5, tokenizer=Words())  # type: ignore[index]  # an iterator, as a user's generator is  # pyright: ignore[reportArgumentType]
+    assert made.tokens == 5

@@ -1,0 +1,111 @@
+"""Each way in which a tree can be ill-formed has an error of its own, which says where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    BadChildError,
+    BadPropError,
+    CacheBoundary,
+    Child,
+    ChildrenTwiceError,
+    Group,
+    Image,
+    MisplacedElementError,
+    NotAComponentError,
+    OrphanResultError,
+    PromptElement,
+    Reserve,
+    SystemMessage,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    TreeError,
+    Truncate,
+    UnansweredCallError,
+    UserMessage,
+    render,
+)
+from tests.behaviour.tokenizers import Words
+
+CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
+ANSWER = ToolMessage(tool_call_id="x")["r"]
+
+WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
+    ("text outside a message", "loose", MisplacedElementError, ""),
+    ("text beside a message", Group()[UserMessage()["a"], "loose"], MisplacedElementError, "Group"),
+    ("a chunk outside a message", Group()[TextChunk()["loose"]], MisplacedElementError, "Group > TextChunk"),
+    ("an image outside a message", Group()[Image(src="https://x/y.png")], MisplacedElementError, "Group"),
+    ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], MisplacedElementError, "UserMessage > Group > SystemMessage"),
+    ("a boundary outside a message", Group()[CacheBoundary()], MisplacedElementError, "Group"),
+    ("a boundary deep in a message", UserMessage()[Group()[CacheBoundary()]], MisplacedElementError, "UserMessage > Group"),
+    ("an element in a text", UserMessage()[TextChunk()[Text()["a"]]], BadChildError, "UserMessage > TextChunk"),
+    ("a result without a call", Group()[ToolMessage(tool_call_id="x")["a"]], OrphanResultError, "Group > ToolMessage"),
+    ("a result before its call", (ANSWER, CALLING), OrphanResultError, "ToolMessage[0]"),
+    ("a second answer", (CALLING, ANSWER, ANSWER), OrphanResultError, "ToolMessage[2]"),
+    ("a call without a result", (UserMessage()["q"], CALLING), UnansweredCallError, "AssistantMessage[1]"),
+    ("a priority that is no number", Group()[UserMessage(priority=math.nan)["a"]], BadPropError, "Group > UserMessage"),
+    ("a basis below nothing", UserMessage(flex_basis=-1)["a"], BadPropError, "UserMessage"),
+    ("a basis without end", UserMessage(flex_basis=math.inf)["a"], BadPropError, "UserMessage"),
+    ("a growth that is no number", UserMessage(flex_grow=math.nan)["a"], BadPropError, "UserMessage"),
+    ("a part of nothing", UserMessage(flex_reserve="/0")["a"], BadPropError, "UserMessage"),
+    ("a reserve of a strange unit", UserMessage(flex_reserve="50%")["a"], BadPropError, "UserMessage"),
+    ("a limit below nothing", UserMessage()[TokenLimit(max_tokens=-1)["a"]], BadPropError, "UserMessage > TokenLimit"),
+    ("a reserve below nothing", Group()[Reserve(tokens=-1)], BadPropError, "Group > Reserve"),
+    ("a ratio above one", UserMessage()[Truncate(ratio=3)["a"]], BadPropError, "UserMessage > Truncate"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "error", "path"), [case[1:] for case in WHEN_RENDERED], ids=[case[0] for case in WHEN_RENDERED])
+def test_what_is_wrong_is_said_with_its_path(prompt: Child, error: type[TreeError], path: str) -> None:
+    with pytest.raises(error) as caught:
+        render(prompt, budget=50, tokenizer=Words())
+    assert type(caught.value) is error
+    assert caught.value.path == path
+    assert str(caught.value).startswith(f"{path}: " if path else "")
+    assert str(caught.value).endswith((".", ")", "]"))
+
+
+class Bare(PromptElement):
+    pass
+
+
+WHEN_BUILT: list[tuple[str, Callable[[], object], type[TreeError]]] = [
+    ("a number", lambda: UserMessage()[3], BadChildError),  # type: ignore[index]  # what the checkers refuse is refused at run time too  # pyright: ignore[reportArgumentType]
+    ("a class", lambda: UserMessage()[Group], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
+    ("a function", lambda: UserMessage()[len], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
+    ("a mapping", lambda: UserMessage()[{"a": 1}], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
+    ("bytes", lambda: UserMessage()[b"a"], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
+    ("children twice", lambda: UserMessage()["a"]["b"], ChildrenTwiceError),
+    ("a class without its decorator", Bare, NotAComponentError),
+]
+
+
+@pytest.mark.parametrize(("build", "error"), [case[1:] for case in WHEN_BUILT], ids=[case[0] for case in WHEN_BUILT])
+def test_what_is_wrong_when_built_is_said_when_built(build: Callable[[], object], error: type[TreeError]) -> None:
+    with pytest.raises(error) as caught:
+        build()
+    assert type(caught.value) is error
+
+
+def test_a_negative_budget_is_refused() -> None:
+    with pytest.raises(BadPropError, match="budget"):
+        render(UserMessage()["a"], budget=-1, tokenizer=Words())
+
+
+@pytest.mark.parametrize("prompt", [(CALLING, UserMessage()["q"]), (UserMessage()["q"], ANSWER)])
+def test_lenient_pairing_lets_the_unpaired_pass(prompt: Child) -> None:
+    assert len(render(prompt, budget=50, tokenizer=Words(), pairing="lenient").messages) == 2
+
+
+def test_nothing_at_all_is_no_error() -> None:
+    for nothing in ((), None, Group(), UserMessage(), " \n"):
+        made = render(nothing, budget=5, tokenizer=Words())
+        assert (made.messages, made.tokens) == ((), 0)

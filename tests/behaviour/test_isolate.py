@@ -1,0 +1,52 @@
+"""`Isolate` gives a subtree a budget of its own."""
+
+from __future__ import annotations
+
+from promptkit import Child, Isolate, PromptElement, Renderer, Sizing, TextChunk, UserMessage, component, render
+from tests.behaviour.tokenizers import Words
+
+
+@component
+class Told(PromptElement):
+    """Renders the budget that it was told."""
+
+    runs: list[int]
+
+    def render(self, sizing: Sizing) -> Child:
+        self.runs.append(sizing.token_budget)
+        return f"budget {sizing.token_budget}"
+
+
+def texts(prompt: Child, budget: int) -> list[str]:
+    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+
+
+def test_the_subtree_is_pruned_to_its_own_budget() -> None:
+    prompt = UserMessage()[Isolate(tokens=2)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"], TextChunk(priority=3)["c"]], "!"]
+    assert texts(prompt, 100)[0].split() == ["b", "c!"]
+
+
+def test_its_components_see_its_budget_whatever_the_prompt_has() -> None:
+    runs: list[int] = []
+    assert texts(UserMessage()[Isolate(tokens=7)[Told(runs=runs)]], 100) == ["budget 7"]
+    assert texts(UserMessage()[Isolate(tokens=7)[Told(runs=runs)]], 20) == ["budget 7"]
+    assert runs == [7, 7]
+
+
+def test_it_is_kept_or_pruned_as_a_whole() -> None:
+    prompt = UserMessage()[Isolate(tokens=9, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]], TextChunk(priority=2)["c"]]
+    assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["a\nb\nc"], ["c"], ["c"]]
+
+
+def test_it_is_remembered_between_turns() -> None:
+    runs: list[int] = []
+    renderer = Renderer(budget=50, tokenizer=Words())
+    isolated = Isolate(tokens=7)[Told(runs=runs)]
+    for count in range(1, 5):
+        renderer.render((UserMessage()[isolated], *(UserMessage()["turn"] for _ in range(count))))
+    assert runs == [7]
+
+
+def test_messages_can_stand_in_it() -> None:
+    prompt = (Isolate(tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]], UserMessage()["c"])
+    assert texts(prompt, 100) == ["b b", "c"]
