@@ -14,7 +14,7 @@ from promptkit.rendering.scan import Overhead, Scan
 from promptkit.rendering.tree import Node, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.rendering.cut import Cut
     from promptkit.rendering.layout import Sizer

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=100, suppress_health_check=SLOW)
+settings.register_profile(
+    "quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=100, suppress_health_check=SLOW
+)
 settings.register_profile("thorough", deadline=None, report_multiple_bugs=False, max_examples=5_000, suppress_health_check=SLOW)
 settings.load_profile("quick")

@@ -69,7 +69,8 @@ def oracle(child: Child, tokenizer: Tokenizer) -> Oracle:
 
 def _state(tree: Tree) -> State:
     messages = assembled(tree.root)
-    return State(messages, count_messages(messages, tree.tokenizer), reserved(tree.root))
+    around = tree.tokenizer.request(system=any(message.role == "system" for message in messages)).tokens if messages else 0
+    return State(messages, count_messages(messages, tree.tokenizer) + around, reserved(tree.root))
 
 
 def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
@@ -133,8 +134,7 @@ def _pick(scope: Node, held: set[int]) -> Node | None:
     """The next unit to remove below `scope`."""
     if scope.legacy:
         leaves = [node for node in walk(scope) if not node.children and node is not scope and node.key not in held]
-        # Only content competes by its own priority; what holds none (a call without text) goes when no content is left.
-        return min(leaves, key=lambda node: (not is_leaf(node), node.priority), default=None)
+        return min(leaves, key=lambda node: node.priority, default=None)
     lowest: Node | None = None
     for child in _spread(scope.children):
         if not _can_leave(child, held):

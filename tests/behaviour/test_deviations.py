@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from promptkit import (
@@ -195,7 +193,6 @@ class TestD10NoRecursionLimit:
             deep = Group()[deep]
         assert texts(UserMessage()[deep], 5) == ["deep"]
         assert texts((UserMessage()[deep], UserMessage()["x"]), 1) == ["x"]
-        gc.collect()
 
     def test_two_hundred_thousand_children(self) -> None:
         many = [f"{index} " for index in range(200_000)]

@@ -15,7 +15,8 @@ def texts(prompt: Child, budget: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("budget", "chosen"), [(9, "whole file with six words"), (5, "whole file with six words"), (4, "an outline"), (2, "an outline"), (1, "name")]
+    ("budget", "chosen"),
+    [(9, "whole file with six words"), (5, "whole file with six words"), (4, "an outline"), (2, "an outline"), (1, "name")],
 )
 def test_the_first_that_fits_is_rendered(budget: int, chosen: str) -> None:
     assert texts(UserMessage()[First()[CHOICES]], budget) == [chosen]

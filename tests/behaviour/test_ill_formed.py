@@ -41,7 +41,7 @@ ANSWER = ToolMessage(tool_call_id="x")["r"]
 WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("text outside a message", "loose", MisplacedElementError, ""),
     ("text beside a message", Group()[UserMessage()["a"], "loose"], MisplacedElementError, "Group"),
-    ("a chunk outside a message", Group()[TextChunk()["loose"]], MisplacedElementError, "Group > TextChunk"),
+    ("a chunk outside a message", Group()[TextChunk()["loose"]], MisplacedElementError, "Group"),
     ("an image outside a message", Group()[Image(src="https://x/y.png")], MisplacedElementError, "Group"),
     ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], MisplacedElementError, "UserMessage > Group > SystemMessage"),
     ("a boundary outside a message", Group()[CacheBoundary()], MisplacedElementError, "Group"),

@@ -80,7 +80,7 @@ class TestWhatComponentsRemember:
         renderer = Renderer(budget=100, tokenizer=Words())
         for _ in range(3):
             renderer.render(UserMessage()[Plain(label="same")])
-        assert ["same"] == RUNS
+        assert RUNS == ["same"]
 
     def test_what_read_its_budget_runs_again_when_the_budget_has_changed(self) -> None:
         runs: list[str] = []

@@ -34,7 +34,9 @@ def test_its_components_see_its_budget_whatever_the_prompt_has() -> None:
 
 
 def test_it_is_kept_or_pruned_as_a_whole() -> None:
-    prompt = UserMessage()[Isolate(tokens=9, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]], TextChunk(priority=2)["c"]]
+    prompt = UserMessage()[
+        Isolate(tokens=9, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]], TextChunk(priority=2)["c"]
+    ]
     assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["a\nb\nc"], ["c"], ["c"]]
 
 

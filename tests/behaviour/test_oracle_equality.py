@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, note, settings
 
-from promptkit import BudgetExceededError, render
+from promptkit import BudgetExceededError, render, tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 
@@ -42,6 +42,12 @@ def check(prompt: Child, tokenizer: Tokenizer) -> None:
 @given(prompts(), tokenizers())
 def test_equals_the_oracle_at_every_budget(prompt: Child, tokenizer: Tokenizer) -> None:
     check(prompt, tokenizer)
+
+
+@settings(max_examples=30)
+@given(prompts(size=10))
+def test_equals_the_oracle_in_a_real_vocabulary(prompt: Child) -> None:
+    check(prompt, tokenizer_for(None))
 
 
 @pytest.mark.parametrize("feature", FEATURES)

@@ -39,7 +39,13 @@ class Words(Tokenizer):
         return len(re.findall(r"\S+", text))
 
     def frame(
-        self, role: Role, *, name: str | None = None, tool_calls: Sequence[ToolCall] = (), tool_call_id: str | None = None
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool | None = None,
     ) -> Count:
         return Count(self.message + self.call * len(tool_calls))
 

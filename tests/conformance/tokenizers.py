@@ -58,7 +58,15 @@ class Words(Tokenizer):
     def count(self, text: str) -> int:
         return len(WORD.findall(text))
 
-    def frame(self, role: Role, *, name: str | None = None, tool_calls: Sequence[ToolCall] = (), tool_call_id: str | None = None) -> Count:
+    def frame(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool = True,
+    ) -> Count:
         calls = sum(self.count(f"{call.name} {call.arguments}") for call in tool_calls) if self.tool_calls else 0
         return Count(self.per_message + calls)
 
@@ -83,7 +91,15 @@ class Characters(Tokenizer):
     def count(self, text: str) -> int:
         return len(text) + sum(character > "\uffff" for character in text)
 
-    def frame(self, role: Role, *, name: str | None = None, tool_calls: Sequence[ToolCall] = (), tool_call_id: str | None = None) -> Count:
+    def frame(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool = True,
+    ) -> Count:
         return Count(self.per_message)
 
 
@@ -117,7 +133,15 @@ class Bpe(Tokenizer):
     def count(self, text: str) -> int:
         return self.counted(text) if text else 0
 
-    def frame(self, role: Role, *, name: str | None = None, tool_calls: Sequence[ToolCall] = (), tool_call_id: str | None = None) -> Count:
+    def frame(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool = True,
+    ) -> Count:
         calls = [{"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in tool_calls]
         return Count(3 + self._strings({"role": role, "name": name, "tool_calls": calls, "tool_call_id": tool_call_id}))
 
