@@ -1,4 +1,11 @@
-"""The layout engine for a model's context window: prompts are trees of prioritized elements, rendered against a token budget."""
+"""The layout engine for a model's context window: prompts are trees of prioritized elements, rendered against a token budget.
+
+Elements, messages and errors are here at once; what renders, counts and emits is imported when it is first used, so that
+`import promptkit` stays quick in programs that only describe prompts.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
@@ -16,9 +23,7 @@ from promptkit.elements.layout import (
     TokenLimit,
 )
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
-from promptkit.elements.template import Template
 from promptkit.elements.text import Expandable, Tag, Text, TextChunk, Truncate
-from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
 from promptkit.errors import (
     BadChildError,
     BadPropError,
@@ -54,14 +59,18 @@ from promptkit.messages import (
     ToolDefinition,
     Usage,
 )
-from promptkit.rendering.json_tree import from_json, to_json
-from promptkit.rendering.receipt import Removal, SourceSpan
-from promptkit.rendering.renderer import Renderer, render, render_async
-from promptkit.rendering.result import Rendered
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
-from promptkit.tokens.openai import count_request
-from promptkit.tokens.tokenizer import Count, Tokenizer
+
+if TYPE_CHECKING:
+    from promptkit.elements.template import Template
+    from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
+    from promptkit.rendering.json_tree import from_json, to_json
+    from promptkit.rendering.receipt import Removal, SourceSpan
+    from promptkit.rendering.renderer import Renderer, render, render_async
+    from promptkit.rendering.result import Rendered
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
+    from promptkit.tokens.openai import count_request
+    from promptkit.tokens.tokenizer import Count, Tokenizer
 
 __all__ = [
     "AssistantMessage",
@@ -149,3 +158,43 @@ __all__ = [
     "tools_to_chat",
     "tools_to_responses",
 ]
+
+_LATER = {
+    "ContextBudget": "promptkit.tokens.budget",
+    "Count": "promptkit.tokens.tokenizer",
+    "ModelInfo": "promptkit.tokens.models",
+    "Removal": "promptkit.rendering.receipt",
+    "Rendered": "promptkit.rendering.result",
+    "Renderer": "promptkit.rendering.renderer",
+    "SourceSpan": "promptkit.rendering.receipt",
+    "Template": "promptkit.elements.template",
+    "Tokenizer": "promptkit.tokens.tokenizer",
+    "count_request": "promptkit.tokens.openai",
+    "from_json": "promptkit.rendering.json_tree",
+    "model_info": "promptkit.tokens.models",
+    "register_model": "promptkit.tokens.models",
+    "render": "promptkit.rendering.renderer",
+    "render_async": "promptkit.rendering.renderer",
+    "to_anthropic": "promptkit.emitters",
+    "to_chat": "promptkit.emitters",
+    "to_json": "promptkit.rendering.json_tree",
+    "to_responses": "promptkit.emitters",
+    "tokenizer_for": "promptkit.tokens.models",
+    "tools_to_anthropic": "promptkit.emitters",
+    "tools_to_chat": "promptkit.emitters",
+    "tools_to_responses": "promptkit.emitters",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        message = f"module 'promptkit' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value  # the next look-up finds it
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

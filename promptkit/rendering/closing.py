@@ -61,10 +61,20 @@ def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
     _ = expansion
     otherwise, given = node.nodes
     otherwise.label, given.label = "alt", "children"
-    taken = otherwise if is_empty(given) else given
+    taken, other = (otherwise, given) if is_empty(given) else (given, otherwise)
     taken.position = 0
+    left = [value for value in _metadata(other) if not value[1]]  # what is not local survives its element
+    if left:
+        node.metadata = [*(node.metadata or ()), *left]
     node.items, node.nodes, node.gone = [taken], [taken], [STAYS]
     return None
+
+
+def _metadata(top: Node) -> list[tuple[object, bool]]:
+    nodes = [top]
+    for node in nodes:  # grows while it is walked
+        nodes.extend(node.nodes)
+    return [value for node in nodes for value in node.metadata or ()]
 
 
 def _close_first(expansion: Expansion, node: Node) -> Children | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.element import Sizing, flatten
 from promptkit.elements.text import Expandable
-from promptkit.rendering.assemble import measure, text_of
+from promptkit.rendering.assemble import measure
 from promptkit.rendering.closing import write_expandable
 from promptkit.rendering.tree import STAYS, Node
 
@@ -32,7 +32,7 @@ def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Ou
             break
         if not isinstance(element, Expandable):
             continue
-        size = sizer.tokenizer.count(text_of(node) or "")
+        size = sizer.used(node)  # what it reported: never more than its share, as in prompt-tsx
         room = limit - used
         for above in _limits(node, scope):
             room = min(room, (above.limit or 0) - measure(above, sizer))
@@ -46,7 +46,7 @@ def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Ou
                 raise error
             value = "".join(child for child in flatten(str(result), "Expandable") if isinstance(child, str))
         write_expandable(node, (value,))
-        used += sizer.tokenizer.count(value) - size
+        used += min(room + size, sizer.tokenizer.count(value)) - size
         grown = True
     return grown
 

@@ -136,7 +136,10 @@ class Renderer:
 
 
 def _unique(references: list[Reference]) -> tuple[Reference, ...]:
-    return tuple({reference.to: reference for reference in reversed(references)}.values())[::-1]
+    first: dict[str, Reference] = {}
+    for reference in references:
+        first.setdefault(reference.to, reference)
+    return tuple(first.values())
 
 
 def render(  # noqa: PLR0913  # the arguments of a Renderer

@@ -68,11 +68,18 @@ def _count_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> int:
 
 def count_messages(messages: Sequence[Message], tokenizer: Tokenizer) -> int:
     """The tokens of messages: framing, each text part and each other part."""
-    return sum(
-        tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id).tokens
-        + _count_parts(message.content, tokenizer)
-        for message in messages
+    return sum(_frame(message, tokenizer) + _count_parts(message.content, tokenizer) for message in messages)
+
+
+def _frame(message: Message, tokenizer: Tokenizer) -> int:
+    frame = tokenizer.frame(
+        message.role,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        text=bool(message.text),
     )
+    return frame.tokens
 
 
 def limited_tokens(limit: Node, tokenizer: Tokenizer) -> int:

@@ -69,7 +69,8 @@ def oracle(child: Child, tokenizer: Tokenizer) -> Oracle:
 
 def _state(tree: Tree) -> State:
     messages = assembled(tree.root)
-    around = tree.tokenizer.request(system=any(message.role == "system" for message in messages)).tokens if messages else 0
+    system = next((message.text for message in messages if message.role == "system"), False)
+    around = tree.tokenizer.request(system=system).tokens if messages else 0
     return State(messages, count_messages(messages, tree.tokenizer) + around, reserved(tree.root))
 
 

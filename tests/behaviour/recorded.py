@@ -21,7 +21,9 @@ from promptkit.elements.text import TextChunk
 from promptkit.messages import BoundaryPart, ImagePart, Message, OpaquePart, ToolCall
 
 if TYPE_CHECKING:
-    from promptkit.element import Child
+    from collections.abc import Callable
+
+    from promptkit.element import Child, PromptElement
 
 __all__ = ["RECORDED", "UnjudgedError", "cases", "converted", "shown"]
 
@@ -29,7 +31,7 @@ RECORDED = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "pro
 
 Case = dict[str, Any]  # Any: JSON that is walked by key
 
-CONTAINERS = {
+CONTAINERS: dict[str, type[PromptElement]] = {
     "chunk": Chunk,
     "wrap": Group,
     "logicalwrapper": Group,
@@ -53,45 +55,42 @@ def cases() -> list[Case]:
 def converted(spec: Any) -> Child:
     """The element tree of a recorded spec. Raises UnjudgedError."""
     if isinstance(spec, list):
-        return tuple(converted(item) for item in spec)
+        items: list[Any] = spec
+        return tuple(converted(item) for item in items)
     if spec is None or isinstance(spec, bool | str):
         return spec
     if isinstance(spec, int | float):
         return str(spec)
-    return _element(spec)
-
-
-def _element(spec: Case) -> Child:
-    kind = spec["type"]
-    props: Case = {"priority": spec.get("priority"), "pass_priority": spec.get("passPriority", False)}
-    children = converted(spec.get("children", []))
-    if {"breakOn", "breakOnRegex", "breakOnWhitespace", "flexGrow", "flexReserve"} & spec.keys():
-        raise UnjudgedError(kind)
-    if kind in CONTAINERS:
-        if spec.get("name"):
-            props["name"] = spec["name"]
-        return CONTAINERS[kind](**props)[children]
-    if kind == "assistant":
-        calls = [ToolCall(id=c["id"], name=c["name"], arguments=c["arguments"]) for c in spec.get("toolCalls", [])]
-        groups = {c["id"]: c["keepWith"] for c in spec.get("toolCalls", []) if "keepWith" in c}
-        return AssistantMessage(tool_calls=calls, keep_with=groups, **props)[children]
-    if kind == "tool":
-        return ToolMessage(tool_call_id=spec["toolCallId"], **props)[children]
-    if kind == "prioritizedlist":
-        return PrioritizedList(descending=spec.get("descending", False), **props)[children]
-    if kind == "tokenlimit":
-        return TokenLimit(max_tokens=spec["max"], **props)[children]
-    if kind == "keepwith":
-        return KeepWith(group=spec["id"], **props)[children]
-    if kind == "image":
-        return Image(src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props)
-    if kind == "opaque":
-        return Opaque(value=spec["value"], tokens=spec.get("tokenUsage"), **props)
-    if kind == "cachebreakpoint":
-        return CacheBoundary(kind=spec.get("cacheType"))
-    if kind == "br":
+    if spec["type"] == "br":
         return "\n"
-    raise UnjudgedError(kind)
+    if {"breakOn", "breakOnRegex", "breakOnWhitespace", "flexGrow", "flexReserve"} & spec.keys():
+        raise UnjudgedError(spec["type"])
+    children = converted(spec.get("children", []))
+    props: Case = {"priority": spec.get("priority"), "pass_priority": spec.get("passPriority", False)}
+    if spec["type"] in CONTAINERS:
+        return CONTAINERS[spec["type"]](**props, **({"name": spec["name"]} if spec.get("name") else {}))[children]
+    if spec["type"] not in BUILDERS:
+        raise UnjudgedError(spec["type"])
+    made = BUILDERS[spec["type"]](spec, props)
+    return made if isinstance(made, Image | Opaque | CacheBoundary) else made[children]
+
+
+def _assistant(spec: Case, props: Case) -> PromptElement:
+    made: list[Case] = spec.get("toolCalls", [])
+    calls = [ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"]) for call in made]
+    return AssistantMessage(tool_calls=calls, keep_with={call["id"]: call["keepWith"] for call in made if "keepWith" in call}, **props)
+
+
+BUILDERS: dict[str, Callable[[Case, Case], PromptElement]] = {
+    "assistant": _assistant,
+    "tool": lambda spec, props: ToolMessage(tool_call_id=spec["toolCallId"], **props),
+    "prioritizedlist": lambda spec, props: PrioritizedList(descending=spec.get("descending", False), **props),
+    "tokenlimit": lambda spec, props: TokenLimit(max_tokens=spec["max"], **props),
+    "keepwith": lambda spec, props: KeepWith(group=spec["id"], **props),
+    "image": lambda spec, props: Image(src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props),
+    "opaque": lambda spec, props: Opaque(value=spec["value"], tokens=spec.get("tokenUsage"), **props),
+    "cachebreakpoint": lambda spec, props: CacheBoundary(kind=spec.get("cacheType")),
+}
 
 
 def shown(messages: tuple[Message, ...]) -> list[Case]:

@@ -98,7 +98,8 @@ class _Grower:
             return ToolMessage(tool_call_id=tool)["cut"] if self.chance(50) else UserMessage()["instead"]
         if not inside:
             return UserMessage(priority=self.draw(st.sampled_from(PRIORITIES)))["instead"]
-        return self.draw(st.sampled_from(("…", TextChunk()["short"], (Text(priority=1)["one "], TextChunk(priority=0)["two"]))))
+        options: tuple[Child, ...] = ("…", TextChunk()["short"], (Text(priority=1)["one "], TextChunk(priority=0)["two"]))
+        return self.draw(st.sampled_from(options))
 
     def scoped(self) -> Props:
         return {"pass_priority": True} if self.chance(25, "pass") else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -104,14 +105,18 @@ def test_a_renderer_remembers_what_was_awaited() -> None:
     assert len(log) == 6
 
 
-@pytest.mark.parametrize("awaiting", [True, False])
-def test_an_error_of_a_component_comes_through_and_says_where(awaiting: bool) -> None:
-    prompt = UserMessage()[Failing(), Loaded(label="a", log=[])]
+def awaited(prompt: Child) -> object:
+    return asyncio.run(render_async(prompt, budget=50, tokenizer=Words()))
+
+
+def plain(prompt: Child) -> object:
+    return render(prompt, budget=50, tokenizer=Words())
+
+
+@pytest.mark.parametrize("rendered", [awaited, plain])
+def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable[[Child], object]) -> None:
     with pytest.raises(LookupError, match="no such file") as caught:
-        if awaiting:
-            asyncio.run(render_async(prompt, budget=50, tokenizer=Words()))
-        else:
-            render(prompt, budget=50, tokenizer=Words())
+        rendered(UserMessage()[Failing(), Loaded(label="a", log=[])])
     assert "UserMessage > Failing" in "\n".join([str(caught.value), *caught.value.__notes__])
 
 

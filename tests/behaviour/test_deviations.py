@@ -166,8 +166,12 @@ class TestD8JsonKeepsEverything:
     def test_an_embedded_tree_counts_in_sizing(self) -> None:
         seen: list[int] = []
         travelled = from_json(to_json(Group()["three words here"], tokenizer=Words(), budget=50))
-        fill = Expandable(flex_grow=1, value=lambda sizing: str(seen.append(sizing.token_budget) or ""))
-        render(UserMessage()[travelled, fill], budget=10, tokenizer=Words())
+
+        def note(sizing: Sizing) -> str:
+            seen.append(sizing.token_budget)
+            return ""
+
+        render(UserMessage()[travelled, Expandable(flex_grow=1, value=note)], budget=10, tokenizer=Words())
         assert seen[0] == 7
 
 

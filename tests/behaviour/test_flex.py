@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(made: list[
         left -= sum(used for _, used in shares)
 
 
-def budgets(*probes: tuple[int, dict[str, float | int | str]], budget: int = 100) -> list[int]:
+def budgets(*probes: tuple[int, Mapping[str, object]], budget: int = 100) -> list[int]:
     seen: list[list[tuple[float, int, int]]] = [[] for _ in probes]
     made = [Probe(seen=seen[index], use=use, **props) for index, (use, props) in enumerate(probes)]  # type: ignore[arg-type]  # layout props of mixed types  # pyright: ignore[reportArgumentType]
     render(UserMessage()[made], budget=budget, tokenizer=Words())

@@ -30,7 +30,7 @@ DEVIATING = {
 
 def _tokenizer(case: Case) -> Tokenizer | None:
     kind: Any = case["tokenizer"]  # Any: a name or an object
-    made = {"kind": kind} if isinstance(kind, str) else kind
+    made: Case = {"kind": kind} if isinstance(kind, str) else kind
     if made["kind"] == "words":
         return Words(made.get("perMessage", 0), 0, made.get("image", 0))
     return Chars(made.get("perMessage", 0)) if made["kind"] == "chars" else None

@@ -47,7 +47,8 @@ class Words(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        return Count(self.message + self.call * len(tool_calls))
+        # As with OpenAI, calls that stand alone have no message around them.
+        return Count((0 if tool_calls and text is False else self.message) + self.call * len(tool_calls))
 
     def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         return _opaque(part, self.image)

@@ -65,7 +65,7 @@ class Words(Tokenizer):
         name: str | None = None,
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
-        text: bool = True,
+        text: bool | None = None,
     ) -> Count:
         calls = sum(self.count(f"{call.name} {call.arguments}") for call in tool_calls) if self.tool_calls else 0
         return Count(self.per_message + calls)
@@ -98,7 +98,7 @@ class Characters(Tokenizer):
         name: str | None = None,
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
-        text: bool = True,
+        text: bool | None = None,
     ) -> Count:
         return Count(self.per_message)
 
@@ -140,7 +140,7 @@ class Bpe(Tokenizer):
         name: str | None = None,
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
-        text: bool = True,
+        text: bool | None = None,
     ) -> Count:
         calls = [{"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in tool_calls]
         return Count(3 + self._strings({"role": role, "name": name, "tool_calls": calls, "tool_call_id": tool_call_id}))
