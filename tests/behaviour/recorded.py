@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
@@ -55,8 +55,7 @@ def cases() -> list[Case]:
 def converted(spec: Any) -> Child:
     """The element tree of a recorded spec. Raises UnjudgedError."""
     if isinstance(spec, list):
-        items: list[Any] = spec
-        return tuple(converted(item) for item in items)
+        return tuple(converted(item) for item in cast("list[Any]", spec))  # Any: JSON
     if spec is None or isinstance(spec, bool | str):
         return spec
     if isinstance(spec, int | float):
