@@ -40,30 +40,63 @@ def priority_of(element: PromptElement, parent: Node) -> float:
 def make_node(element: PromptElement, parent: Node) -> Node:
     """A node for an element, standing as the parent's next item."""
     node = Node(element, parent, priority_of(element, parent))
-    node.text_priority = HIGHEST if element.priority is None else element.priority
-    node.passes = element.pass_priority
-    node.required = element.required or isinstance(element, layout.Reserve)
-    node.standby = parent.standby
+    if element.priority is None:
+        node.text_priority = HIGHEST
+    if element.pass_priority:
+        node.passes = True
+    if element.required:
+        node.required = True
+    if parent.standby:
+        node.standby = True
     parent.items.append(node)
     parent.nodes.append(node)
     _check(element, node)
+    if isinstance(element, _ARRANGING):
+        _arrange(element, node)
+    return node
+
+
+_ARRANGING = (
+    layout.Chunk,
+    layout.Isolate,
+    layout.KeepWith,
+    layout.LegacyPrioritization,
+    layout.Reserve,
+    layout.TokenLimit,
+    chat.ToolRound,
+)
+
+
+def _arrange(element: PromptElement, node: Node) -> None:
+    """What an element of layout.py asks of pruning."""
     if isinstance(element, layout.TokenLimit):
+        _at_least_0("max_tokens", element.max_tokens, node)
         node.limit = element.max_tokens
     elif isinstance(element, layout.Isolate):
+        _at_least_0("tokens", element.tokens, node)
         node.limit = node.budget = element.tokens
         node.atomic = True
     elif isinstance(element, layout.Reserve):
+        _at_least_0("tokens", element.tokens, node)
         node.reserve = element.tokens
+        node.required = True
     elif isinstance(element, layout.KeepWith):
         node.keep = (element.group,)
     elif isinstance(element, layout.LegacyPrioritization):
         node.legacy = True
-    elif isinstance(element, layout.Chunk | chat.ToolRound):
+    else:
         node.atomic = not node.passes
-    return node
+
+
+def _at_least_0(prop: str, tokens: int, node: Node) -> None:
+    if not tokens >= 0:
+        message = f"{prop} must be at least 0 tokens, not {tokens}."
+        raise BadPropError(message, path=path_of(node))
 
 
 def _check(element: PromptElement, node: Node) -> None:
+    if element.flex_basis == 1 and element.flex_reserve is None and element.flex_grow is None:
+        return
     reserve = element.flex_reserve
     problem = ""
     if isinstance(reserve, str):
@@ -75,10 +108,6 @@ def _check(element: PromptElement, node: Node) -> None:
         problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis}."
     if element.flex_grow is not None and element.flex_grow != element.flex_grow:
         problem = "flex_grow is not a number: use a finite number, or leave it out."
-    if isinstance(element, layout.TokenLimit) and not element.max_tokens >= 0:
-        problem = f"max_tokens must be at least 0 tokens, not {element.max_tokens}."
-    if isinstance(element, layout.Reserve | layout.Isolate) and not element.tokens >= 0:
-        problem = f"tokens must be at least 0, not {element.tokens}."
     if problem:
         raise BadPropError(problem, path=path_of(node))
 

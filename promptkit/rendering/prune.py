@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import measure, message_of, messages_of, nodes_of, placed
-from promptkit.rendering.ceiling import set_ceilings
+from promptkit.rendering.ceiling import set_ceilings, surely_fits
 from promptkit.rendering.order import Order
 from promptkit.rendering.pruned import Pruned
 from promptkit.rendering.receipt import removals_of
@@ -61,7 +61,7 @@ class Pruner:
     def whole(self, budget: int, cut: Cut) -> Pruned:
         """The tree at the first state that fits `budget` tokens."""
         root = self.tree.root
-        if self._surely_fits(root, budget - self.tree.reserved - max(self.overhead)):
+        if surely_fits(self.tree, self.sizer, budget - self.tree.reserved - max(self.overhead)):
             return self._pruned(Scan(root, [], self.sizer, self.overhead), 0, budget)
         return self.at(Scan(root, self._order.run(root), self.sizer, self.overhead), budget, cut)
 
@@ -94,11 +94,11 @@ class Pruner:
         message = message_of(first, k) if first is not None else None
         return self.overhead.system - self._precise(message.text) if message else 0
 
-    def _surely_fits(self, node: Node, room: int) -> bool:
-        """Whether the bytes of a subtree say that it fits, so that nothing need be counted to know."""
+    def _surely_fits(self, node: Node, limit: int) -> bool:
+        """Whether the bytes of a limit's subtree say that it fits, so that nothing need be counted to know."""
         if self.tree.root.ceiling is None:
             set_ceilings(self.tree, self.sizer)
-        return node.ceiling is not None and node.ceiling <= room
+        return node.ceiling is not None and node.ceiling <= limit
 
     def _pruned(self, scan: Scan, k: int, budget: int) -> Pruned:
         return Pruned(

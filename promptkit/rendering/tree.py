@@ -100,125 +100,80 @@ class Leaf:
 
 
 class Node:
-    """A container: a message, or anything above or inside messages."""
+    """A container: a message, or anything above or inside messages.
 
-    __slots__ = (
-        "atomic",
-        "barren",
-        "born",
-        "budget",
-        "call_id",
-        "calls",
-        "calls_gone",
-        "ceiling",
-        "counted",
-        "delegate",
-        "element",
-        "exhausted",
-        "expands",
-        "fallback",
-        "first",
-        "flex",
-        "fragment",
-        "ghost",
-        "gone",
-        "in_legacy",
-        "items",
-        "keep",
-        "key",
-        "label",
-        "last",
-        "layout",
-        "leaves",
-        "legacy",
-        "limit",
-        "live",
-        "lows",
-        "message",
-        "metadata",
-        "name",
-        "nodes",
-        "on_path",
-        "own_size",
-        "parent",
-        "passes",
-        "pinned",
-        "place",
-        "position",
-        "priority",
-        "rank",
-        "references",
-        "required",
-        "reserve",
-        "role",
-        "scope",
-        "shield",
-        "standby",
-        "text_priority",
-        "up",
-        "used",
-        "variants",
-    )
+    What most nodes never differ in stands on the class: making a node writes only what is its own.
+    """
 
-    def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:  # noqa: PLR0915  # a record
+    # what it is
+    role: Role | None = None
+    name: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    calls_gone: list[int] = []  # noqa: RUF012  # of messages without calls; an own list where there are any
+    call_id: str | None = None
+    passes = False
+    atomic = False
+    legacy = False
+    in_legacy = False
+    fragment = False  # of no whole prompt: text may stand outside messages
+    required = False
+    expands = False
+    standby = False  # a fallback, or inside one
+    limit: int | None = None
+    reserve = 0  # tokens that stay free
+    keep: tuple[Hashable, ...] = ()
+    fallback: Node | None = None
+    metadata: list[tuple[object, bool]] | None = None
+    references: list[Reference] | None = None
+    label = ""
+
+    # sizing
+    budget: int | None = None
+    own_size: int | None = None
+    used: int | None = None
+    layout: Layout | None = None
+    flex = 0  # index of its group in the parent's layout
+    delegate: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
+    variants: list[Children] | None = None
+    key = -1  # its place, for the memory
+
+    # pruning
+    born = -1
+    pinned = False  # holds something that must stay
+    live = 0  # living items that are not empty
+    counted = False  # as one of those of the parent
+    rank = 0  # place among the tree's nodes, in written order
+    last = 0  # the rank of the last node below it
+    ceiling: int | None = None  # tokens that it surely does not exceed
+    up = True  # it and all above it are alive, in the forward run
+    place = 0  # in a message: the number of leaves before it
+    leaves = 0  # the number of leaves in it, those of fallbacks included
+    ghost: Leaf | None = None  # in a message: stands in the chain for a container without items
+    barren = False  # a message that shows nothing
+    first: Leaf | None = None  # of the message's living leaves
+    shield = 0  # items before it stand before a cache boundary
+    scope: Scope | None = None  # candidates, owned by the removal order
+    lows: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
+    exhausted = False
+    on_path = -1
+
+    def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:
         self.element = element
         self.parent = parent
-        self.position = len(parent.items) if parent else 0
         self.priority = priority
+        self.text_priority = priority  # of the strings that stand in it
         self.items: list[Item] = []
         self.nodes: list[Node] = []  # those of the items that are nodes
         self.gone: list[int] = []
-        self.born = -1
-        self.standby = False  # a fallback, or inside one
-        # what it is
-        self.role: Role | None = None
-        self.name: str | None = None
-        self.calls: tuple[ToolCall, ...] = ()
-        self.calls_gone: list[int] = []
-        self.call_id: str | None = None
-        self.message: Node | None = parent.message if parent else None  # the message that it is, or is in
-        self.fragment: bool = parent is not None and parent.fragment  # no whole prompt: text may stand outside messages
-        self.passes = False
-        self.atomic = False
-        self.legacy = False
-        self.in_legacy: bool = parent is not None and (parent.legacy or parent.in_legacy)
-        self.required = False
-        self.pinned = False  # holds something that must stay
-        self.expands = False
-        self.text_priority = priority  # of the strings that stand in it
-        self.limit: int | None = None
-        self.reserve = 0  # tokens that stay free
-        self.keep: tuple[Hashable, ...] = ()
-        self.fallback: Node | None = None
-        self.metadata: list[tuple[object, bool]] | None = None
-        self.references: list[Reference] | None = None
-        self.label = ""
-        # sizing
-        self.budget: int | None = None
-        self.own_size: int | None = None
-        self.used: int | None = None
-        self.layout: Layout | None = None
-        self.flex = 0  # index of its group in the parent's layout
-        self.delegate: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
-        self.variants: list[Children] = []
-        self.key = -1
-        # pruning
-        self.live = 0  # living items that are not empty
-        self.counted = False  # as one of those of the parent
-        self.rank = 0  # place among the tree's nodes, in written order
-        self.last = 0  # the rank of the last node below it
-        self.ceiling: int | None = None  # tokens that it surely does not exceed
-        self.up = True  # it and all above it are alive, in the forward run
-        self.place = 0  # in a message: the number of leaves before it
-        self.ghost: Leaf | None = None  # in a message: stands in the chain for a container without items
-        self.leaves = 0  # the number of leaves in it, those of fallbacks included
-        self.barren = False  # a message that shows nothing
-        self.first: Leaf | None = None  # of the message's living leaves
-        self.shield = 0  # items before it stand before a cache boundary
-        self.scope: Scope | None = None  # candidates, owned by the removal order
-        self.lows: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
-        self.exhausted = False
-        self.on_path = -1
+        self.message: Node | None = None  # the message that it is, or is in
+        self.position = 0
+        if parent is not None:
+            self.position = len(parent.items)
+            self.message = parent.message
+            if parent.fragment:
+                self.fragment = True
+            if parent.legacy or parent.in_legacy:
+                self.in_legacy = True
 
 
 Item: TypeAlias = Atom | Leaf | Node

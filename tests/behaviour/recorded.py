@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
@@ -54,12 +54,14 @@ def cases() -> list[Case]:
 
 def converted(spec: Any) -> Child:
     """The element tree of a recorded spec. Raises UnjudgedError."""
-    if isinstance(spec, list):
-        return tuple(converted(item) for item in cast("list[Any]", spec))  # Any: JSON
     if spec is None or isinstance(spec, bool | str):
         return spec
     if isinstance(spec, int | float):
         return str(spec)
+    return _element(spec) if "type" in spec else tuple(converted(item) for item in spec)
+
+
+def _element(spec: Case) -> Child:
     if spec["type"] == "br":
         return "\n"
     if {"breakOn", "breakOnRegex", "breakOnWhitespace", "flexGrow", "flexReserve"} & spec.keys():

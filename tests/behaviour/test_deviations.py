@@ -87,6 +87,11 @@ class TestD4ABoundaryProtectsWhatStandsBeforeIt:
         with pytest.raises(BudgetExceededError):
             texts(prompt, 2)
 
+    def test_and_says_nothing_about_priorities(self) -> None:
+        # Of two messages of one priority the one with the lowest direct child goes first: a boundary is as high as can be.
+        prompt = (UserMessage(priority=0)[CacheBoundary(), Text()["a"]], UserMessage(priority=0)["b"])
+        assert texts(prompt, 1) == ["a"]
+
     def test_a_call_before_it_stays_with_its_result_after_it(self) -> None:
         prompt = (
             AssistantMessage(tool_calls=[call("1"), call("2")])["a"],

@@ -11,6 +11,7 @@ from promptkit import (
     Rendered,
     Text,
     TextChunk,
+    TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -95,3 +96,17 @@ def test_nothing_is_pruned_where_everything_fits_even_if_a_fallback_would_be_lar
     made = rendered(prompt, 2)
     assert [message.text for message in made.messages] == ["w"]
     assert made.removals == ()
+
+
+def test_the_fallback_of_a_result_leaves_with_its_call() -> None:
+    prompt = (
+        UserMessage()["q"],
+        AssistantMessage(priority=0, tool_calls=[ToolCall(id="1", name="f")]),
+        ToolMessage(tool_call_id="1", fallback=ToolMessage(tool_call_id="1")["[cut]"])["r r"],
+    )
+    assert texts(prompt, 1) == ["q"]
+
+
+def test_a_limit_with_a_fallback_still_holds() -> None:
+    prompt = (TokenLimit(max_tokens=1, fallback=UserMessage()["[left out]"])[UserMessage()["a b c"]], UserMessage()["d"])
+    assert texts(prompt, 9) == ["[left out]", "d"]

@@ -60,8 +60,6 @@ def _answer(answers: Oracle, budget: float) -> Case:
 
 @pytest.mark.parametrize(("case", "tree"), _judged())
 def test_the_oracle_agrees_with_what_was_recorded(case: Case, tree: Any) -> None:
-    if case["name"] in DEVIATING:
-        pytest.skip(DEVIATING[case["name"]])
     tokenizer = _tokenizer(case)
     answers = oracle(tree, tokenizer or Words())
     expected = case["expected"]
@@ -71,6 +69,9 @@ def test_the_oracle_agrees_with_what_was_recorded(case: Case, tree: Any) -> None
         ours = iter(shown(state.messages) for state in answers.states)
         assert all(any(mine == step["messages"] for mine in ours) for step in steps if "messages" in step)
         return
-    for step in steps:
-        want = {"error": True} if "error" in step else {"messages": step["messages"], "tokenCount": step["tokenCount"]}
-        assert _answer(answers, float(step["budget"])) == want, step["budget"]
+    wanted = [{"error": True} if "error" in step else {"messages": step["messages"], "tokenCount": step["tokenCount"]} for step in steps]
+    got = [_answer(answers, float(step["budget"])) for step in steps]
+    if case["name"] in DEVIATING:
+        assert got != wanted, f"no longer a deviation: {DEVIATING[case['name']]}"
+    else:
+        assert got == wanted

@@ -72,6 +72,10 @@ class TestWhatStays:
         )
         assert texts(prompt, 1) == ["", "r"]
 
+    def test_a_limit_takes_nothing_that_is_required(self) -> None:
+        with pytest.raises(BudgetExceededError, match="TokenLimit"):
+            texts(UserMessage(required=True)[TokenLimit(max_tokens=1)["a b c"]], 9)
+
     def test_required_text_does_not_hold_the_calls_beside_it(self) -> None:
         prompt = (
             AssistantMessage(tool_calls=[ToolCall(id="1", name="f")])[Text(required=True)["a"]],

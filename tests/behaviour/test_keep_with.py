@@ -1,0 +1,49 @@
+"""Members of a KeepWith group leave together."""
+
+from __future__ import annotations
+
+from promptkit import AssistantMessage, Child, KeepWith, TextChunk, ToolCall, ToolMessage, UserMessage, render
+from tests.behaviour.tokenizers import Words
+
+
+def texts(prompt: Child, budget: int) -> list[str]:
+    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+
+
+def test_the_last_of_a_member_takes_the_others_along() -> None:
+    prompt = UserMessage()[
+        KeepWith(group=1, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]],
+        KeepWith(group=1, priority=2)[TextChunk()["c"]],
+        TextChunk(priority=3)["d"],
+    ]
+    assert [texts(prompt, budget) for budget in (4, 3, 2, 1)] == [["a\nb\nc\nd"], ["b\nc\nd"], ["d"], ["d"]]
+
+
+def test_groups_inside_of_a_member_are_taken_along_in_turn() -> None:
+    prompt = (
+        KeepWith(group=1, priority=1)[UserMessage()["a"]],
+        KeepWith(group=1, priority=2)[KeepWith(group=2)[UserMessage()["b"]], UserMessage()["c"]],
+        KeepWith(group=2, priority=3)[UserMessage()["d"]],
+        UserMessage(priority=4)["e"],
+    )
+    assert texts(prompt, 4) == ["e"]
+
+
+def test_a_member_that_rendered_nothing_takes_nobody_along() -> None:
+    prompt = UserMessage()[KeepWith(group=1, priority=0), KeepWith(group=1, priority=9)["a"], TextChunk(priority=1)["b"]]
+    assert texts(prompt, 1) == ["a"]
+
+
+def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:
+    prompt = (
+        AssistantMessage(tool_calls=[ToolCall(id="1", name="f")], keep_with={"1": "turn"})["said"],
+        ToolMessage(tool_call_id="1")["result"],
+        KeepWith(group="turn", priority=0)[UserMessage()["note"]],
+    )
+    made = render(prompt, budget=2, tokenizer=Words())
+    assert [(message.text, message.tool_calls) for message in made.messages] == [("said", ())]
+
+
+def test_groups_are_told_apart_by_their_value() -> None:
+    prompt = UserMessage()[KeepWith(group=("a", 1), priority=0)["x"], KeepWith(group=("a", 2))["y"], KeepWith(group=("a", 1))["z"]]
+    assert texts(prompt, 2) == ["y"]
