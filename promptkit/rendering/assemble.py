@@ -74,6 +74,7 @@ def leaves_of(node: Node, k: int) -> Iterator[Leaf]:
 
 
 _GHOST = Leaf(Node(None, None, 0), "", 0, NEVER)
+_GHOST.own = True
 """Stands for a container without items."""
 
 
@@ -85,7 +86,7 @@ def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
     gap = False
     for leaf in leaves:
         if leaf.is_empty:
-            gap = True  # D7: what is empty leaves no line break of its own
+            gap = gap or leaf.own  # D7: what is empty leaves no line break of its own
             continue
         if leaf.part is None:
             if before is not None:

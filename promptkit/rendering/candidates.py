@@ -100,6 +100,8 @@ def _compares(item: Atom | Leaf | Node) -> bool:
 
 def scope_of(node: Node) -> Scope:
     """The candidates of a container as it stands."""
+    if node.required:
+        return Scope([], {})
     return _legacy(node) if node.legacy else _local(node)
 
 

@@ -154,7 +154,7 @@ class Expansion:
                 continue
             kind = type(child)
             role = ROLES.get(kind)
-            if role is not None and message is None and (made := plain_message(child, role)) is not None:
+            if role is not None and message is None and (made := plain_message(child, role, node)) is not None:
                 self.memory.atoms[id(child)] = made
                 items.append(made)
                 atoms.append(made)
@@ -194,8 +194,7 @@ class Expansion:
             spare.born = STAYS
             spare.label = "fallback"
             spare.priority = node.priority
-            parent.items.append(spare)
-            parent.nodes.append(spare)
+            parent.adopt(spare)
             node.fallback = spare
         return node
 
@@ -208,7 +207,7 @@ class Expansion:
             if node.role is None:
                 message = "a CacheBoundary must be a direct child of a message: move it there."
                 raise MisplacedElementError(message, path=path_of(node))
-            leaf = Leaf(node, "", node.text_priority, NEVER, part=BoundaryPart(kind=element.kind, ttl=element.ttl), element=element)
+            leaf = Leaf(node, "", HIGHEST, NEVER, part=BoundaryPart(kind=element.kind, ttl=element.ttl), element=element)
             node.items.append(leaf)
 
     def _schedule(self, node: Node, index: int) -> None:

@@ -13,9 +13,7 @@ from promptkit.rendering.tree import HIGHEST, Leaf, Node, path_of
 if TYPE_CHECKING:
     from promptkit.element import Child
 
-__all__ = ["NAN", "clear", "group_of", "make_node", "part_of", "priority_of", "text_leaf"]
-
-NAN = "priority is not a number: use a finite number, or leave it out."
+__all__ = ["clear", "group_of", "make_node", "part_of", "priority_of", "text_leaf"]
 
 
 def group_of(child: Child, node: Node) -> PromptElement:
@@ -32,9 +30,15 @@ def priority_of(element: PromptElement, parent: Node) -> float:
     priority = element.priority
     if priority is None:
         return 0 if element.pass_priority else HIGHEST
-    if priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
-        raise BadPropError(NAN, path=f"{path_of(parent)} > {type(element).__name__}".removeprefix(" > "))
+    if not _is_number(priority):
+        problem = f"priority must be a number, not {priority!r}."
+        raise BadPropError(problem, path=f"{path_of(parent)} > {type(element).__name__}".removeprefix(" > "))
     return priority
+
+
+def _is_number(value: object) -> bool:
+    """Whether a prop that checkers take for a number is one: callers may be unchecked, and NaN is a float."""
+    return isinstance(value, int | float) and value == value  # noqa: PLR0124  # NaN differs from itself
 
 
 def make_node(element: PromptElement, parent: Node) -> Node:
@@ -48,8 +52,7 @@ def make_node(element: PromptElement, parent: Node) -> Node:
         node.required = True
     if parent.standby:
         node.standby = True
-    parent.items.append(node)
-    parent.nodes.append(node)
+    parent.adopt(node)
     _check(element, node)
     if isinstance(element, _ARRANGING):
         _arrange(element, node)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from promptkit.elements.media import Reference
 
-__all__ = ["Tree", "counts", "holds", "materialize", "shows"]
+__all__ = ["Tree", "counts", "holds", "linked_items", "materialize", "shows"]
 
 
 class Tree:
     """The tree and what stands where in it."""
 
-    __slots__ = ("boundaries", "groups", "limits", "members", "messages", "nodes", "reserved", "root")
+    __slots__ = ("boundaries", "groups", "has_attachments", "limits", "members", "messages", "nodes", "reserved", "root")
 
     def __init__(self, root: Node) -> None:
         self.root = root
@@ -30,9 +30,12 @@ class Tree:
         self.members: dict[Hashable, list[tuple[Node, int]]] = {}  # tool calls that leave with a group: message and index
         self.boundaries: list[Leaf] = []  # in written order
         self.reserved = 0
+        self.has_attachments = False
 
     def attachments(self, k: int) -> tuple[list[object], list[Reference], list[Reference]]:
         """(metadata, references, omitted references) at state k: local ones die with their element."""
+        if not self.has_attachments:
+            return [], [], []
         metadata: list[object] = []
         kept: list[Reference] = []
         omitted: list[Reference] = []
@@ -59,6 +62,8 @@ def materialize(root: Node) -> Tree:
         tree.nodes.append(node)
         stack.extend(reversed(node.nodes))
         node.up = parent is None or (parent.gone[node.position] == STAYS and (parent.up or parent.standby) and not node.standby)
+        if node.metadata or node.references:
+            tree.has_attachments = True
         if not (node.up or node.standby):
             continue
         if parent is not None and parent.required:
@@ -119,8 +124,8 @@ def _message(tree: Tree, node: Node) -> None:
             elif type(item) is Node:
                 item.place = seq
                 if not item.items:
-                    item.ghost = Leaf(item, "", 0, NEVER)
-                    item.ghost.seq = seq
+                    item.ghost = ghost = Leaf(item, "", 0, NEVER)
+                    ghost.own, ghost.silent, ghost.seq = True, False, seq
                     seq += 1
                     before = _chain(tree, node, item.ghost, before)
                 stack.append((item, zip(item.items, item.gone, strict=True)))
@@ -136,7 +141,7 @@ def _message(tree: Tree, node: Node) -> None:
 
 def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf | None:
     """Link a leaf behind the one before it; what stands by in a fallback is left out for now."""
-    if leaf.parent.standby and not message.standby:
+    if leaf.silent or (leaf.parent.standby and not message.standby):
         return before
     leaf.previous, leaf.following = before, None
     if before is None:
@@ -155,6 +160,13 @@ def counts(item: Item) -> bool:
     if type(item) is Leaf:
         return not item.frame and (item.part is not None or bool(item.text and not item.text.isspace()))
     return True
+
+
+def linked_items(node: Node) -> list[Leaf]:
+    """The living leaves of a node that have a place in their message's chain."""
+    if node.ghost:
+        return [node.ghost]
+    return [item for item, gone in zip(node.items, node.gone, strict=True) if gone == STAYS and type(item) is Leaf and not item.silent]
 
 
 def holds(node: Node) -> bool:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.candidates import Entry, Scope, scope_of
 from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, mark_step, redo, undo, unlink
-from promptkit.rendering.materialize import counts, holds, shows
+from promptkit.rendering.materialize import counts, holds, linked_items, shows
 from promptkit.rendering.tree import STAYS, Atom, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from promptkit.rendering.materialize import Tree
-    from promptkit.rendering.pairing import Pairs
 
 __all__ = ["Order", "Step"]
 
@@ -33,9 +32,8 @@ Task: TypeAlias = "tuple[Node, int, str, Node | None]"  # the parent of an item 
 class Order:
     """The removal order of one tree. It can be run for a limit's subtree and settled there, then for the whole."""
 
-    def __init__(self, tree: Tree, pairs: Pairs) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.pairs = pairs
         self._step = 0
         self._path: list[Node] = []
         self._touched: list[Node] = []
@@ -188,7 +186,7 @@ class Order:
         last: Leaf | None = None
         if type(item) is Node:
             last = self._bury(item, ops)
-        elif type(item) is Leaf:
+        elif type(item) is Leaf and not item.silent:
             unlink(item)
             ops.append(Unlinked(item))
         if type(item) is Node and item.fallback is not None:
@@ -202,7 +200,11 @@ class Order:
     def _stays(self, parent: Node, position: int, item: Item, *, along: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._chain):
             return True
-        node: Node | None = parent if along and self._chain else None  # candidates never stand before a boundary
+        return along and self._stays_before(parent, position)  # candidates never stand before a boundary
+
+    def _stays_before(self, parent: Node, position: int) -> bool:
+        """Whether a place is before the last cache boundary."""
+        node: Node | None = parent if self._chain else None
         while node is not None:
             if position < node.shield:
                 return True
@@ -224,14 +226,11 @@ class Order:
             stack.extend(child for child in reversed(node.nodes) if node.gone[child.position] == STAYS)
             for group in node.keep:
                 self._drop_group(group, node)
-            asked = self.pairs.asked.get(node)
-            if asked:
-                self._calls.append((*asked, "tool-pair", node))
-            for answers in self.pairs.answers.get(node, {}).values():
-                self._queue.extend((a.parent, a.position, "tool-pair", node) for a in answers if a.up and a.parent)
+            if node.asked:
+                self._calls.append((*node.asked, "tool-pair", node))
+            self._queue.extend((a.parent, a.position, "tool-pair", node) for _, a in node.answers if a.up and a.parent)
             if leaves:
-                linked = [item for gone, item in zip(node.gone, node.items, strict=True) if gone == STAYS and type(item) is Leaf]
-                for leaf in [node.ghost] if node.ghost else linked:
+                for leaf in linked_items(node):
                     unlink(leaf)
                     ops.append(Unlinked(leaf))
                     last = leaf
@@ -252,10 +251,11 @@ class Order:
         """Take a call out of its message, unless a fallback answers it now. False where the message must stay as it is."""
         if not message.up or message.calls_gone[index] != STAYS:
             return True
-        answers = self.pairs.answers.get(message, {}).get(index, ())
+        answers = [answer for at, answer in message.answers if at == index]
         if reason == "tool-pair" and any(answer.up for answer in answers):
             return True
-        if message.pinned or message in self._chain:
+        place = message.parent
+        if message.required or (place and self._stays_before(place, message.position)):
             return False
         message.calls_gone[index] = self._step
         ops.append(CallTaken(message, index, reason, partner))
@@ -275,6 +275,9 @@ class Order:
             node.up = True
             nodes.extend(child for child in node.nodes if child.born < 0)
         ops.append(Raised(spare, nodes))
+        for node in nodes:  # a result that stands by for another has no call to answer if that has gone
+            if node.asked and node.parent and not (node.asked[0].up and node.asked[0].calls_gone[node.asked[1]] == STAYS):
+                self._queue.append((node.parent, node.position, "tool-pair", node.asked[0]))
         spare.counted = shows(spare)
         parent.live += spare.counted
         ops.extend(Linked(leaf) for leaf in link_below(spare, last))

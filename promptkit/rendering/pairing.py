@@ -11,57 +11,51 @@ if TYPE_CHECKING:
     from promptkit.rendering.materialize import Tree
     from promptkit.rendering.tree import Node
 
-__all__ = ["Pairs", "pair"]
+__all__ = ["pair"]
 
 
-class Pairs:
-    """Calls by result, results by call."""
-
-    __slots__ = ("answers", "asked")
-
-    def __init__(self) -> None:
-        self.asked: dict[Node, tuple[Node, int]] = {}
-        """Tool message → the message that asked, and the index of its call."""
-        self.answers: dict[Node, dict[int, list[Node]]] = {}
-        """Message with calls → index of a call → tool messages that answer it; fallbacks stand by among them."""
-
-
-def pair(tree: Tree, *, strict: bool) -> Pairs:
+def pair(tree: Tree, *, strict: bool) -> None:
     """Pair the calls and results of a tree: a result answers the nearest call of its id before it that is still open.
+
+    Sets `asked` of the results and `answers` of the messages with calls; fallbacks stand by among the answers.
 
     Raises UnansweredCallError and OrphanResultError; with `strict` off, such calls and results are left alone.
     """
-    pairs = Pairs()
     open_calls: dict[str, tuple[Node, int]] = {}
     answered: dict[str, tuple[Node, int]] = {}
     for node in tree.messages:
-        if node.standby:
-            if node.call_id is not None and node.call_id in answered:
-                _join(pairs, node, answered[node.call_id])
-            continue
-        for index, call in enumerate(node.calls):
-            if strict and call.id in open_calls:
-                raise _unanswered(*open_calls[call.id])
-            open_calls[call.id] = (node, index)
-        if node.call_id is None:
-            continue
-        asked = open_calls.pop(node.call_id, None)
-        if asked is not None:
-            answered[node.call_id] = asked
-            _join(pairs, node, asked)
-        elif strict:
-            again = " a second time" if node.call_id in answered else ""
-            message = f"the tool message answers call {node.call_id!r}{again}, and no open call before it has that id."
-            raise OrphanResultError(message, path=path_of(node))
+        if node.call_id is not None:
+            asked = answered.get(node.call_id) if node.standby else open_calls.pop(node.call_id, None)
+            if asked is not None:
+                answered[node.call_id] = asked
+                _join(node, asked)
+            elif strict and not node.standby:
+                raise _orphan(node, again=node.call_id in answered)
+        elif node.calls and not node.standby:
+            _open(node, open_calls, strict=strict)
     if strict and open_calls:
         raise _unanswered(*next(iter(open_calls.values())))
-    return pairs
 
 
-def _join(pairs: Pairs, result: Node, asked: tuple[Node, int]) -> None:
+def _open(node: Node, open_calls: dict[str, tuple[Node, int]], *, strict: bool) -> None:
+    node.answers = []
+    for index, call in enumerate(node.calls):
+        before = open_calls.get(call.id)
+        if before and strict:
+            raise _unanswered(*before)
+        open_calls[call.id] = (node, index)
+
+
+def _join(result: Node, asked: tuple[Node, int]) -> None:
     message, index = asked
-    pairs.asked[result] = asked
-    pairs.answers.setdefault(message, {}).setdefault(index, []).append(result)
+    result.asked = asked
+    message.answers.append((index, result))
+
+
+def _orphan(node: Node, *, again: bool) -> OrphanResultError:
+    twice = " a second time" if again else ""
+    message = f"the tool message answers call {node.call_id!r}{twice}, and no open call before it has that id."
+    return OrphanResultError(message, path=path_of(node))
 
 
 def _unanswered(node: Node, index: int) -> UnansweredCallError:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from promptkit.elements.chat import AssistantMessage
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
-from promptkit.errors import BadPropError
-from promptkit.rendering.making import NAN, part_of, priority_of
-from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, Atom, Leaf, Node
+from promptkit.rendering.making import part_of, priority_of
+from promptkit.rendering.tree import ALWAYS, FIRST, NEVER, Atom, Leaf, Node
 
 if TYPE_CHECKING:
     from promptkit.element import PromptElement
@@ -32,7 +31,7 @@ def _is_plain(element: PromptElement) -> bool:
     )
 
 
-def plain_message(element: PromptElement, role: Role) -> Atom | None:
+def plain_message(element: PromptElement, role: Role, parent: Node) -> Atom | None:
     """A message that is one text that is not blank, without props that pruning or sizing would have to look at."""
     children = element.children
     if len(children) != 1:
@@ -42,11 +41,9 @@ def plain_message(element: PromptElement, role: Role) -> Atom | None:
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
-    priority = element.priority
-    if priority is None:
-        priority = HIGHEST
-    elif priority != priority:  # noqa: PLR0124  # NaN is what differs from itself
-        raise BadPropError(NAN, path=type(element).__name__)
+    if parent.standby:
+        return None  # a fallback may go when more comes back, which only a node can tell
+    priority = priority_of(element, parent)
     return Atom(element, role, text, priority)
 
 

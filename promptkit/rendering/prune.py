@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.layout import Sizer
     from promptkit.rendering.materialize import Tree
     from promptkit.rendering.order import Step
-    from promptkit.rendering.pairing import Pairs
 
 __all__ = ["Pruner"]
 
@@ -28,10 +27,9 @@ __all__ = ["Pruner"]
 class Pruner:
     """Prunes limits from the innermost out, then the whole."""
 
-    def __init__(  # noqa: PLR0913  # what one tree is pruned by
+    def __init__(
         self,
         tree: Tree,
-        pairs: Pairs,
         sizer: Sizer,
         overhead: Overhead,
         *,
@@ -43,7 +41,7 @@ class Pruner:
         self.overhead = overhead
         self.limited = tuple(limited)
         self._precise = precise  # the overhead with the first system message's text, where that matters
-        self._order = Order(tree, pairs)
+        self._order = Order(tree)
 
     def limit(self, node: Node) -> None:
         """Prune a limit's subtree to the limit, for good. Raises BudgetExceededError if what must stay is larger."""
@@ -128,7 +126,7 @@ class Pruner:
             budget=budget,
             required=required,
             largest=largest,
-            messages=messages_of(self.tree.root, 0),
+            messages=messages_of(self.tree.root, -1),  # before limits removed anything, too
             metadata=metadata,
             removed=removals_of(self._pruned(scan, k, budget)),
             where=where,

@@ -171,7 +171,7 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
     bounded = gap = False
     for leaf in leaves_of(node, k):
         if leaf.is_empty:
-            gap = True
+            gap = gap or leaf.own
             continue
         if leaf.part is not None:
             part += before is not None

@@ -109,8 +109,8 @@ class Renderer:
         return pruner
 
     def _pruner(self, tree: Tree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
-        pairs = pair(tree, strict=self._pairing == "strict")
-        return Pruner(tree, pairs, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
+        pair(tree, strict=self._pairing == "strict")
+        return Pruner(tree, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
 
     def _precise(self, system: str) -> int:
         return self.tokenizer.request(self._tools, system=system).tokens

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.assemble import leaves_of, nodes_of
 from promptkit.rendering.joints import Joints, Range
-from promptkit.rendering.journal import CallTaken, Linked, Op, Raised, Taken, Unlinked, undo
+from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Taken, Unlinked, undo
 from promptkit.rendering.tree import Atom, Item, Leaf, Node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from promptkit.rendering.layout import Sizer
     from promptkit.rendering.order import Step
 
@@ -59,13 +61,8 @@ class Scan:
         self._messages = 0
         self._systems = 0
         self._tallies: dict[Node, Tally] = {}
-        if root.message is not None and root.role is None:
-            high = root.place + root.leaves
-            self._tallies[root.message] = tally = Tally(root, Range(root.place, high))
-            self._show(tally)
-        else:
-            for item in nodes_of(root, self.k):
-                self._add(item, self.k)
+        if root.up:
+            self._add_root(self.k)
         self.counts = [self.tokens]
         """`counts[i]`: the tokens at state `len(steps) - i`, as far as the scan has come."""
 
@@ -112,6 +109,16 @@ class Scan:
                 self._undo(op)
         self.counts.append(self.tokens)
 
+    def _add_root(self, k: int) -> None:
+        """Count the subtree as it is: the part of a message, or messages."""
+        root = self.root
+        if root.message is not None and root.role is None:
+            tally = self._tallies[root.message] = Tally(root, Range(root.place, root.place + root.leaves))
+            self._show(tally)
+        else:
+            for item in nodes_of(root, k):
+                self._add(item, k)
+
     def _undo(self, op: Op) -> None:
         if isinstance(op, Linked):
             self._join(op.leaf, -1)
@@ -120,13 +127,16 @@ class Scan:
         undo(op)
         if isinstance(op, Unlinked):
             self._join(op.leaf, 1)
+        elif isinstance(op, Buried):
+            if self.root in op.nodes:
+                self._add_root(self.k + 1)  # a limit went with something around it, and is back
         elif isinstance(op, Taken):
             self._restore(op.parent, op.parent.items[op.position])
         elif isinstance(op, CallTaken):
             tally = self._tallies.get(op.message)
             if tally and tally.present and tally.top is op.message:
                 self._reframe(tally, self.k)
-        elif isinstance(op, Raised) and (op.spare.message is None or op.spare.role is not None):
+        elif op.spare.message is None or op.spare.role is not None:
             for shown in nodes_of(op.spare, self.k + 1):
                 self._remove(shown)
 
@@ -185,16 +195,26 @@ class Scan:
         tally.present = True
         tally.content = tally.open = tally.texts = 0
         tally.left = tally.top.leaves
-        top = tally.top
         whole = tally.span
-        leaf = top.first if top.role else next((leaf for leaf in leaves_of(top, self.k) if leaf.parent.message), None)
-        while leaf is not None and leaf.seq < whole.high:
+        for leaf in self._linked(tally):
             tally.span = Range(whole.low, leaf.seq + 1)
             self._count(tally, leaf, 1)
-            leaf = leaf.following
         tally.span = whole
         self._content += tally.content
         self._slack += self._open(tally)
+
+    def _linked(self, tally: Tally) -> Iterator[Leaf]:
+        """The leaves of a message, or of the part that is counted, that are in its chain."""
+        message = tally.top.message
+        low, high = tally.span.low, tally.span.high
+        leaf = message.first if message else None
+        if tally.top.role is None and self.k == len(self.steps):
+            # The chain may be long before the part: start inside. (Later, what is alive need not be linked yet.)
+            leaf = next((leaf for leaf in leaves_of(tally.top, self.k) if leaf.parent.message and not leaf.silent), None)
+        while leaf is not None and leaf.seq < high:
+            if leaf.seq >= low:
+                yield leaf
+            leaf = leaf.following
 
     def _join(self, leaf: Leaf, sign: int) -> None:
         """A leaf has come back between its neighbours, or (-1) is about to go."""

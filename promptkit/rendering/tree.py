@@ -64,6 +64,7 @@ class Leaf:
         "previous",
         "priority",
         "seq",
+        "silent",
         "sized",
         "solid",
         "text",
@@ -89,6 +90,7 @@ class Leaf:
         self.element = element
         # An element of its own (TextChunk, Text) is compared as a container of this one leaf would be.
         self.own = element is not None and part is None
+        self.silent = self.is_empty and not self.own  # as if it were not there: it has no place in the message's chain
         self.sized = False  # a part that takes a share of its flex group
         self.frame = False  # written by the element around it (a Tag), and gone with it
         self.solid: bool | None = None  # always starts a line, at a safe cut; found out when asked
@@ -111,6 +113,8 @@ class Node:
     calls: tuple[ToolCall, ...] = ()
     calls_gone: list[int] = []  # noqa: RUF012  # of messages without calls; an own list where there are any
     call_id: str | None = None
+    asked: tuple[Node, int] | None = None  # of a result: the message that asked, and the index of its call
+    answers: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: index of the call, result
     passes = False
     atomic = False
     legacy = False
@@ -126,6 +130,7 @@ class Node:
     metadata: list[tuple[object, bool]] | None = None
     references: list[Reference] | None = None
     label = ""
+    nodes: list[Node] = []  # noqa: RUF012  # those of the items that are nodes; an own list where there are any
 
     # sizing
     budget: int | None = None
@@ -138,7 +143,7 @@ class Node:
     key = -1  # its place, for the memory
 
     # pruning
-    born = -1
+    born = -2  # of a fallback: the step that raises it, or -1 if a limit did
     pinned = False  # holds something that must stay
     live = 0  # living items that are not empty
     counted = False  # as one of those of the parent
@@ -163,7 +168,6 @@ class Node:
         self.priority = priority
         self.text_priority = priority  # of the strings that stand in it
         self.items: list[Item] = []
-        self.nodes: list[Node] = []  # those of the items that are nodes
         self.gone: list[int] = []
         self.message: Node | None = None  # the message that it is, or is in
         self.position = 0
@@ -174,6 +178,14 @@ class Node:
                 self.fragment = True
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
+
+    def adopt(self, child: Node) -> None:
+        """Take a node as the next item."""
+        self.items.append(child)
+        if self.nodes:
+            self.nodes.append(child)
+        else:
+            self.nodes = [child]
 
 
 Item: TypeAlias = Atom | Leaf | Node

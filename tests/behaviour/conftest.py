@@ -1,6 +1,8 @@
-"""How hard the properties of this folder try: `--hypothesis-profile=thorough` for a long night."""
+"""How hard the properties of this folder try: HYPOTHESIS_PROFILE=thorough in the environment for a long night."""
 
 from __future__ import annotations
+
+import os
 
 from hypothesis import HealthCheck, settings
 
@@ -9,4 +11,5 @@ settings.register_profile(
     "quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=100, suppress_health_check=SLOW
 )
 settings.register_profile("thorough", deadline=None, report_multiple_bugs=False, max_examples=5_000, suppress_health_check=SLOW)
-settings.load_profile("quick")
+# Not by the plugin's option: it is read before this file is, and would be overruled.
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptkit import AssistantMessage, Child, KeepWith, TextChunk, ToolCall, ToolMessage, UserMessage, render
+from promptkit import AssistantMessage, Child, KeepWith, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage, render
 from tests.behaviour.tokenizers import Words
 
 
@@ -47,3 +47,9 @@ def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:
 def test_groups_are_told_apart_by_their_value() -> None:
     prompt = UserMessage()[KeepWith(group=("a", 1), priority=0)["x"], KeepWith(group=("a", 2))["y"], KeepWith(group=("a", 1))["z"]]
     assert texts(prompt, 2) == ["y"]
+
+
+def test_a_limit_that_leaves_with_a_group_around_it_is_kept() -> None:
+    inner = UserMessage()["w1 ", "w2 ", KeepWith(group=1, priority=0)["w3"]]
+    prompt = (KeepWith(group=1)[TokenLimit(max_tokens=1)[inner]], UserMessage()["x"])
+    assert texts(prompt, 9) == ["x"]
