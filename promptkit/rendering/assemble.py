@@ -83,16 +83,16 @@ def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
     parts: list[Part] = []
     run: list[str] = []
     before: Leaf | None = None
-    gap = False
+    nearest: Leaf | None = None
     for leaf in leaves:
         if leaf.is_empty:
-            gap = gap or leaf.own  # D7: what is empty leaves no line break of its own
+            nearest = leaf  # D7: what is empty leaves no line break of its own
             continue
         if leaf.part is None:
             if before is not None:
-                run.append(separator(before, leaf, gap=gap))
+                run.append(separator(before, leaf, nearest))
             run.append(leaf.text)
-            before, gap = leaf, False
+            before = nearest = leaf
             continue
         if run:
             parts.append("".join(run))

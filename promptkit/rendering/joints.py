@@ -18,28 +18,29 @@ __all__ = ["Joints", "Range", "separator"]
 _NEAR = 48  # characters in which a safe cut is looked for before more of the text is searched
 
 
-def separator(before: Leaf, leaf: Leaf, *, gap: bool) -> str:
-    """What stands between two neighbouring texts of one run: a line break, or nothing. `gap`: something empty stands between them.
+def separator(before: Leaf, leaf: Leaf, nearest: Leaf | None) -> str:
+    """What stands between two neighbouring texts of one run: a line break, or nothing.
 
-    prompt-tsx: a TextChunk starts on a new line, and so does a container's first text unless text of the outer container
-    stands right before it. A text that ends in a line break needs no other.
+    `nearest` is what stands right before the second one: the first one, or something empty. prompt-tsx: a TextChunk starts on
+    a new line, and so does a container's first text unless text of the outer container stands right before it. A text that
+    ends in a line break needs no other.
     """
-    breaks = leaf.breaks == ALWAYS or before.closes or (leaf.breaks == FIRST and (gap or not _follows_text(before, leaf)))
+    breaks = leaf.breaks == ALWAYS or before.closes or (leaf.breaks == FIRST and not (nearest and _follows_text(nearest, leaf)))
     return "\n" if breaks and not before.text.endswith("\n") else ""
 
 
-def _follows_text(before: Leaf, leaf: Leaf) -> bool:
+def _follows_text(nearest: Leaf, leaf: Leaf) -> bool:
     """Whether a container's first text stands right behind text of a container around it."""
-    if before.own:
+    if nearest.own:
         return False
-    home = before.parent
+    home = nearest.parent
     item: Leaf | Node = leaf if leaf.own else leaf.parent
     while True:
         parent = item.parent
         if parent is None:
             return False
         if parent is home:
-            return item.position > before.position
+            return item.position > nearest.position
         if parent.role is not None:
             return False
         item = parent
@@ -84,13 +85,9 @@ class Joints:
         count = self.tokenizer.count
         head = self._end(before, span) if before else ""
         tail = self._start(behind, span) if behind else ""
-        if before and behind:
-            gap = leaf.previous is not before or leaf.following is not behind
-            was = count(head + separator(before, behind, gap=gap) + tail)
-        else:
-            was = count(head or tail)
-        left = head + separator(before, leaf, gap=leaf.previous is not before) if before else ""
-        right = separator(leaf, behind, gap=leaf.following is not behind) + tail if behind else ""
+        was = count(head + separator(before, behind, _without(leaf, behind)) + tail) if before and behind else count(head or tail)
+        left = head + separator(before, leaf, leaf.previous) if before else ""
+        right = separator(leaf, behind, behind.previous) + tail if behind else ""
         text = leaf.text
         first, last = self._cuts(leaf)
         if first < 0:
@@ -105,19 +102,17 @@ class Joints:
         before, behind = span.before(leaf), span.behind(leaf)
         if not (before and behind):
             return 0, 0
-        gap = leaf.previous is not before or leaf.following is not behind
         head, tail = self._end(before, span), self._start(behind, span)
         count = self.tokenizer.count
-        change = count(head) + count(tail) - count(head + separator(before, behind, gap=gap) + tail)
+        change = count(head) + count(tail) - count(head + separator(before, behind, _without(leaf, behind)) + tail)
         return change, change
 
     def nothing(self, leaf: Leaf, span: Range) -> tuple[int, int]:
         """What something empty that has just been linked in changes: perhaps the line break between its neighbours."""
-        near = (leaf.previous, leaf.following)
         before, behind = span.before(leaf), span.behind(leaf)
-        if before is None or behind is None or near != (before, behind):
+        if before is None or behind is None:
             return 0, 0
-        old, new = separator(before, behind, gap=False), separator(before, behind, gap=True)
+        old, new = separator(before, behind, _without(leaf, behind)), separator(before, behind, behind.previous)
         if old == new:
             return 0, 0
         head, tail = self._end(before, span), self._start(behind, span)
@@ -159,7 +154,7 @@ class Joints:
             return leaf.text[last:]
         text = leaf.text
         while (before := span.before(leaf)) is not None:
-            text = before.text + separator(before, leaf, gap=leaf.previous is not before) + text
+            text = before.text + separator(before, leaf, leaf.previous) + text
             place = self._last(text)
             if place >= 0:
                 return text[place:]
@@ -173,7 +168,7 @@ class Joints:
             return leaf.text[:first]
         text = leaf.text
         while (behind := span.behind(leaf)) is not None:
-            text = text + separator(leaf, behind, gap=leaf.following is not behind) + behind.text
+            text = text + separator(leaf, behind, behind.previous) + behind.text
             place = self._first(text)
             if place >= 0:
                 return text[:place]
@@ -207,3 +202,8 @@ class Joints:
             if place >= 0 or start == 1:
                 return place
             reach *= 8
+
+
+def _without(leaf: Leaf, behind: Leaf) -> Leaf | None:
+    """What would stand right before `behind` if `leaf` were not there."""
+    return leaf.previous if behind.previous is leaf else behind.previous

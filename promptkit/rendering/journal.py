@@ -154,7 +154,7 @@ def link_below(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
     stack: list[Iterator[Item]] = [iter([spare.ghost] if spare.ghost else spare.items)]
     while stack:
         for item in stack[-1]:
-            if type(item) is Leaf and not item.silent:
+            if type(item) is Leaf:
                 item.previous, item.following = before, behind
                 relink(item)
                 yield item

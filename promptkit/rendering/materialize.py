@@ -125,7 +125,7 @@ def _message(tree: Tree, node: Node) -> None:
                 item.place = seq
                 if not item.items:
                     item.ghost = ghost = Leaf(item, "", 0, NEVER)
-                    ghost.own, ghost.silent, ghost.seq = True, False, seq
+                    ghost.own, ghost.seq = True, seq
                     seq += 1
                     before = _chain(tree, node, item.ghost, before)
                 stack.append((item, zip(item.items, item.gone, strict=True)))
@@ -141,7 +141,7 @@ def _message(tree: Tree, node: Node) -> None:
 
 def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf | None:
     """Link a leaf behind the one before it; what stands by in a fallback is left out for now."""
-    if leaf.silent or (leaf.parent.standby and not message.standby):
+    if leaf.parent.standby and not message.standby:
         return before
     leaf.previous, leaf.following = before, None
     if before is None:
@@ -166,7 +166,7 @@ def linked_items(node: Node) -> list[Leaf]:
     """The living leaves of a node that have a place in their message's chain."""
     if node.ghost:
         return [node.ghost]
-    return [item for item, gone in zip(node.items, node.gone, strict=True) if gone == STAYS and type(item) is Leaf and not item.silent]
+    return [item for item, gone in zip(node.items, node.gone, strict=True) if gone == STAYS and type(item) is Leaf]
 
 
 def holds(node: Node) -> bool:

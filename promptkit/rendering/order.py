@@ -186,7 +186,7 @@ class Order:
         last: Leaf | None = None
         if type(item) is Node:
             last = self._bury(item, ops)
-        elif type(item) is Leaf and not item.silent:
+        elif type(item) is Leaf:
             unlink(item)
             ops.append(Unlinked(item))
         if type(item) is Node and item.fallback is not None:
@@ -255,7 +255,7 @@ class Order:
         if reason == "tool-pair" and any(answer.up for answer in answers):
             return True
         place = message.parent
-        if message.required or (place and self._stays_before(place, message.position)):
+        if message.required or message in self._chain or (place and self._stays_before(place, message.position)):
             return False
         message.calls_gone[index] = self._step
         ops.append(CallTaken(message, index, reason, partner))

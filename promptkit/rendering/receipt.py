@@ -168,10 +168,11 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
     part = 0
     start = 0
     before: Leaf | None = None
-    bounded = gap = False
+    nearest: Leaf | None = None
+    bounded = False
     for leaf in leaves_of(node, k):
         if leaf.is_empty:
-            gap = gap or leaf.own
+            nearest = leaf
             continue
         if leaf.part is not None:
             part += before is not None
@@ -180,8 +181,9 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
             before, start = None, 0
             continue
         if before is not None:
-            start += len(separator(before, leaf, gap=gap))
+            start += len(separator(before, leaf, nearest))
         path = path_of(leaf.parent, leaf.position) if leaf.element else path_of(leaf.parent)
         yield SourceSpan(message=number, part=part, start=start, end=start + len(leaf.text), path=path)
         start += len(leaf.text)
-        before, bounded, gap = leaf, False, False
+        before = nearest = leaf
+        bounded = False

@@ -210,7 +210,7 @@ class Scan:
         leaf = message.first if message else None
         if tally.top.role is None and self.k == len(self.steps):
             # The chain may be long before the part: start inside. (Later, what is alive need not be linked yet.)
-            leaf = next((leaf for leaf in leaves_of(tally.top, self.k) if leaf.parent.message and not leaf.silent), None)
+            leaf = next((leaf for leaf in leaves_of(tally.top, self.k) if leaf.parent.message), None)
         while leaf is not None and leaf.seq < high:
             if leaf.seq >= low:
                 yield leaf
@@ -234,7 +234,9 @@ class Scan:
         """Count what stands around the content of a message anew."""
         frame = self.sizer.node_frame(tally.top, k, text=tally.texts > 0)
         self._content += frame - tally.frame
+        self._slack -= self._open(tally)
         tally.frame = frame
+        self._slack += self._open(tally)
 
     def _count(self, tally: Tally, leaf: Leaf, sign: int) -> None:
         """What a leaf adds to its message, with its joints."""

@@ -64,7 +64,6 @@ class Leaf:
         "previous",
         "priority",
         "seq",
-        "silent",
         "sized",
         "solid",
         "text",
@@ -90,7 +89,6 @@ class Leaf:
         self.element = element
         # An element of its own (TextChunk, Text) is compared as a container of this one leaf would be.
         self.own = element is not None and part is None
-        self.silent = self.is_empty and not self.own  # as if it were not there: it has no place in the message's chain
         self.sized = False  # a part that takes a share of its flex group
         self.frame = False  # written by the element around it (a Tag), and gone with it
         self.solid: bool | None = None  # always starts a line, at a safe cut; found out when asked

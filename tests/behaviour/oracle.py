@@ -80,7 +80,7 @@ def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
     skipped: set[int] = set()
     while (scope := tree.find(scope_key)) is not None:
         held = _held(tree, scope)
-        locked = {node.key for node in tree.nodes() if node.key in held and _says_something(node)}
+        locked = {node.key for node in tree.nodes() if node.key in held and (_says_something(node) or node.group)}
         unit = _pick(scope, held | skipped)
         if unit is None:
             return

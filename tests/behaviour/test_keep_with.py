@@ -29,9 +29,10 @@ def test_groups_inside_of_a_member_are_taken_along_in_turn() -> None:
     assert texts(prompt, 4) == ["e"]
 
 
-def test_a_member_that_rendered_nothing_takes_nobody_along() -> None:
+def test_a_member_that_rendered_nothing_takes_nobody_along_before_it_is_pruned_itself() -> None:
     prompt = UserMessage()[KeepWith(group=1, priority=0), KeepWith(group=1, priority=9)["a"], TextChunk(priority=1)["b"]]
-    assert texts(prompt, 1) == ["a"]
+    assert texts(prompt, 2) == ["a\nb"]
+    assert texts(prompt, 1) == ["b"]  # as in prompt-tsx: the empty member is the lowest, and its group goes with it
 
 
 def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:

@@ -64,7 +64,7 @@ class Tree:
             raise LockedError
         place = parent.children.index(node)
         del parent.children[place]
-        self.leaving += [below.group[0] for below in gone if below.group and not below.born_empty]
+        self.leaving += [below.group[0] for below in gone if below.group]
         if node.fallback is not None and node.fallback is not False and node.fallback is not True:
             instead = Node(key=next(self.keys), priority=node.priority, parent=parent)
             build(node.fallback, instead, self.tokenizer, self.keys)
