@@ -31,7 +31,7 @@ class Sizing:
     Earlier flex groups are only counted when the budget is read.
     """
 
-    __slots__ = ("_budget", "budget_was_read", "model", "tokenizer")
+    __slots__ = ("_budget", "budget_read", "model", "tokenizer")
 
     def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None) -> None:
         self._budget = budget
@@ -39,13 +39,14 @@ class Sizing:
         """The tokenizer that this render counts with."""
         self.model = model
         """The model's name, where the render was given one."""
-        self.budget_was_read = False
+        self.budget_read: int | None = None
+        """What `token_budget` said; None as long as nobody asked."""
 
     @property
     def token_budget(self) -> int:
         """The tokens that this element may fill: its share of what earlier flex groups left."""
-        self.budget_was_read = True
-        return self._budget()
+        budget = self.budget_read = self._budget()
+        return budget
 
     def count_tokens(self, text: str) -> int:
         """The tokens of a text, as this render counts them."""
@@ -203,7 +204,7 @@ def _pieces(element: PromptElement) -> list[object]:
     shown = 0
     for field in type(element).__attrs_attrs__:
         value: object = getattr(element, field.name)
-        if field.name == "children" or value == _default(field):
+        if field.name == "children" or _is_default(value, field):
             continue
         pieces += [_Verbatim(f"{', ' if shown else ''}{field.name}="), value]
         shown += 1
@@ -216,9 +217,11 @@ def _pieces(element: PromptElement) -> list[object]:
     return pieces
 
 
-def _default(field: attrs.Attribute[object]) -> object:
+def _is_default(value: object, field: attrs.Attribute[object]) -> bool:
     factory: Callable[[], object] | None = getattr(field.default, "factory", None)
-    return factory() if factory else field.default
+    default = factory() if factory else field.default
+    # Of other types `==` may be anything: arrays answer with arrays.
+    return value is default or (type(value) is type(default) and value == default)
 
 
 def flatten(child: Child, owner: str) -> Children:

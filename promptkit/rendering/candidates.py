@@ -1,7 +1,7 @@
 """What may be removed next: the candidates of one priority scope, lowest first.
 
 The rules are prompt-tsx's: candidates are the children of a container, those of `pass_priority` children in their place; the
-lowest priority goes first, on ties the one whose lowest direct child is lower (bare text is lower than any), then the first written.
+lowest priority goes first, on ties the one whose lowest direct child is lower (bare text counts as -1), then the first written.
 A candidate's own key only ever grows while its children go, so a sorted list with a heap for the changed ones is enough.
 """
 

@@ -14,7 +14,7 @@ from promptkit.tokens.truncation import truncate_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.element import Children, PromptElement
+    from promptkit.element import Children
     from promptkit.rendering.expand import Expansion
 
 __all__ = ["close_node", "write_expandable"]
@@ -22,7 +22,12 @@ __all__ = ["close_node", "write_expandable"]
 
 def close_node(expansion: Expansion, node: Node) -> Children | None:
     """Settle what depends on a node's finished subtree. Children are returned where it has to be filled again (First)."""
-    closer = _CLOSERS.get(type(node.element)) if node.element else None
+    if node.element is None:
+        return None
+    cls = type(node.element)
+    if cls not in _CLOSERS:
+        _CLOSERS[cls] = next((_CLOSERS[base] for base in cls.__mro__ if base in _CLOSERS), None)
+    closer = _CLOSERS[cls]
     return closer(expansion, node) if closer else None
 
 
@@ -35,6 +40,7 @@ def _close_tag(expansion: Expansion, node: Node) -> Children | None:
         node.gone.append(STAYS)
         node.nodes[0].label = "content"
         if is_empty(node.nodes[0]):
+            keep_attached(node, node.nodes, shown=False)
             clear(node)
     return None
 
@@ -50,6 +56,7 @@ def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
         cut = truncate_text(
             content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
         )
+        keep_attached(node, node.nodes, shown=True)
         clear(node)
         if cut:
             text_leaf(node, cut, FIRST)
@@ -63,18 +70,22 @@ def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
     otherwise.label, given.label = "alt", "children"
     taken, other = (otherwise, given) if is_empty(given) else (given, otherwise)
     taken.position = 0
-    left = [value for value in _metadata(other) if not value[1]]  # what is not local survives its element
-    if left:
-        node.metadata = [*(node.metadata or ()), *left]
+    keep_attached(node, [other], shown=False)
     node.items, node.nodes, node.gone = [taken], [taken], [STAYS]
     return None
 
 
-def _metadata(top: Node) -> list[tuple[object, bool]]:
-    nodes = [top]
-    for node in nodes:  # grows while it is walked
-        nodes.extend(node.nodes)
-    return [value for node in nodes for value in node.metadata or ()]
+def keep_attached(node: Node, tops: list[Node], *, shown: bool) -> None:
+    """Keep what is attached below a node that is about to lose its subtree: all if the content is still shown, else what is not local."""
+    nodes = list(tops)
+    for each in nodes:  # grows while it is walked
+        nodes.extend(each.nodes)
+    metadata = [value for each in nodes for value in each.metadata or () if shown or not value[1]]
+    references = [reference for each in nodes for reference in each.references or () if shown]
+    if metadata:
+        node.metadata = [*(node.metadata or ()), *metadata]
+    if references:
+        node.references = [*(node.references or ()), *references]
 
 
 def _close_first(expansion: Expansion, node: Node) -> Children | None:
@@ -83,19 +94,22 @@ def _close_first(expansion: Expansion, node: Node) -> Children | None:
     if measure(node, expansion.sizer) <= expansion.sizer.budget(node):
         node.variants = []
         return None
+    keep_attached(node, node.nodes, shown=False)
     clear(node)
     return node.variants.pop()
 
 
-def write_expandable(node: Node, children: Children) -> None:
-    """Set an Expandable's text."""
-    content = "".join(child for child in children if isinstance(child, str))
+def write_expandable(node: Node, value: object) -> None:
+    """Set an Expandable's text. Raises BadChildError for anything but a string."""
+    if not isinstance(value, str):
+        message = f"an Expandable's value must be a string, not {type(value).__name__}."
+        raise BadChildError(message, path=path_of(node))
     clear(node)
-    text_leaf(node, content, FIRST)
+    text_leaf(node, value, FIRST)
     node.gone = [STAYS]
 
 
-_CLOSERS: dict[type[PromptElement], Callable[[Expansion, Node], Children | None]] = {
+_CLOSERS: dict[type, Callable[[Expansion, Node], Children | None] | None] = {
     text.Tag: _close_tag,
     text.Truncate: _close_truncate,
     layout.IfEmpty: _close_if_empty,

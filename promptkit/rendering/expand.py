@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Generator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from promptkit.element import Children, PromptElement, Sizing, flatten
+from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBoundary
 from promptkit.elements.media import Metadata, Reference
@@ -20,7 +20,7 @@ from promptkit.messages import BoundaryPart
 from promptkit.rendering.closing import close_node, write_expandable
 from promptkit.rendering.layout import FlexGroup, Layout, Sizer
 from promptkit.rendering.making import group_of, make_node
-from promptkit.rendering.memory import Memory, Remembered
+from promptkit.rendering.memory import Memory, Remembered, props_of
 from promptkit.rendering.opening import open_node
 from promptkit.rendering.plain import PLAIN_LEAVES, plain_leaf, plain_message
 from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
@@ -28,7 +28,7 @@ from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, N
 if TYPE_CHECKING:
     from promptkit.messages import Role
 
-__all__ = ["Expansion", "Outcome", "Started"]
+__all__ = ["Expansion", "Outcome", "Started", "locate"]
 
 Started: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
 """What async components returned, to be awaited concurrently."""
@@ -38,6 +38,7 @@ Outcome: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
 
 ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
 DEFAULT_GROUP = math.inf
+MOST_NESTED = 100_000  # components in components
 
 
 class Expansion:
@@ -83,24 +84,36 @@ class Expansion:
             return
         try:
             children = open_node(self, node, element)
-        except Exception as error:  # noqa: BLE001  # whatever a component raises, the path is added to it
-            raise _located(error, node) from error.__cause__
-        if children is not None and self._fill(node, children):
-            self._complete(node)
+            if children is None or not self._fill(node, children):
+                return
+        except Exception as error:
+            locate(error, node)
+            raise
+        self._complete(node)
 
     def run_component(self, node: Node, element: PromptElement) -> Children | None:
         """A component's children, remembered or rendered now; None if they are awaited."""
-        known = self.memory.recall(node)
-        if known and (known.budget is None or known.budget == self.sizer.budget(node)):
-            self.memory.keep(node, known)
-            return known.children
+        node.depth += 1
+        if node.depth > MOST_NESTED:
+            message = f"components are nested more than {MOST_NESTED:,} deep: one of them probably renders itself."
+            raise TreeError(message, path=path_of(node))
+        props = props_of(element)
+        for known in self.memory.recall(node, props):
+            if known.budget is None or known.budget == self.sizer.budget(node):
+                self.memory.keep(node, known)
+                return known.children
         sizing = self.sizing(node)
         result = element.render(sizing)
         if inspect.isawaitable(result):
             self.start(node, result, sizing)
             return None
-        children = flatten(result, type(element).__name__)
-        self.memory.keep(node, Remembered(element, children, node.budget if sizing.budget_was_read else None))
+        return self._rendered(node, element, result, sizing)
+
+    def _rendered(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> Children:
+        children = flatten(cast("Child", result), type(element).__name__)  # checked there
+        props = props_of(element)
+        if props is not None:
+            self.memory.keep(node, Remembered(element, props, children, sizing))
         return children
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
@@ -113,17 +126,17 @@ class Expansion:
         element = node.element
         sizing = self._sizings.pop(node)
         if error is not None or element is None:
-            raise _located(error or RuntimeError("nothing to receive"), node)
+            locate(error or RuntimeError("nothing to receive"), node)
+            raise error or RuntimeError
         try:
-            children = flatten(value, type(element).__name__)  # type: ignore[arg-type]  # checked there
-        except Exception as bad:  # noqa: BLE001  # as above
-            raise _located(bad, node) from None
-        if node.expands:
-            write_expandable(node, children)
-            done = True
-        else:
-            self.memory.keep(node, Remembered(element, children, node.budget if sizing.budget_was_read else None))
-            done = self._fill(node, children)
+            if node.expands:
+                write_expandable(node, value)
+                done = True
+            else:
+                done = self._fill(node, self._rendered(node, element, value, sizing))
+        except Exception as bad:
+            locate(bad, node)
+            raise
         if done:
             self._complete(node)
 
@@ -159,7 +172,7 @@ class Expansion:
                 items.append(made)
                 atoms.append(made)
                 plain += 1
-            elif kind is Metadata or kind is Reference or kind is CacheBoundary:
+            elif isinstance(child, Metadata | Reference | CacheBoundary):
                 self._attach(node, child)
             elif (kind in PLAIN_LEAVES) and (piece := plain_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
@@ -192,7 +205,7 @@ class Expansion:
             spare.delegate = node
             spare.standby = True
             spare.born = STAYS
-            spare.label = "fallback"
+            spare.label = f"fallback[{node.position}]"
             spare.priority = node.priority
             parent.adopt(spare)
             node.fallback = spare
@@ -246,11 +259,11 @@ def _outside(what: str) -> str:
     return f"{shown!r} stands outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
-def _located(error: BaseException, node: Node) -> BaseException:
-    """The error, with the path of the element that raised it."""
+def locate(error: BaseException, node: Node) -> None:
+    """Add to an error the path of the element that raised it."""
     path = path_of(node)
     if isinstance(error, TreeError):
-        return error if error.path else type(error)(str(error), path=path)
-    if not any(note.startswith("in element ") for note in getattr(error, "__notes__", ())):
+        if not error.path:
+            error.locate(path)
+    elif not any(note.startswith("in element ") for note in getattr(error, "__notes__", ())):
         error.add_note(f"in element {path}")
-    return error

@@ -45,7 +45,7 @@ def explain(rendered: Rendered) -> str:
 def _priority(priority: float) -> str:
     if priority >= 2**53 - 1:
         return "highest"
-    return f"{priority:g}"
+    return "lowest" if priority <= -(2**53) else f"{priority:g}"
 
 
 def _why(reason: str, partner: str | None) -> str:

@@ -81,6 +81,9 @@ def _arrange(element: PromptElement, node: Node) -> None:
         node.atomic = True
     elif isinstance(element, layout.Reserve):
         _at_least_0("tokens", element.tokens, node)
+        if node.standby:
+            message = "a Reserve cannot stand in a fallback: room is kept from the start, or not at all."
+            raise BadPropError(message, path=path_of(node))
         node.reserve = element.tokens
         node.required = True
     elif isinstance(element, layout.KeepWith):

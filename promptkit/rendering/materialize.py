@@ -19,13 +19,25 @@ __all__ = ["Tree", "counts", "holds", "linked_items", "materialize", "shows"]
 class Tree:
     """The tree and what stands where in it."""
 
-    __slots__ = ("boundaries", "groups", "has_attachments", "limits", "members", "messages", "nodes", "reserved", "root")
+    __slots__ = (
+        "boundaries",
+        "groups",
+        "has_attachments",
+        "limits",
+        "limits_standing_by",
+        "members",
+        "messages",
+        "nodes",
+        "reserved",
+        "root",
+    )
 
     def __init__(self, root: Node) -> None:
         self.root = root
         self.nodes: list[Node] = []  # in written order
         self.messages: list[Node] = []  # that are no atoms
         self.limits: list[Node] = []
+        self.limits_standing_by: list[Node] = []  # in fallbacks
         self.groups: dict[Hashable, list[Node]] = {}  # KeepWith members
         self.members: dict[Hashable, list[tuple[Node, int]]] = {}  # tool calls that leave with a group: message and index
         self.boundaries: list[Leaf] = []  # in written order
@@ -68,8 +80,8 @@ def materialize(root: Node) -> Tree:
             continue
         if parent is not None and parent.required:
             node.required = True  # what stays, stays whole
-        if node.limit is not None and not node.standby:
-            tree.limits.append(node)
+        if node.limit is not None:
+            (tree.limits_standing_by if node.standby else tree.limits).append(node)
         for group in node.keep:
             tree.groups.setdefault(group, []).append(node)
         if node.role is not None:
@@ -92,11 +104,11 @@ def _settle(node: Node) -> None:
         if child.born < 0 and node.gone[child.position] == STAYS:
             child.counted = shows(child)
             live += child.counted
-            if child.required or child.pinned:
+            if child.pinned:
                 node.pinned = True
     node.live = live
     node.barren = node.role is not None and not shows(node)
-    if node.required:
+    if node.required and shows(node):
         node.pinned = True
 
 
@@ -111,24 +123,24 @@ def _message(tree: Tree, node: Node) -> None:
     node.first = None
     before: Leaf | None = None
     seq = 0
-    stack = [(node, zip(node.items, node.gone, strict=True))]
+    stack = [(node, zip(node.items, node.gone, strict=True), False)]
     while stack:
-        at, rest = stack[-1]
+        at, rest, waiting = stack[-1]  # waiting: below a fallback, whose leaves are linked in when its turn comes
         for item, gone in rest:
             if gone != STAYS:
                 continue
             if type(item) is Leaf:
                 item.seq = seq
                 seq += 1
-                before = _chain(tree, node, item, before)
+                before = before if waiting else _chain(tree, node, item, before)
             elif type(item) is Node:
                 item.place = seq
                 if not item.items:
                     item.ghost = ghost = Leaf(item, "", 0, NEVER)
                     ghost.own, ghost.seq = True, seq
                     seq += 1
-                    before = _chain(tree, node, item.ghost, before)
-                stack.append((item, zip(item.items, item.gone, strict=True)))
+                    before = before if waiting or item.born == STAYS else _chain(tree, node, ghost, before)
+                stack.append((item, zip(item.items, item.gone, strict=True), waiting or item.born == STAYS))
                 break
         else:
             at.leaves = seq - at.place
@@ -139,10 +151,8 @@ def _message(tree: Tree, node: Node) -> None:
                 tree.members.setdefault(node.element.keep_with[call.id], []).append((node, index))
 
 
-def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf | None:
-    """Link a leaf behind the one before it; what stands by in a fallback is left out for now."""
-    if leaf.parent.standby and not message.standby:
-        return before
+def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
+    """Link a leaf behind the one before it."""
     leaf.previous, leaf.following = before, None
     if before is None:
         message.first = leaf

@@ -2,72 +2,74 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, NoneType
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from promptkit.element import PromptElement
 
 if TYPE_CHECKING:
-    from promptkit.element import Children, PromptElement
+    from promptkit.element import Children, Sizing
     from promptkit.rendering.tree import Atom, Node
 
-__all__ = ["Memory", "Remembered"]
+__all__ = ["Memory", "Remembered", "props_of"]
+
+Props: TypeAlias = "tuple[object, ...]"
 
 
 class Remembered:
-    """What one component rendered. `budget` is None where it did not look at its budget: then it holds for every budget."""
+    """What one component rendered, for which props, and for which budget."""
 
-    __slots__ = ("budget", "children", "element")
+    __slots__ = ("_sizing", "children", "element", "props")
 
-    def __init__(self, element: PromptElement, children: Children, budget: int | None) -> None:
+    def __init__(self, element: PromptElement, props: Props, children: Children, sizing: Sizing) -> None:
         self.element = element
+        self.props = props
         self.children = children
-        self.budget = budget
+        self._sizing = sizing
+
+    @property
+    def budget(self) -> int | None:
+        """The budget that was read, by the component or later by what it made; None holds for every budget."""
+        return self._sizing.budget_read
 
 
 class Memory:
     """Two turns deep: what the latest render did not use is forgotten with the next one, so it never grows past two prompts.
 
-    A component is recognised by identity, or as an equal value in the same place of the tree.
+    A component is recognised by identity, or in the same place of the tree, if its props are the same values as then. Props that
+    may have changed unseen, such as objects with a state, are never the same.
     """
 
     def __init__(self) -> None:
         self.atoms: dict[int, Atom] = {}
-        self._by_identity: dict[int, Remembered] = {}
-        self._by_place: dict[int, Remembered] = {}
-        self._old_by_identity: dict[int, Remembered] = {}
-        self._old_by_place: dict[int, Remembered] = {}
+        self._now: dict[int | tuple[int], list[Remembered]] = {}
+        self._before: dict[int | tuple[int], list[Remembered]] = {}
         self._places: dict[tuple[int, int], int] = {}
-        self._atoms_used = 0
 
-    def recall(self, node: Node) -> Remembered | None:
-        """What this node's component rendered earlier, whatever its budget was."""
-        element = node.element
-        if element is None:
-            return None
-        for known in (self._by_identity.get(id(element)), self._old_by_identity.get(id(element))):
-            if known and known.element is element:
-                return known
-        place = self._place(node)
-        for known in (self._by_place.get(place), self._old_by_place.get(place)):
-            if known and known.element == element:
-                return known
-        return None
+    def recall(self, node: Node, props: Props | None) -> list[Remembered]:
+        """What this node's component rendered earlier, at one budget or several."""
+        if props is None:
+            return []
+        keys = (id(node.element), (self._place(node),))
+        known = [each for turn in (self._now, self._before) for key in keys for each in turn.get(key, ())]
+        return [each for each in known if type(each.element) is type(node.element) and _same(each.props, props)]
 
     def keep(self, node: Node, known: Remembered) -> None:
         """Remember for this turn and the next."""
-        self._by_identity[id(known.element)] = known
-        self._by_place[self._place(node)] = known
-        if node.element is not None and node.element is not known.element:
-            # An equal element under a new identity: recognised by identity from now on.
-            self._by_identity[id(node.element)] = Remembered(node.element, known.children, known.budget)
+        for key in (id(known.element), (self._place(node),)):
+            remembered = self._now.setdefault(key, [])
+            if not any(each is known for each in remembered):
+                remembered.append(known)
 
     def next_turn(self, atoms: list[Atom]) -> None:
         """Forget what neither this render nor the one before it used. `atoms` are the messages of this render."""
-        self._old_by_identity, self._by_identity = self._by_identity, {}
-        self._old_by_place, self._by_place = self._by_place, {}
+        self._before, self._now = self._now, {}
         if len(self.atoms) > 2 * len(atoms) + 1_000:
             self.atoms = {id(atom.element): atom for atom in atoms}
-        if len(self._places) > 4 * len(self._old_by_place) + 100_000:
+        if len(self._places) > 4 * len(self._before) + 100_000:
             self._places.clear()
-            self._old_by_place = {}
+            self._before = {key: known for key, known in self._before.items() if isinstance(key, int)}
 
     def _place(self, node: Node) -> int:
         """A number for the node's place in the tree, the same from turn to turn."""
@@ -81,3 +83,56 @@ class Memory:
             key = self._places.setdefault((key, each.position), len(self._places) + 1)
             each.key = key
         return node.key
+
+
+def props_of(element: PromptElement) -> Props | None:
+    """The props of an element as they are now, lists and mappings copied; None if one of them may change unseen."""
+    props: list[object] = []
+    for field in type(element).__attrs_attrs__:
+        value: object = getattr(element, field.name)
+        if isinstance(value, list):
+            value = (list, *cast("list[object]", value))  # of unknown items
+        elif isinstance(value, Mapping):
+            mapping = cast("Mapping[object, object]", value)  # likewise
+            value = (dict, *mapping.keys(), *mapping.values())
+        props.append(value)
+    return tuple(props) if _are_values(props) else None
+
+
+def _are_values(props: list[object]) -> bool:
+    """Whether all are immutable by Python's convention: compared by value and hashable, or functions and classes."""
+    stack = list(props)
+    while stack:
+        value = stack.pop()
+        kind = type(value)
+        if kind in _PLAIN:
+            continue
+        if kind is tuple:
+            stack.extend(cast("tuple[object, ...]", value))  # of unknown items
+        elif isinstance(value, type | FunctionType | BuiltinFunctionType | PromptElement):
+            continue
+        elif getattr(kind, "__hash__", None) is None or kind.__eq__ is object.__eq__:
+            return False
+    return True
+
+
+_PLAIN = frozenset({str, bytes, int, float, bool, NoneType})
+
+
+def _same(props: Props, others: Props) -> bool:
+    """Whether props are the same values of the same types: 1, 1.0 and True are three."""
+    stack: list[tuple[object, object]] = [(props, others)]
+    while stack:
+        mine, theirs = stack.pop()
+        if mine is theirs:
+            continue
+        if type(mine) is not type(theirs):
+            return False
+        if isinstance(mine, tuple) and isinstance(theirs, tuple):
+            left, right = cast("tuple[object, ...]", mine), cast("tuple[object, ...]", theirs)  # of unknown items
+            if len(left) != len(right):
+                return False
+            stack.extend(zip(left, right, strict=True))
+        elif mine != theirs:
+            return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_node"]
 
+KEEPS = ("head", "tail", "middle")
 _WHITESPACE = re.compile(r"\s+")
 
 
@@ -33,12 +35,25 @@ def open_node(expansion: Expansion, node: Node, element: PromptElement) -> Child
 
 
 def _opener_for(cls: type[PromptElement]) -> Callable[[Expansion, Node, PromptElement], Children | None]:
+    """How an element of a user's class opens: as a component, or as the element of the grammar that it extends."""
+    opener = next(_OPENERS[base] for base in cls.__mro__ if base in _GRAMMAR)
     if cls.render is PromptElement.render:
-        for base in cls.__mro__:
-            if base in _OPENERS:
-                return _OPENERS[base]
-        return _open_group
-    return _run_component
+        return opener
+    if opener is _open_message:
+        return _open_rendered_message
+    return _run_component if opener is _open_group else _refuse
+
+
+def _open_rendered_message(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
+    _open_message(expansion, node, element)
+    return expansion.run_component(node, element)
+
+
+def _refuse(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
+    _ = expansion
+    base = next(base for base in type(element).__mro__ if base in _GRAMMAR)
+    message = f"{type(element).__name__} defines render, and {base.__name__}, which it extends, is not made by one: extend PromptElement."
+    raise BadPropError(message, path=path_of(node))
 
 
 def _run_component(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
@@ -144,9 +159,16 @@ def _escaped(value: str) -> str:
 
 def _open_truncate(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
     _ = expansion
-    if isinstance(element, text.Truncate) and not 0 <= element.ratio <= 1:
-        message = f"ratio must be from 0 to 1, not {element.ratio}."
-        raise BadPropError(message, path=path_of(node))
+    problem = ""
+    if isinstance(element, text.Truncate):
+        if not 0 <= element.ratio <= 1:
+            problem = f"ratio must be from 0 to 1, not {element.ratio}."
+        elif element.keep not in KEEPS:
+            problem = f"keep must be one of {', '.join(KEEPS)}, not {element.keep!r}."
+        elif element.tokens is not None and not element.tokens >= 0:
+            problem = f"tokens must be at least 0, not {element.tokens}."
+    if problem:
+        raise BadPropError(problem, path=path_of(node))
     return element.children
 
 
@@ -187,11 +209,11 @@ def _open_expandable(expansion: Expansion, node: Node, element: PromptElement) -
     sizing = expansion.sizing(node)
     expansion.expandables.append((node, sizing))
     value = element.value(sizing)
-    if isinstance(value, str):
-        write_expandable(node, (value,))
-        return ()
-    expansion.start(node, value, sizing)
-    return None
+    if inspect.isawaitable(value):
+        expansion.start(node, value, sizing)
+        return None
+    write_expandable(node, value)
+    return ()
 
 
 def _open_media(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
@@ -222,3 +244,5 @@ _OPENERS: dict[type[PromptElement], Callable[[Expansion, Node, PromptElement], C
     media.Document: _open_media,
     media.Opaque: _open_media,
 }
+
+_GRAMMAR = frozenset(_OPENERS)

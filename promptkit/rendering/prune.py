@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from promptkit.errors import BudgetExceededError
@@ -11,7 +12,7 @@ from promptkit.rendering.order import Order
 from promptkit.rendering.pruned import Pruned
 from promptkit.rendering.receipt import removals_of
 from promptkit.rendering.scan import Overhead, Scan
-from promptkit.rendering.tree import Node, path_of
+from promptkit.rendering.tree import STAYS, Atom, Node, is_alive, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,9 @@ class Pruner:
         self.limited = tuple(limited)
         self._precise = precise  # the overhead with the first system message's text, where that matters
         self._order = Order(tree)
+        self._searched: Scan | None = None
+        spares = [node.rank for node in tree.nodes if node.born == STAYS]
+        self._loose = [node for node in tree.limits if _any_within(spares, node)] + tree.limits_standing_by
 
     def limit(self, node: Node) -> None:
         """Prune a limit's subtree to the limit, for good. Raises BudgetExceededError if what must stay is larger."""
@@ -59,24 +63,38 @@ class Pruner:
     def whole(self, budget: int, cut: Cut) -> Pruned:
         """The tree at the first state that fits `budget` tokens."""
         root = self.tree.root
-        if surely_fits(self.tree, self.sizer, budget - self.tree.reserved - max(self.overhead)):
+        room = budget - self.tree.reserved - max(self.overhead)
+        if not cut.dropped and surely_fits(self.tree, self.sizer, room):
             return self._pruned(Scan(root, [], self.sizer, self.overhead), 0, budget)
-        return self.at(Scan(root, self._order.run(root), self.sizer, self.overhead), budget, cut)
+        return self.at(self._search(), budget, cut)
+
+    def _search(self) -> Scan:
+        """The scan of the whole, made once: running the order leaves the tree pruned."""
+        if self._searched is None:
+            root = self.tree.root
+            self._searched = Scan(root, self._order.run(root), self.sizer, self.overhead)
+        return self._searched
 
     def at(self, scan: Scan, budget: int, cut: Cut) -> Pruned:
         """The state for a budget, without running anything again."""
         room = budget - self.tree.reserved
         if not scan.steps and scan.tokens > room:
-            # Everything fitted without a search, which a smaller budget needs.
-            scan = Scan(self.tree.root, self._order.run(self.tree.root), self.sizer, self.overhead)
+            scan = self._search()  # everything fitted without a search, which a smaller budget needs
         k = scan.first_fit(room)
+        if k is not None and cut.step:
+            k = cut.state(scan, room, k)
+        elif k is not None and self._precise:
+            k = self._closest(scan, room, k)
+        if k is not None and self._loose:
+            states = (state for state in range(k, len(scan.steps) + 1) if scan.at(state) <= room)
+            k = next((state for state in states if self._limits_hold(state)), None)
         if k is None:
             raise self._exceeded(self.tree.root, budget, scan)
-        if cut.step:
-            k = max(k, cut.stepped(scan, room, k), cut.sticky(scan))
-        elif self._precise:
-            k = self._closest(scan, room, k)
         return self._pruned(scan, k, budget)
+
+    def _limits_hold(self, k: int) -> bool:
+        """Whether the limits hold in which a fallback may have taken its place since they were kept."""
+        return all(not is_alive(node, k) or measure(node, self.sizer, k) <= (node.limit or 0) for node in self._loose)
 
     def _closest(self, scan: Scan, room: int, k: int) -> int:
         """The first state that fits when the line break behind the first system message, of one token or none, is counted exactly."""
@@ -98,9 +116,16 @@ class Pruner:
             set_ceilings(self.tree, self.sizer)
         return node.ceiling is not None and node.ceiling <= limit
 
-    def _pruned(self, scan: Scan, k: int, budget: int) -> Pruned:
+    def _pruned(self, scan: Scan, k: int, budget: int, *, reason: str = "budget") -> Pruned:
         return Pruned(
-            tree=self.tree, sizer=self.sizer, scan=scan, k=k, tokens=scan.at(k) - self._saving(scan, k), budget=budget, limited=self.limited
+            tree=self.tree,
+            sizer=self.sizer,
+            scan=scan,
+            k=k,
+            tokens=scan.at(k) - self._saving(scan, k),
+            budget=budget,
+            limited=self.limited,
+            reason=reason,
         )
 
     def _exceeded(self, root: Node, budget: int, scan: Scan) -> BudgetExceededError:
@@ -110,8 +135,8 @@ class Pruner:
         sizes: dict[str, int] = {}
         for parent, position in placed(root, k):
             item = parent.items[position]
-            if type(item) is Node:
-                sizes[path_of(item)] = measure(item, self.sizer, k)
+            size = self.sizer.atom(item) if type(item) is Atom else measure(item, self.sizer, k) if type(item) is Node else 0
+            sizes[path_of(parent, position)] = size
         if not where:
             required += self.tree.reserved
             if self.tree.reserved:
@@ -128,6 +153,12 @@ class Pruner:
             largest=largest,
             messages=messages_of(self.tree.root, -1),  # before limits removed anything, too
             metadata=metadata,
-            removed=removals_of(self._pruned(scan, k, budget)),
+            removed=removals_of(self._pruned(scan, k, budget, reason="limit" if where else "budget")),
             where=where,
         )
+
+
+def _any_within(ranks: list[int], node: Node) -> bool:
+    """Whether one of these nodes, in written order, lies below a node."""
+    at = bisect_right(ranks, node.rank)
+    return at < len(ranks) and ranks[at] <= node.last

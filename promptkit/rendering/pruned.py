@@ -26,5 +26,8 @@ class Pruned:
     k: int
     tokens: int
     budget: int
+    reason: str
+    """Why the scan's steps were taken: `budget`, or `limit`."""
+
     limited: tuple[tuple[Node, list[Step]], ...]
     """What limits removed before: (the limit's node, its steps)."""

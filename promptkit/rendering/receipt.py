@@ -73,7 +73,7 @@ def removals_of(pruned: Pruned) -> tuple[Removal, ...]:
         for step in steps:
             made.extend(_of_step(pruned, step, -1, "limit", len(made)))
     for index, step in enumerate(pruned.scan.steps[: pruned.k]):
-        made.extend(_of_step(pruned, step, index, "budget", len(made)))
+        made.extend(_of_step(pruned, step, index, pruned.reason, len(made)))
     return tuple(made)
 
 

@@ -90,8 +90,7 @@ class Scan:
 
     def _could_fit(self, budget: int) -> bool:
         """Whether a larger state may fit: counts at joints are not quite monotone."""
-        overhead = self.overhead
-        gain = 0 if self._systems else max(0, overhead.plain - overhead.system)
+        gain = self.tokens - self._content - min(self.overhead)
         return self.tokens - self._slack - gain <= budget
 
     def back(self) -> None:
@@ -137,7 +136,7 @@ class Scan:
             if tally and tally.present and tally.top is op.message:
                 self._reframe(tally, self.k)
         elif op.spare.message is None or op.spare.role is not None:
-            for shown in nodes_of(op.spare, self.k + 1):
+            for shown in nodes_of(op.spare, self.k):
                 self._remove(shown)
 
     def _restore(self, parent: Node, item: Item) -> None:

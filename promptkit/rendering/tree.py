@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.candidates import Scope
     from promptkit.rendering.layout import Layout
 
-__all__ = ["ALWAYS", "FIRST", "HIGHEST", "NEVER", "STAYS", "Atom", "Item", "Leaf", "Node", "alive", "path_of"]
+__all__ = ["ALWAYS", "FIRST", "HIGHEST", "NEVER", "STAYS", "Atom", "Item", "Leaf", "Node", "alive", "is_alive", "path_of"]
 
 HIGHEST = 2**53 - 1
 """The priority of what has none: JavaScript's largest safe integer, as in prompt-tsx."""
@@ -139,6 +139,7 @@ class Node:
     delegate: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
     variants: list[Children] | None = None
     key = -1  # its place, for the memory
+    depth = 0  # components around it, itself included
 
     # pruning
     born = -2  # of a fallback: the step that raises it, or -1 if a limit did
@@ -174,6 +175,8 @@ class Node:
             self.message = parent.message
             if parent.fragment:
                 self.fragment = True
+            if parent.depth:
+                self.depth = parent.depth
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
 
@@ -194,20 +197,38 @@ def alive(item: Item, gone: int, k: int) -> bool:
     return gone >= k and not (type(item) is Node and item.born >= k)
 
 
+def is_alive(node: Node, k: int) -> bool:
+    """Whether a node and all above it are there once k steps have been taken."""
+    while node.parent is not None:
+        if not alive(node, node.parent.gone[node.position], k):
+            return False
+        node = node.parent
+    return True
+
+
 def path_of(parent: Node, position: int | None = None) -> str:
-    """`AgentPrompt > History > UserMessage[12]`: the path of a node, or of one of its items."""
-    parts: list[str] = []
+    """`AgentPrompt > History > UserMessage[12]`: the path of a node, or of one of its items; the middle of a very long one left out."""
+    last: list[str] = []
     if position is not None:
         item = parent.items[position]
         if type(item) is not Node:
-            parts.append(_label(item.element, position, len(parent.items)) if item.element else f"text[{position}]")
+            last.append(_label(item.element, position, len(parent.items)) if item.element else f"text[{position}]")
         else:
             parent = item
+    nodes: list[Node] = []
     node = parent
     while node.parent is not None:
-        parts.append(node.label or _label(node.element, node.position, len(node.parent.items)))
+        nodes.append(node)
         node = node.parent
-    return " > ".join(reversed(parts))
+    nodes.reverse()
+    shown = nodes if len(nodes) <= _LEVELS else nodes[: _LEVELS // 2] + nodes[-_LEVELS // 2 :]
+    parts = [each.label or _label(each.element, each.position, len(each.parent.items) if each.parent else 1) for each in shown]
+    if len(shown) < len(nodes):
+        parts.insert(_LEVELS // 2, f"… {len(nodes) - len(shown):,} more …")
+    return " > ".join(parts + last)
+
+
+_LEVELS = 40  # that a path shows
 
 
 def _label(element: PromptElement | None, position: int, siblings: int) -> str:
