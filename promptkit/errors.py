@@ -23,10 +23,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message
 
@@ -52,17 +52,34 @@ __all__ = [
     "UnknownModelError",
 ]
 
+E = TypeVar("E", bound="PromptKitError")
+
 
 class PromptKitError(Exception):
-    """Every error that promptkit raises on purpose."""
+    """Every error that promptkit raises on purpose. Travels between processes with all that it carries, if that can be pickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...], dict[str, object]]:
+        """Made again without `__init__`: that takes facts, and `args` hold the sentence that was made of them."""
+        return _made_again, (type(self), *self.args), self.__dict__
+
+
+def _made_again(cls: type[E], *args: object) -> E:
+    return cls.__new__(cls, *args)
 
 
 class TreeError(PromptKitError):
     """The tree is ill-formed. `path` is the element path (`AgentPrompt > UserMessage[2]`), empty where none is known yet."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
-        super().__init__(f"{path}: {message}" if path else message)
-        self.path = path
+        super().__init__(message)
+        self.path = ""
+        self.locate(path)
+
+    def locate(self, path: str) -> None:
+        """Say where: for an error that was raised without a path. In place, as subclasses may be made of other arguments."""
+        if path:
+            self.args = (f"{path}: {self}",)
+            self.path = path
 
 
 class BadChildError(TreeError):

@@ -175,9 +175,9 @@ def _legacy(node: Node) -> Scope:
                 if item.items:
                     stack.append((item, enumerate(item.items), spare.setdefault(item, []) if item.born == STAYS else into))
                     break
-                into.append((item.priority, 0, order, parent, position))
+                into.append((item.priority, ALONE, order, parent, position))
             elif not (type(item) is Leaf and item.frame):
-                into.append((item.priority, 0, order, parent, position))
+                into.append((item.priority, ALONE, order, parent, position))
         else:
             stack.pop()
     entries.sort()

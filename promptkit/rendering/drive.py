@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from typing import TYPE_CHECKING, TypeVar
 
 from promptkit.errors import RunningLoopError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand import Outcome, Started
     from promptkit.rendering.tree import Node
 
-__all__ = ["drive", "drive_async"]
+__all__ = ["abandon", "drive", "drive_async"]
 
 T = TypeVar("T")
 
@@ -25,6 +25,18 @@ def drive(engine: Generator[Started, Outcome, T]) -> T:
 
     Raises RunningLoopError if a component really awaits while a loop is running.
     """
+    try:
+        return _run(engine)
+    except RuntimeError as error:
+        stop = error.__cause__
+        if not isinstance(stop, StopIteration) or str(error) != "generator raised StopIteration":
+            raise
+    # A component's own StopIteration, which Python lets out of no generator. It lets none out of a coroutine either: `drive_async`
+    # leaves it the cause of the RuntimeError.
+    raise stop
+
+
+def _run(engine: Generator[Started, Outcome, T]) -> T:
     try:
         started = next(engine)
     except StopIteration as stop:
@@ -54,17 +66,17 @@ async def drive_async(engine: Generator[Started, Outcome, T]) -> T:
 async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
     import asyncio
 
-    running: dict[asyncio.Future[object], Node] = {}
+    running: dict[asyncio.Future[object], list[Node]] = {}  # components may share one
     try:
         while True:
             for node, awaitable in started:
-                running[asyncio.ensure_future(awaitable)] = node
+                running.setdefault(asyncio.ensure_future(awaitable), []).append(node)
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             outcome: Outcome = []
             for future in [future for future in running if future in done]:
-                node = running.pop(future)
                 error = asyncio.CancelledError() if future.cancelled() else future.exception()
-                outcome.append((node, None if error else future.result(), error))
+                value = None if error else future.result()
+                outcome.extend((node, value, error) for node in running.pop(future))
             try:
                 started = engine.send(outcome)
             except StopIteration as stop:
@@ -79,18 +91,20 @@ async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
 def _step_through(started: Started) -> Outcome:
     """Finish coroutines that never really await; a loop is running here, so others cannot be waited for."""
     outcome: Outcome = []
-    for index, (node, awaitable) in enumerate(started):
-        try:
-            next(_steps(awaitable))
-        except StopIteration as stop:
-            outcome.append((node, stop.value, None))
-        except Exception as error:  # noqa: BLE001  # handed to the engine, which raises it with the element's path
-            outcome.append((node, None, error))
-        else:
-            for _, other in started[index:]:
-                _close(other)
-            message = f"{path_of(node)} awaits, and an event loop is running: use `await render_async(...)`."
-            raise RunningLoopError(message)
+    try:
+        for node, awaitable in started:
+            try:
+                next(_steps(awaitable))
+            except StopIteration as stop:
+                outcome.append((node, stop.value, None))
+            except Exception as error:  # noqa: BLE001  # handed to the engine, which raises it with the element's path
+                outcome.append((node, None, error))
+            else:
+                message = f"{path_of(node)} awaits, and an event loop is running: use `await render_async(...)`."
+                raise RunningLoopError(message)
+    except BaseException:
+        abandon(started)
+        raise
     return outcome
 
 
@@ -98,10 +112,11 @@ def _steps(awaitable: Awaitable[object]) -> Generator[object, None, object]:
     return (yield from awaitable.__await__())
 
 
-def _close(awaitable: object) -> None:
-    close = getattr(awaitable, "close", None)
-    if close is not None:
-        close()
+def abandon(started: Started) -> None:
+    """Close the coroutines that nobody will wait for, finished ones included, before Python warns of those that never ran."""
+    for _, awaitable in started:
+        if isinstance(awaitable, Coroutine):
+            awaitable.close()
 
 
 def _loop_is_running() -> bool:

@@ -18,6 +18,7 @@ from promptkit.elements.media import Metadata, Reference
 from promptkit.errors import MisplacedElementError, TreeError
 from promptkit.messages import BoundaryPart
 from promptkit.rendering.closing import close_node, write_expandable
+from promptkit.rendering.drive import abandon
 from promptkit.rendering.layout import FlexGroup, Layout, Sizer
 from promptkit.rendering.making import group_of, make_node
 from promptkit.rendering.memory import Memory, Remembered, props_of
@@ -64,15 +65,18 @@ class Expansion:
         stack = self._stack
         if self._fill(root, children):
             return root
-        while True:
-            while stack:
-                self._enter(stack.pop())
-            if not self._waiting:
-                return root
-            started, self._started = self._started, []
-            for node, value, error in (yield started):
-                self._waiting -= 1
-                self._received(node, value, error)
+        try:
+            while True:
+                while stack:
+                    self._enter(stack.pop())
+                if not self._waiting:
+                    return root
+                started, self._started = self._started, []
+                for node, value, error in (yield started):
+                    self._waiting -= 1
+                    self._received(node, value, error)
+        finally:
+            abandon(self._started)
 
     def sizing(self, node: Node) -> Sizing:
         """What the component at this node is told about its room."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from promptkit.element import Sizing, flatten
+from promptkit.element import Sizing
 from promptkit.elements.text import Expandable
 from promptkit.rendering.assemble import measure
 from promptkit.rendering.closing import write_expandable
+from promptkit.rendering.expand import locate
 from promptkit.rendering.tree import STAYS, Node
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ __all__ = ["grow"]
 
 
 def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Outcome, bool]:
-    """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again."""
+    """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again.
+
+    Raises what an Expandable raises, and BadChildError where its value is no string.
+    """
     inside = [node for node, _ in expansion.expandables if _below(node, scope)]
     if not inside:
         return False
@@ -39,14 +44,17 @@ def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Ou
         if room <= 0:
             continue
         sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
-        value = element.value(sizing)
-        if not isinstance(value, str):
-            ((_, result, error),) = yield [(node, value)]
-            if error is not None:
-                raise error
-            value = "".join(child for child in flatten(str(result), "Expandable") if isinstance(child, str))
-        write_expandable(node, (value,))
-        used += min(room + size, sizer.tokenizer.count(value)) - size
+        try:
+            value: object = element.value(sizing)
+            if inspect.isawaitable(value):
+                ((_, value, failure),) = yield [(node, value)]
+                if failure is not None:
+                    raise failure  # noqa: TRY301  # as if it had been raised at once
+            write_expandable(node, value)
+        except Exception as error:
+            locate(error, node)
+            raise
+        used += min(room + size, measure(node, sizer)) - size
         grown = True
     return grown
 

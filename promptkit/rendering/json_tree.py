@@ -56,6 +56,8 @@ _TYPES: dict[str, type[PromptElement]] = {
     )
 }
 
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
 _MEDIA = (media.Image, media.Document, media.Opaque)
 
 # What a component left of these is its text.
@@ -65,9 +67,10 @@ _PROPS = {name: [field.name for field in kind.__attrs_attrs__ if field.name not 
 
 
 def to_json(prompt: Child, *, budget: int | None = None, tokenizer: Tokenizer | None = None, model: str | None = None) -> dict[str, Json]:
-    """A tree as JSON. Nothing is pruned; `budget` (tokens) is what components are told, without it all the room in the world.
+    """A tree as JSON. Nothing is pruned; `budget` (tokens) is that of a render, without it components have all the room in the world.
 
-    Messages are optional: what a tool returns is a fragment. Raises JsonTreeError for metadata that is no JSON.
+    An Expandable is written once, with its share, and is plain text from then on: it does not grow. Messages are optional: what
+    a tool returns is a fragment. Raises JsonTreeError for metadata that is no JSON.
     """
     return _tree(drive(_expansion(budget, tokenizer, model, prompt)))
 
@@ -82,7 +85,8 @@ async def to_json_async(
 def _expansion(budget: int | None, tokenizer: Tokenizer | None, model: str | None, prompt: Child) -> Generator[Started, Outcome, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
     expansion = Expansion(sizer, Memory(), model=model, fragment=True)
-    return expansion.run(flatten(prompt, "to_json"), HIGHEST if budget is None else budget)
+    room = HIGHEST if budget is None else max(0, budget - sizer.tokenizer.request().tokens)
+    return expansion.run(flatten(prompt, "to_json"), room)
 
 
 def _tree(root: Node) -> dict[str, Json]:
@@ -108,10 +112,13 @@ class _Writer:
         return len(self.nodes) - 1
 
     def items(self, node: Node) -> list[Json]:
-        # A Tag keeps its children in a group between its own two lines; a media element is its own content.
-        inside = node.nodes[0] if isinstance(node.element, text.Tag) and node.nodes else node
+        element = node.element
+        if isinstance(element, _MEDIA) or (isinstance(element, text.Tag) and not element.children):
+            return []  # it is its own content
+        # A Tag keeps its children in a group between its own two lines.
+        inside = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
         written: list[Json] = []
-        for item in () if isinstance(node.element, _MEDIA) else inside.items:
+        for item in inside.items:
             if type(item) is Atom:
                 written.append(self.add({**self.props(item.element), "children": [item.text]}))
             elif type(item) is Leaf and item.element is None:
@@ -134,7 +141,7 @@ class _Writer:
         return written
 
     def props(self, element: PromptElement | None, kind: str | None = None) -> dict[str, Json]:
-        kind = kind or type(element).__name__
+        kind = kind or _name(element)
         record: dict[str, Json] = {"type": kind}
         for name in _PROPS[kind]:
             value: object = getattr(element, name, None)
@@ -159,7 +166,11 @@ def _kind(node: Node) -> str:
         return "Chunk"
     if isinstance(element, text.Tag) and element.children and not node.nodes:
         return "Group"  # its content rendered nothing, and it went with it
-    return next((base.__name__ for base in type(element).__mro__ if base.__name__ in _TYPES), "Group")
+    return _name(element)
+
+
+def _name(element: PromptElement | None) -> str:
+    return next((_NAMES[base] for base in type(element).__mro__ if base in _NAMES), "Group")
 
 
 def _json(value: object, node: Node) -> Json:
@@ -215,7 +226,7 @@ def _element(record: Mapping[str, Json], made: Mapping[int, PromptElement], scop
         value = cast("dict[str, Json]", record["value"])  # if not, this fails
         props["value"] = Repair(**cast("dict[str, str]", value["repair"])) if "repair" in value else value["json"]  # likewise
     if "fallback" in record:
-        props["fallback"] = made[cast("int", record["fallback"])]  # if not, the look-up fails
+        props["fallback"] = made[cast("int", record["fallback"])].children  # if not, the look-up fails
     make = cast("Callable[..., PromptElement]", _TYPES[kind])  # the props are those of this type
     element = make(**props)
     children = cast("list[str | int]", record.get("children", []))  # if not, the look-up fails

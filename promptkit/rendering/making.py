@@ -21,7 +21,8 @@ def group_of(child: Child, node: Node) -> PromptElement:
     try:
         children = flatten(child, type(node.element).__name__)
     except BadChildError as error:
-        raise BadChildError(str(error), path=path_of(node)) from None
+        error.locate(path_of(node))
+        raise
     return layout.Group().replace(children=children)
 
 

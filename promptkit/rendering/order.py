@@ -64,8 +64,7 @@ class Order:
                 if node.parent is None or node.pinned or holds(node):
                     node.exhausted = True
                     continue
-                parent, position = node.parent, node.position
-                node.exhausted = True  # whether it can go or not, it is no candidate any more
+                parent, position, node.exhausted = node.parent, node.position, True  # it can go or not, but is no candidate any more
             else:
                 parent, position = entry[3], entry[4]
                 item = parent.items[position]
@@ -254,8 +253,7 @@ class Order:
         answers = [answer for at, answer in message.answers if at == index]
         if reason == "tool-pair" and any(answer.up for answer in answers):
             return True
-        place = message.parent
-        if message.required or message in self._chain or (place and self._stays_before(place, message.position)):
+        if message.required or message in self._chain or (message.parent and self._stays_before(message.parent, message.position)):
             return False
         message.calls_gone[index] = self._step
         ops.append(CallTaken(message, index, reason, partner))

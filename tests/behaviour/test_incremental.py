@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,11 +45,11 @@ class Counted(PromptElement):
     """Notes that it ran; looks at its budget if told to."""
 
     label: str
-    runs: list[str]
+    runs: Callable[[str], None]
     reads: bool = False
 
     def render(self, sizing: Sizing) -> Child:
-        self.runs.append(self.label)
+        self.runs(self.label)
         return f"{self.label} {sizing.token_budget}" if self.reads else self.label
 
 
@@ -70,7 +71,7 @@ class TestWhatComponentsRemember:
     def test_what_did_not_read_its_budget_is_not_run_again(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=Words())
-        turns = [UserMessage()[Counted(label=f"turn{index}", runs=runs)] for index in range(5)]
+        turns = [UserMessage()[Counted(label=f"turn{index}", runs=runs.append)] for index in range(5)]
         for count in range(1, 6):
             renderer.render(tuple(turns[:count]))
         assert runs == [f"turn{index}" for index in range(5)]
@@ -85,7 +86,7 @@ class TestWhatComponentsRemember:
     def test_what_read_its_budget_runs_again_when_the_budget_has_changed(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=Words())
-        reader = Counted(label="reader", runs=runs, reads=True, flex_grow=1)
+        reader = Counted(label="reader", runs=runs.append, reads=True, flex_grow=1)
         assert renderer.render(UserMessage()[reader]).messages[0].text == "reader 100"
         assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[reader])).messages[1].text == "reader 97"
         assert runs == ["reader", "reader"]
@@ -93,14 +94,16 @@ class TestWhatComponentsRemember:
     def test_what_read_its_budget_is_remembered_for_that_budget(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=Words())
-        prompt = UserMessage()[Counted(label="reader", runs=runs, reads=True)]
+        prompt = UserMessage()[Counted(label="reader", runs=runs.append, reads=True)]
         renderer.render(prompt)
         renderer.render(prompt)
         assert runs == ["reader"]
 
     def test_a_look_at_other_budgets_runs_nothing(self) -> None:
         runs: list[str] = []
-        rendered = render(UserMessage()[Counted(label="once", runs=runs), Text(priority=1)[" more words"]], budget=100, tokenizer=Words())
+        rendered = render(
+            UserMessage()[Counted(label="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=Words()
+        )
         assert [rendered.whatif(budget).tokens for budget in (3, 1, 0)] == [3, 1, 0]
         assert runs == ["once"]
 

@@ -53,7 +53,7 @@ def test_equals_the_oracle_in_a_real_vocabulary(prompt: Child) -> None:
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.slow
 def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: str) -> None:
-    @settings(max_examples=int(os.environ.get("EXAMPLES", "2000")))
+    @settings(max_examples=int(os.environ.get("EXAMPLES", "60")))
     @given(prompts((feature,)), tokenizers())
     def law(prompt: Child, tokenizer: Tokenizer) -> None:
         check(prompt, tokenizer)

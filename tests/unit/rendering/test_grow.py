@@ -1,0 +1,88 @@
+"""The second call of an Expandable is checked like the first, and its errors say where."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.elements.chat import UserMessage
+from promptkit.elements.layout import Group
+from promptkit.elements.text import Expandable
+from promptkit.errors import BadChildError
+from promptkit.rendering.renderer import render, render_async
+from tests.behaviour.tokenizers import Words
+
+if TYPE_CHECKING:
+    from promptkit.element import Child, Sizing
+
+
+def second(value: Callable[[], object], *, is_async: bool) -> UserMessage:
+    """An Expandable that is a string at first, and later what a function returns."""
+    calls: list[int] = []
+
+    def now(sizing: Sizing) -> object:
+        calls.append(sizing.token_budget)
+        return "first" if len(calls) == 1 else value()
+
+    async def later(sizing: Sizing) -> object:
+        await asyncio.sleep(0)
+        return now(sizing)
+
+    make: Callable[[Sizing], str] = later if is_async else now  # type: ignore[assignment]  # callers may be unchecked
+    return UserMessage()["text ", Group()[Expandable(value=make)]]
+
+
+def plain(prompt: Child) -> str:
+    return render(prompt, budget=50, tokenizer=Words()).messages[0].text
+
+
+def awaited(prompt: Child) -> str:
+    async def inside() -> str:
+        return (await render_async(prompt, budget=50, tokenizer=Words())).messages[0].text
+
+    return asyncio.run(inside())
+
+
+def fails() -> object:
+    raise LookupError("no such file")
+
+
+BOTH = pytest.mark.parametrize("is_async", [False, True])
+RUNS = pytest.mark.parametrize("run", [plain, awaited])
+
+
+@RUNS
+@BOTH
+def test_an_error_of_the_second_call_says_where(run: Callable[[Child], str], is_async: bool) -> None:
+    with pytest.raises(LookupError, match="no such file") as caught:
+        run(second(fails, is_async=is_async))
+    assert caught.value.__notes__ == ["in element UserMessage > Group[1] > Expandable"]
+
+
+@RUNS
+@BOTH
+@pytest.mark.parametrize("value", [None, 7, ("a", "b"), UserMessage()["a"]])
+def test_a_second_value_that_is_no_string_is_refused(run: Callable[[Child], str], is_async: bool, value: object) -> None:
+    with pytest.raises(BadChildError, match="must be a string") as caught:
+        run(second(lambda: value, is_async=is_async))
+    assert caught.value.path == "UserMessage > Group[1] > Expandable"
+
+
+@RUNS
+@BOTH
+def test_a_second_string_is_shown(run: Callable[[Child], str], is_async: bool) -> None:
+    assert run(second(lambda: "longer and longer", is_async=is_async)) == "text longer and longer"
+
+
+def test_what_grew_leaves_the_next_one_the_rest() -> None:
+    told: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        told.append(sizing.token_budget)
+        return "a" if len(told) <= 2 else "a b c"
+
+    render(UserMessage()[Expandable(value=value), Expandable(value=value)], budget=11, tokenizer=Words())
+    assert told == [5, 5, 10, 8]

@@ -1,0 +1,118 @@
+"""A tree that went through JSON renders as the tree that it was made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.elements.chat import UserMessage
+from promptkit.elements.layout import CacheBoundary, Group
+from promptkit.elements.media import Metadata, Reference
+from promptkit.elements.text import Expandable, Tag, TextChunk
+from promptkit.rendering.json_tree import from_json, to_json
+from promptkit.rendering.renderer import render
+from promptkit.tokens.tokenizer import Count
+from tests.behaviour.tokenizers import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.messages import Message, ToolDefinition
+
+
+def shown(prompt: Child, budget: int = 100) -> tuple[Message, ...]:
+    return render(prompt, budget=budget, tokenizer=Words()).messages
+
+
+def there_and_back(prompt: Child) -> PromptElement:
+    return from_json(to_json(prompt, tokenizer=Words()))
+
+
+def component_named(name: str) -> PromptElement:
+    """A user's component that is called like something else."""
+
+    class Own(PromptElement):
+        def render(self, sizing: Sizing) -> Child:
+            return TextChunk(priority=1)["a b c"], TextChunk(priority=2)["d e"]
+
+    Own.__name__ = name
+    return component(Own)()
+
+
+@pytest.mark.parametrize("tag", [Tag(tag="a"), Tag(tag="a", attributes={"b": "c"}), Tag(tag="a")["x"], Tag(tag="a")[None]])
+def test_a_tag_stays_as_empty_as_it_was(tag: Tag) -> None:
+    prompt = UserMessage()["one ", tag, "two"]
+    assert shown(there_and_back(prompt)) == shown(prompt)
+
+
+@pytest.mark.parametrize("name", ["Chunk", "Document", "Image", "Tag", "UserMessage", "KeepWith", "Metadata"])
+def test_a_component_may_have_the_name_of_an_element(name: str) -> None:
+    prompt = UserMessage()[component_named(name)]
+    assert [shown(there_and_back(prompt), budget) for budget in range(6)] == [shown(prompt, budget) for budget in range(6)]
+    assert shown(prompt, 2)[0].text == "d e"
+
+
+@component
+class OwnChunk(TextChunk):
+    pass
+
+
+@component
+class OwnBoundary(CacheBoundary):
+    pass
+
+
+@component
+class OwnReference(Reference):
+    pass
+
+
+def test_an_element_that_extends_one_of_the_grammar_is_written_as_that() -> None:
+    prompt = UserMessage()["a", OwnChunk(priority=1)["b"], OwnBoundary(), OwnReference(to="file:a"), Metadata(value=1)]
+    made = render(there_and_back(prompt), budget=100, tokenizer=Words())
+    expected = render(prompt, budget=100, tokenizer=Words())
+    assert made.messages == expected.messages
+    assert [reference.to for reference in made.references] == ["file:a"]
+
+
+def test_a_fallback_competes_as_before() -> None:
+    prompt = UserMessage()[
+        Group(priority=1, fallback=TextChunk(priority=5)["fall back"])[TextChunk(priority=2)["a b c d e f"]],
+        Group(priority=1)[TextChunk(priority=7)["one two"]],
+    ]
+    assert [shown(there_and_back(prompt), budget) for budget in range(10)] == [shown(prompt, budget) for budget in range(10)]
+    assert shown(prompt, 3)[0].text == "one two"  # the fallback's lowest child is the lower one
+
+
+@component
+class Told(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return str(sizing.token_budget)
+
+
+class Primed(Words):
+    """The reply is primed with 3 tokens."""
+
+    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        return Count(3)
+
+
+@pytest.mark.parametrize(("budget", "told"), [(100, "97"), (3, "0"), (1, "0")])
+def test_components_are_told_what_a_render_would_tell_them(budget: int, told: str) -> None:
+    assert from_json(to_json(Told(), budget=budget, tokenizer=Primed())) == Group()[Group()[told]]
+    if budget == 100:
+        assert render(UserMessage()[Told()], budget=budget, tokenizer=Primed()).messages[0].text == told
+
+
+def test_an_expandable_is_written_once_and_does_not_grow() -> None:
+    asked: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        asked.append(sizing.token_budget)
+        return "text"
+
+    data = to_json(UserMessage()["one two", Expandable(value=value)], budget=10, tokenizer=Words())
+    assert asked == [8]
+    assert shown(from_json(data))[0].text == "one twotext"

@@ -1,0 +1,82 @@
+"""Errors travel between processes whole, and say where even if they learn it late."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from promptkit import errors
+from promptkit.elements.chat import UserMessage
+from promptkit.elements.media import Metadata
+from promptkit.errors import BadPropError, BudgetExceededError, PromptKitError, TemplateError, TreeError
+from promptkit.messages import Message
+from promptkit.rendering.renderer import render
+from tests.behaviour.tokenizers import Words
+
+
+class OfCountError(TreeError):
+    """A user's own, made of something else than a sentence and a path."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} are too many.")
+        self.count = count
+
+
+def one(kind: type[PromptKitError]) -> PromptKitError:
+    if issubclass(kind, BudgetExceededError):
+        message = Message(role="user", content=("a b",))
+        return kind(budget=1, required=2, largest={"UserMessage": 2}, messages=[message], metadata=["m"], removed=[], where="TokenLimit")
+    if issubclass(kind, TemplateError):
+        return kind("no such tag.", file="a.md", line=3)
+    if issubclass(kind, OfCountError):
+        return kind(7)
+    if issubclass(kind, TreeError):
+        return kind("no such prop.", path="UserMessage > Group[2]")
+    return kind("something.")
+
+
+EVERY = [OfCountError, *(getattr(errors, name) for name in errors.__all__)]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_error_survives_pickling_with_all_that_it_carries(kind: type[PromptKitError], protocol: int) -> None:
+    error = one(kind)
+    error.add_note("in element UserMessage")
+    back = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301  # our own bytes
+    assert type(back) is kind
+    assert (str(back), back.args, vars(back)) == (str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_error_can_be_copied(kind: type[PromptKitError]) -> None:
+    assert vars(copy.copy(one(kind))) == vars(one(kind))
+
+
+def test_what_a_render_raises_survives_pickling_with_its_receipt() -> None:
+    prompt = UserMessage()[UserMessage.__name__, Metadata(value={"a": 1})].replace(required=True)
+    with pytest.raises(BudgetExceededError) as caught:
+        render((UserMessage(priority=1)["gone first"], prompt), budget=0, tokenizer=Words())
+    back = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own bytes
+    assert back.messages == caught.value.messages != ()
+    assert vars(back) == vars(caught.value)
+
+
+def test_an_error_is_told_where_without_being_made_again() -> None:
+    error = OfCountError(7)
+    error.locate("UserMessage > Text")
+    assert (error.path, str(error), error.count) == ("UserMessage > Text", "UserMessage > Text: 7 are too many.", 7)
+
+
+def test_a_path_given_late_is_shown_like_one_given_at_once() -> None:
+    late = BadPropError("no.")
+    late.locate("Group")
+    assert str(late) == str(BadPropError("no.", path="Group")) == "Group: no."
+
+
+def test_no_path_is_no_prefix() -> None:
+    error = BadPropError("no.")
+    error.locate("")
+    assert (str(error), error.path) == ("no.", "")
