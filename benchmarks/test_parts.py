@@ -55,7 +55,8 @@ def expanded(sizer: Sizer, children: Children, budget: int) -> Node:
 
 def pruned(root: Node, sizer: Sizer, budget: int) -> Pruned:
     tree = materialize(root)
-    return Pruner(tree, pair(tree, strict=True), sizer, Overhead()).whole(budget, Cut(0))
+    pair(tree, strict=True)
+    return Pruner(tree, sizer, Overhead()).whole(budget, Cut(0))
 
 
 def counted(sizer: Sizer) -> Sizer:

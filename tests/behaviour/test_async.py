@@ -80,7 +80,7 @@ def test_render_works_in_a_running_loop_when_nothing_awaits() -> None:
 def test_render_in_a_running_loop_refuses_what_awaits() -> None:
     async def inside() -> None:
         await asyncio.sleep(0)
-        render(UserMessage()[Loaded(label="a", log=[].append)], budget=50, tokenizer=Words())
+        render(UserMessage()[Loaded(label="a", log=list[str]().append)], budget=50, tokenizer=Words())
 
     with pytest.raises(RunningLoopError, match="render_async"):
         asyncio.run(inside())
@@ -118,7 +118,7 @@ def plain(prompt: Child) -> object:
 @pytest.mark.parametrize("rendered", [awaited, plain])
 def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable[[Child], object]) -> None:
     with pytest.raises(LookupError, match="no such file") as caught:
-        rendered(UserMessage()[Failing(), Loaded(label="a", log=[].append)])
+        rendered(UserMessage()[Failing(), Loaded(label="a", log=list[str]().append)])
     assert "UserMessage > Failing" in "\n".join([str(caught.value), *caught.value.__notes__])
 
 
