@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
@@ -84,10 +82,8 @@ class TestWidth:
     @pytest.mark.slow
     def test_a_million_children(self) -> None:
         many = [UserMessage(priority=index)["turn"] for index in range(1_000_000)]
-        started = time.perf_counter()
         made = render(many, budget=1_000, tokenizer=Words())
         assert len(made.messages) == 1_000
-        assert time.perf_counter() - started < 120
 
     @pytest.mark.slow
     def test_a_million_texts_of_one_message(self) -> None:
