@@ -1,0 +1,52 @@
+"""Fallbacks inside fallbacks, beside calls, and below limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    BadPropError,
+    KeepWith,
+    Reserve,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    count_request,
+    render,
+)
+
+
+def test_a_fallback_message_may_hold_an_element_with_a_fallback_of_its_own() -> None:
+    inner = UserMessage()["see ", TextChunk(priority=0, fallback="[cut]")["outline of the file"]]
+    prompt = (UserMessage(priority=1, fallback=inner)["whole file " * 20], UserMessage(priority=2)["q"])
+    assert [message.text for message in render(prompt, budget=30).messages] == ["see \noutline of the file", "q"]
+
+
+def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> None:
+    calls = [ToolCall(id="c1", name="f"), ToolCall(id="c2", name="f")]
+    prompt = (
+        AssistantMessage(tool_calls=calls),
+        ToolMessage(tool_call_id="c1", fallback=ToolMessage(tool_call_id="c1")["cut"])["some text"],
+        ToolMessage(tool_call_id="c2", priority=5)["x"],
+        UserMessage(priority=9)["q"],
+    )
+    for budget in range(20, 70):
+        made = render(prompt, budget=budget, model="gpt-4o")
+        assert made.tokens == count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens <= budget
+
+
+def test_a_limit_holds_when_a_fallback_takes_its_place_inside_later() -> None:
+    long = UserMessage()["one two three four five six seven eight nine ten eleven twelve"]
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        TokenLimit(priority=9, max_tokens=10)[KeepWith(group=1, fallback=long)[UserMessage()["in"]]],
+    )
+    assert render(prompt, budget=40).messages == ()
+
+
+def test_a_reserve_cannot_stand_by() -> None:
+    with pytest.raises(BadPropError, match="fallback"):
+        render(UserMessage(fallback=Reserve(tokens=5))["x"], budget=9)
