@@ -33,9 +33,10 @@ def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> 
         ToolMessage(tool_call_id="c2", priority=5)["x"],
         UserMessage(priority=9)["q"],
     )
-    for budget in range(20, 70):
+    for budget in range(10, 70):
         made = render(prompt, budget=budget, model="gpt-4o")
-        assert made.tokens == count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens <= budget
+        sent = count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens if made.messages else 0
+        assert made.tokens == sent <= budget
 
 
 def test_a_limit_holds_when_a_fallback_takes_its_place_inside_later() -> None:
