@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message
+    from promptkit.tracing.record import Trace
 
 __all__ = [
     "BadChildError",
@@ -115,7 +116,8 @@ class BudgetExceededError(PromptKitError):
 
     Raised by a render when everything that may be pruned is gone and the rest is still larger than the budget, or than a
     `TokenLimit` around it. `messages` are the unpruned messages, so that a summary can be made of them; `metadata` is what
-    the surviving elements carry; `largest` maps element paths to tokens, largest first.
+    the surviving elements carry; `largest` maps element paths to tokens, largest first; `trace` is the record, if one was asked for
+    and it is the whole that does not fit.
     """
 
     def __init__(  # noqa: PLR0913  # an error that carries the receipt has this many facts
@@ -145,6 +147,7 @@ class BudgetExceededError(PromptKitError):
         self.metadata = tuple(metadata)
         self.removed = tuple(removed)
         self.where = where
+        self.trace: Trace | None = None
 
 
 class RunningLoopError(PromptKitError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Generator
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from promptkit.element import Child, Children, PromptElement, Sizing, flatten
@@ -52,6 +53,7 @@ class Expansion:
         self.fragment = fragment
         self.expandables: list[tuple[Node, Sizing]] = []
         self.atoms: list[Atom] = []
+        self.seconds: dict[Node, float] | None = None  # how long each component took, where somebody wants to know
         self._stack: list[Node] = []
         self._started: Started = []
         self._sizings: dict[Node, Sizing] = {}
@@ -107,6 +109,8 @@ class Expansion:
                 self.memory.keep(node, known)
                 return known.children
         sizing = self.sizing(node)
+        if self.seconds is not None:
+            self.seconds[node] = -perf_counter()
         result = element.render(sizing)
         if inspect.isawaitable(result):
             self.start(node, result, sizing)
@@ -114,6 +118,8 @@ class Expansion:
         return self._rendered(node, element, result, sizing)
 
     def _rendered(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> Children:
+        if self.seconds is not None:
+            self.seconds[node] += perf_counter()
         children = flatten(cast("Child", result), type(element).__name__)  # checked there
         props = props_of(element)
         if props is not None:
@@ -194,7 +200,7 @@ class Expansion:
             return True
         if plain and DEFAULT_GROUP not in groups:
             groups[DEFAULT_GROUP] = []
-        ordered = [FlexGroup(groups[grow], plain if grow == DEFAULT_GROUP else 0) for grow in sorted(groups, reverse=True)]
+        ordered = [FlexGroup(groups[grow], plain if grow == DEFAULT_GROUP else 0, grow) for grow in sorted(groups, reverse=True)]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
             for member in group.nodes:

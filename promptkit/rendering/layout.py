@@ -25,11 +25,15 @@ USED = 1
 
 
 class FlexGroup:
-    """The members of one container with one `flex_grow`. `plain` counts the members that are no nodes: they weigh 1 each."""
+    """The members of one container with one `flex_grow`, infinite where they have none.
 
-    __slots__ = ("nodes", "plain", "plain_share", "shared", "waiting")
+    `plain` counts the members that are no nodes: they weigh 1 each.
+    """
 
-    def __init__(self, nodes: list[Node], plain: int) -> None:
+    __slots__ = ("grow", "nodes", "plain", "plain_share", "shared", "waiting")
+
+    def __init__(self, nodes: list[Node], plain: int, grow: float) -> None:
+        self.grow = grow
         self.nodes = nodes
         self.plain = plain
         self.plain_share = 0
@@ -151,7 +155,7 @@ class Sizer:
         if layout is None:
             return ()
         if layout.remaining is None:
-            layout.remaining = max(0, (parent.budget or 0) - self._own_size(parent))
+            layout.remaining = max(0, (parent.budget or 0) - self.own_size(parent))
         while layout.settled < index:
             group = layout.groups[layout.settled]
             if not group.shared:
@@ -159,7 +163,7 @@ class Sizer:
             missing = [(USED, member) for member in group.nodes if member.used is None and member.delegate is None]
             if missing:
                 return missing
-            layout.remaining = max(0, layout.remaining - self._group_size(parent, group))
+            layout.remaining = max(0, layout.remaining - self.group_size(parent, group))
             layout.settled += 1
         if not layout.groups[index].shared:
             _divide(layout, index)
@@ -176,25 +180,27 @@ class Sizer:
                     missing = self._share(node, index)
                     if missing:
                         return missing
-        size = self._own_size(node)
+        size = self.own_size(node)
         if node.layout:
             members = (member for group in node.layout.groups for member in group.nodes)
             missing = [(USED, member) for member in members if member.used is None and member.delegate is None]
             if missing:
                 return missing
-            size += sum(self._group_size(node, group) for group in node.layout.groups)
+            size += sum(self.group_size(node, group) for group in node.layout.groups)
         else:
             plain = sum(type(item) is Atom or (type(item) is Leaf and _takes_a_share(item)) for item in node.items)
             share = max(0, node.budget - size) // plain if plain else 0
-            size += self._plain_size(node, share) if plain else 0
+            size += self.plain_size(node, share) if plain else 0
         node.used = min(node.budget, size)
         return ()
 
-    def _group_size(self, parent: Node, group: FlexGroup) -> int:
+    def group_size(self, parent: Node, group: FlexGroup) -> int:
+        """What the members of a settled group used."""
         size = sum(member.used or 0 for member in group.nodes if member.delegate is None)
-        return size + self._plain_size(parent, group.plain_share) if group.plain else size
+        return size + self.plain_size(parent, group.plain_share) if group.plain else size
 
-    def _plain_size(self, node: Node, share: int) -> int:
+    def plain_size(self, node: Node, share: int) -> int:
+        """What the members that are no nodes used, each at most its share."""
         size = 0
         for item in node.items:
             if type(item) is Atom:
@@ -203,7 +209,7 @@ class Sizer:
                 size += min(share, self.leaf(item))
         return size
 
-    def _own_size(self, node: Node) -> int:
+    def own_size(self, node: Node) -> int:
         """A container's own text, and its framing if it is a message."""
         size = node.own_size
         if size is None:

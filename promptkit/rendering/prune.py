@@ -45,7 +45,7 @@ class Pruner:
         self._order = Order(tree)
         self._searched: Scan | None = None
         spares = [node.rank for node in tree.nodes if node.born == STAYS]
-        self._loose = [node for node in tree.limits if _any_within(spares, node)] + tree.limits_standing_by
+        self.loose = [node for node in tree.limits if _any_within(spares, node)] + tree.limits_standing_by
 
     def limit(self, node: Node) -> None:
         """Prune a limit's subtree to the limit, for good. Raises BudgetExceededError if what must stay is larger."""
@@ -66,9 +66,9 @@ class Pruner:
         room = budget - self.tree.reserved - max(self.overhead)
         if not cut.dropped and surely_fits(self.tree, self.sizer, room):
             return self._pruned(Scan(root, [], self.sizer, self.overhead), 0, budget)
-        return self.at(self._search(), budget, cut)
+        return self.at(self.search(), budget, cut)
 
-    def _search(self) -> Scan:
+    def search(self) -> Scan:
         """The scan of the whole, made once: running the order leaves the tree pruned."""
         if self._searched is None:
             root = self.tree.root
@@ -79,30 +79,34 @@ class Pruner:
         """The state for a budget, without running anything again."""
         room = budget - self.tree.reserved
         if not scan.steps and scan.tokens > room:
-            scan = self._search()  # everything fitted without a search, which a smaller budget needs
+            scan = self.search()  # everything fitted without a search, which a smaller budget needs
         k = scan.first_fit(room)
         if k is not None and cut.step:
             k = cut.state(scan, room, k)
         elif k is not None and self._precise:
             k = self._closest(scan, room, k)
-        if k is not None and self._loose:
-            states = (state for state in range(k, len(scan.steps) + 1) if scan.at(state) <= room)
-            k = next((state for state in states if self._limits_hold(state)), None)
+        if k is not None and self.loose:
+            states = (state for state in range(k, len(scan.steps) + 1) if self.cost(scan, state, cut) <= room)
+            k = next((state for state in states if self.limits_hold(state)), None)
         if k is None:
             raise self._exceeded(self.tree.root, budget, scan)
         return self._pruned(scan, k, budget)
 
-    def _limits_hold(self, k: int) -> bool:
+    def cost(self, scan: Scan, k: int, cut: Cut) -> int:
+        """The tokens by which a state is chosen: exact ones, but for stepped cuts, which need no more than the scan's."""
+        return scan.at(k) - (0 if cut.step else self.saving(scan, k))
+
+    def limits_hold(self, k: int) -> bool:
         """Whether the limits hold in which a fallback may have taken its place since they were kept."""
-        return all(not is_alive(node, k) or measure(node, self.sizer, k) <= (node.limit or 0) for node in self._loose)
+        return all(not is_alive(node, k) or measure(node, self.sizer, k) <= (node.limit or 0) for node in self.loose)
 
     def _closest(self, scan: Scan, room: int, k: int) -> int:
         """The first state that fits when the line break behind the first system message, of one token or none, is counted exactly."""
         nearly = scan.first_fit(room + 1)
         states = range(k if nearly is None else nearly, k)
-        return next((state for state in states if scan.at(state) - self._saving(scan, state) <= room), k)
+        return next((state for state in states if scan.at(state) - self.saving(scan, state) <= room), k)
 
-    def _saving(self, scan: Scan, k: int) -> int:
+    def saving(self, scan: Scan, k: int) -> int:
         """What the request around the messages costs less than the scan assumed."""
         if self._precise is None:
             return 0
@@ -122,7 +126,7 @@ class Pruner:
             sizer=self.sizer,
             scan=scan,
             k=k,
-            tokens=scan.at(k) - self._saving(scan, k),
+            tokens=scan.at(k) - self.saving(scan, k),
             budget=budget,
             limited=self.limited,
             reason=reason,

@@ -41,6 +41,16 @@ class Removal:
     _state: int = attrs.field(alias="state", repr=False, eq=False)
     _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
 
+    @property
+    def step(self) -> int:
+        """The step of the removal order that made it, counted from 0; -1 for a limit, which prunes whatever the budget."""
+        return self._state
+
+    @property
+    def place(self) -> tuple[Node, int]:
+        """For the engine: the node that it stood in and its place there, or the message and -1 less the index of its call."""
+        return self._node, self._position
+
     @cached_property
     def tokens(self) -> int:
         """The tokens that it had when it went, counted when first read."""

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from promptkit.element import Child, flatten
-from promptkit.errors import BadPropError
+from promptkit.errors import BadPropError, BudgetExceededError
 from promptkit.rendering.assemble import messages_of
 from promptkit.rendering.cut import Cut, Key, keys_of
 from promptkit.rendering.drive import drive, drive_async
@@ -17,6 +17,7 @@ from promptkit.rendering.materialize import Tree, materialize
 from promptkit.rendering.memory import Memory
 from promptkit.rendering.pairing import pair
 from promptkit.rendering.prune import Pruner
+from promptkit.rendering.recorder import Recorder
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.scan import Overhead
 from promptkit.tokens.budget import context_budget
@@ -41,7 +42,7 @@ class Renderer:
     `budget` is the most tokens that a prompt may have; without it the model's window decides, less what the reply needs.
     `prune_step` (tokens) rounds removals up, so that the first surviving message changes only once in many turns and a
     provider's prompt cache keeps hitting; what it dropped in one turn stays dropped. `pairing="lenient"` lets calls without
-    result and results without call pass.
+    result and results without call pass. `trace` records what happened, in `Rendered.trace`; that counts every text.
     """
 
     def __init__(  # noqa: PLR0913  # the arguments of a render, each with a default
@@ -54,6 +55,7 @@ class Renderer:
         tools: Sequence[ToolDefinition] = (),
         prune_step: int = 0,
         pairing: Pairing = "strict",
+        trace: bool = False,
     ) -> None:
         if not prune_step >= 0:
             message = f"prune_step must be at least 0 tokens, not {prune_step}."
@@ -63,6 +65,7 @@ class Renderer:
         self.context = context_budget(model=model, budget=budget, reply_tokens=reply_tokens, tools=tools, tokenizer=self.tokenizer)
         self.prune_step = prune_step
         self._pairing = pairing
+        self._trace = trace
         self._memory = Memory()
         self._sizer = Sizer(self.tokenizer)
         counts = (self.tokenizer.request(tools), self.tokenizer.request(tools, system=True))
@@ -84,12 +87,26 @@ class Renderer:
 
     def _engine(self, prompt: Child) -> Generator[Started, Outcome, Rendered]:
         budget = self.context.tokens
+        recorder = Recorder() if self._trace else None
         expansion = Expansion(self._sizer, self._memory, model=self.model)
+        if recorder:
+            expansion.seconds = recorder.seconds
         root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.plain))
+        if recorder:
+            recorder.lap("expand")
         pruner = yield from self._limited(expansion, root, budget)
-        pruned = pruner.whole(budget, Cut(self.prune_step, self._dropped))
+        if recorder:
+            recorder.lap("limit")
+        try:
+            pruned = pruner.whole(budget, Cut(self.prune_step, self._dropped))
+        except BudgetExceededError as error:
+            if recorder:
+                error.trace = recorder.trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
+            raise
+        if recorder:
+            recorder.lap("prune")
         self._memory.next_turn(expansion.atoms)
-        rendered = self._result(pruner, pruned)
+        rendered = self._result(pruner, pruned, recorder)
         self._earlier = rendered.messages
         if self.prune_step:
             self._dropped = frozenset[Key]().union(*map(keys_of, pruned.scan.steps[: pruned.k]))
@@ -115,12 +132,17 @@ class Renderer:
     def _precise(self, system: str) -> int:
         return self.tokenizer.request(self._tools, system=system).tokens
 
-    def _result(self, pruner: Pruner, pruned: Pruned) -> Rendered:
+    def _result(self, pruner: Pruner, pruned: Pruned, recorder: Recorder | None) -> Rendered:
         metadata, kept, omitted = pruned.tree.attachments(pruned.k)
         references = _unique(kept)
         names = {reference.to for reference in references}
+        messages = messages_of(pruned.tree.root, pruned.k)
+        trace = None
+        if recorder:
+            recorder.lap("assemble")
+            trace = recorder.trace(pruner, pruned.k, budget=pruned.budget, prune_step=self.prune_step, model=self.model)
         return Rendered(
-            messages=messages_of(pruned.tree.root, pruned.k),
+            messages=messages,
             tokens=pruned.tokens,
             budget=pruned.budget,
             reserved=pruned.tree.reserved,
@@ -129,7 +151,8 @@ class Renderer:
             omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.context.tokens else None,
             pruned=pruned,
-            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, Cut(self.prune_step))),
+            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, Cut(self.prune_step)), recorder),
+            trace=trace,
             tools=self._tools,
             earlier=self._earlier,
         )
@@ -152,6 +175,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     tools: Sequence[ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
+    trace: bool = False,
 ) -> Rendered:
     """Render a prompt once; `Renderer` says what the arguments mean and what is raised.
 
@@ -159,7 +183,14 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     (Message(role='user', content=('Hello',), name=None, tool_calls=(), tool_call_id=None),)
     """
     renderer = Renderer(
-        budget=budget, model=model, tokenizer=tokenizer, reply_tokens=reply_tokens, tools=tools, prune_step=prune_step, pairing=pairing
+        budget=budget,
+        model=model,
+        tokenizer=tokenizer,
+        reply_tokens=reply_tokens,
+        tools=tools,
+        prune_step=prune_step,
+        pairing=pairing,
+        trace=trace,
     )
     return renderer.render(prompt)
 
@@ -174,9 +205,17 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     tools: Sequence[ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
+    trace: bool = False,
 ) -> Rendered:
     """Render a prompt once, with components that await running in the caller's event loop."""
     renderer = Renderer(
-        budget=budget, model=model, tokenizer=tokenizer, reply_tokens=reply_tokens, tools=tools, prune_step=prune_step, pairing=pairing
+        budget=budget,
+        model=model,
+        tokenizer=tokenizer,
+        reply_tokens=reply_tokens,
+        tools=tools,
+        prune_step=prune_step,
+        pairing=pairing,
+        trace=trace,
     )
     return await renderer.render_async(prompt)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.rendering.pruned import Pruned
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tracing.record import Trace
 
 __all__ = ["Rendered"]
 
@@ -50,6 +51,9 @@ class Rendered:
 
     context: ContextBudget | None = attrs.field(default=None, eq=False)
     """How the budget came about."""
+
+    trace: Trace | None = attrs.field(default=None, repr=False, eq=False)
+    """What happened, where the render was asked to record it (`trace=True`)."""
 
     _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
     _again: Callable[[int], Rendered] = attrs.field(alias="again", repr=False, eq=False)

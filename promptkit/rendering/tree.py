@@ -17,7 +17,24 @@ if TYPE_CHECKING:
     from promptkit.rendering.candidates import Scope
     from promptkit.rendering.layout import Layout
 
-__all__ = ["ALWAYS", "FIRST", "HIGHEST", "NEVER", "STAYS", "Atom", "Item", "Leaf", "Node", "alive", "is_alive", "path_of"]
+__all__ = [
+    "ALWAYS",
+    "FIRST",
+    "HIGHEST",
+    "LEVELS",
+    "NEVER",
+    "STAYS",
+    "STEP",
+    "Atom",
+    "Item",
+    "Leaf",
+    "Node",
+    "alive",
+    "is_alive",
+    "label_of",
+    "left_out",
+    "path_of",
+]
 
 HIGHEST = 2**53 - 1
 """The priority of what has none: JavaScript's largest safe integer, as in prompt-tsx."""
@@ -212,7 +229,7 @@ def path_of(parent: Node, position: int | None = None) -> str:
     if position is not None:
         item = parent.items[position]
         if type(item) is not Node:
-            last.append(_label(item.element, position, len(parent.items)) if item.element else f"text[{position}]")
+            last.append(label_of(parent, position))
         else:
             parent = item
     nodes: list[Node] = []
@@ -221,17 +238,33 @@ def path_of(parent: Node, position: int | None = None) -> str:
         nodes.append(node)
         node = node.parent
     nodes.reverse()
-    shown = nodes if len(nodes) <= _LEVELS else nodes[: _LEVELS // 2] + nodes[-_LEVELS // 2 :]
-    parts = [each.label or _label(each.element, each.position, len(each.parent.items) if each.parent else 1) for each in shown]
+    shown = nodes if len(nodes) <= 2 * LEVELS else nodes[:LEVELS] + nodes[-LEVELS:]
+    parts = [label_of(each.parent, each.position) for each in shown if each.parent]
     if len(shown) < len(nodes):
-        parts.insert(_LEVELS // 2, f"… {len(nodes) - len(shown):,} more …")
-    return " > ".join(parts + last)
+        parts.insert(LEVELS, left_out(len(nodes) - len(shown)))
+    return STEP.join(parts + last)
 
 
-_LEVELS = 40  # that a path shows
+STEP = " > "
+
+LEVELS = 20
+"""Steps that a path shows at either end, where it is too long to show in full."""
 
 
-def _label(element: PromptElement | None, position: int, siblings: int) -> str:
+def left_out(steps: int) -> str:
+    """What stands for the middle of a very long path."""
+    return f"… {steps:,} more …"
+
+
+def label_of(parent: Node, position: int) -> str:
+    """The last step of the path of an item."""
+    item = parent.items[position]
+    if type(item) is Node and item.label:
+        return item.label
+    element = item.element
+    siblings = len(parent.items)
+    if element is None and type(item) is Leaf:
+        return f"text[{position}]"
     label = type(element).__name__ if element else "fragment"
     if element and element.name:
         label += f"({element.name})"

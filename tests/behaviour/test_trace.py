@@ -1,0 +1,264 @@
+"""The record of a render says what happened, and what would happen at any other budget; recording changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Child,
+    Group,
+    PromptElement,
+    Reserve,
+    Sizing,
+    SystemMessage,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolDefinition,
+    ToolMessage,
+    UserMessage,
+    component,
+    render,
+    render_async,
+)
+from promptkit.rendering.tree import LEVELS
+from promptkit.testing import WordTokenizer
+from tests.behaviour.strategies import prompts, tokenizers
+
+if TYPE_CHECKING:
+    from promptkit import Rendered, Tokenizer
+    from promptkit.tracing.record import Trace
+
+TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
+
+
+def traced(prompt: Child, budget: int, tokenizer: Tokenizer, prune_step: int = 0) -> tuple[Rendered | None, Trace | None]:
+    """The render and its record, or the record of one that does not fit."""
+    try:
+        rendered = render(prompt, budget=budget, tokenizer=tokenizer, prune_step=prune_step, pairing="lenient", trace=True)
+    except BudgetExceededError as error:
+        return None, error.trace
+    return rendered, rendered.trace
+
+
+@settings(max_examples=150, deadline=None)
+@given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60), step=st.sampled_from([0, 0, 3, 10]))
+def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokenizer: Tokenizer, budget: int, step: int) -> None:
+    rendered, trace = traced(prompt, budget, tokenizer, step)
+    if trace is None:
+        return  # a limit does not hold: there is no whole to record
+    if rendered is None:
+        assert trace.state is None
+        assert trace.state_at(budget) is None
+        return
+    assert trace.state is not None
+    assert trace.counts[trace.state] == rendered.tokens
+    for other in range(61):
+        state = trace.state_at(other)
+        try:
+            again = rendered.whatif(other)
+        except BudgetExceededError:
+            assert state is None
+            continue
+        assert again.trace is not None
+        assert (state, trace.counts[state or 0]) == (again.trace.state, again.tokens)
+
+
+@settings(max_examples=100, deadline=None)
+@given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60))
+def test_recording_changes_nothing(prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
+    rendered, _ = traced(prompt, budget, tokenizer)
+    try:
+        plain = render(prompt, budget=budget, tokenizer=tokenizer, pairing="lenient")
+    except BudgetExceededError:
+        assert rendered is None
+        return
+    assert rendered == plain
+    assert rendered is not None
+    assert rendered.removals == plain.removals
+    assert [removal.tokens for removal in rendered.removals] == [removal.tokens for removal in plain.removals]
+
+
+@settings(max_examples=100, deadline=None)
+@given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60))
+def test_what_a_record_keeps_is_what_the_messages_say(prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
+    rendered, trace = traced(prompt, budget, tokenizer)
+    if rendered is None or trace is None or trace.state is None:
+        return
+    texts: list[str] = []
+    for span in rendered.source_map:
+        part = rendered.messages[span.message].content[span.part]
+        assert isinstance(part, str)
+        texts.append(part[span.start : span.end])
+    shown = {item.id for item in trace.kept(trace.state) if item.role and not _is_blank(trace, item.id)}
+    kept = [item.text for item in trace.kept(trace.state) if item.text and _message(trace, item.id) in shown]
+    assert kept == texts
+
+
+def _message(trace: Trace, number: int) -> int:
+    at: int | None = number
+    while at is not None and trace.items[at].role is None:
+        at = trace.items[at].parent
+    return -1 if at is None else at
+
+
+def _is_blank(trace: Trace, number: int) -> bool:
+    message = trace.items[number]
+    state = trace.state or 0
+    inside = [item for item in trace.items[message.id : message.end] if item.kept(state)]
+    calls = [call for call in message.calls if call.until is None or state <= call.until]
+    return message.role != "tool" and not calls and not any(item.part or (item.text and not item.text.isspace()) for item in inside)
+
+
+@settings(max_examples=100, deadline=None)
+@given(prompt=prompts(), tokenizer=tokenizers())
+def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(prompt: Child, tokenizer: Tokenizer) -> None:
+    rendered, trace = traced(prompt, 10_000, tokenizer)
+    if rendered is None or trace is None:
+        return  # a limit does not hold
+    smallest = min((budget for budget in range(200) if trace.state_at(budget) is not None), default=None)
+    assert smallest is not None
+    removals = rendered.whatif(smallest).removals
+    state = trace.state_at(smallest)
+    assert state is not None
+    recorded = [removal for removal in trace.removals if removal.step < state]
+    facts = [(each.order, each.path, each.priority, each.reason, each.partner, each.tokens) for each in removals]
+    assert [(each.order, each.path, each.priority, each.reason, each.partner, each.tokens) for each in recorded] == facts
+    for removal in recorded:
+        item = trace.items[removal.item]
+        if removal.call is None:
+            assert item.path == removal.path
+            assert not item.kept(max(0, removal.step + 1))
+        else:
+            assert item.calls[removal.call].until == removal.step
+
+
+@settings(max_examples=100, deadline=None)
+@given(prompt=prompts(), tokenizer=tokenizers())
+def test_a_record_is_a_tree_in_written_order(prompt: Child, tokenizer: Tokenizer) -> None:
+    _, trace = traced(prompt, 10_000, tokenizer)
+    if trace is None:
+        return  # a limit does not hold
+    walked: list[int] = []
+    stack = [trace.items[0]]
+    while stack:
+        item = stack.pop()
+        walked.append(item.id)
+        children = list(trace.children(item))
+        assert [child.parent for child in children] == [item.id] * len(children)
+        assert [child.position for child in children] == list(range(len(children)))
+        stack.extend(reversed(children))
+    assert walked == [item.id for item in trace.items]
+
+
+@component
+class Filler(PromptElement):
+    """As many words as it may have."""
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[" ".join(["word"] * sizing.token_budget)]
+
+
+def test_epochs_say_who_was_given_how_much_and_who_used_it() -> None:
+    prompt = (
+        UserMessage(flex_grow=1)["one two three"],
+        Filler(flex_grow=2, flex_basis=2),
+        Filler(flex_grow=2),
+        Group(flex_grow=1, flex_reserve=10)[UserMessage()["four"], UserMessage()["five six"]],
+    )
+    trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    first, second = [epoch for epoch in trace.epochs if epoch.container == 0]
+    assert (first.grow, first.available, first.reserved) == (2, 100, 10)
+    assert [(share.basis, share.budget, share.used) for share in first.members] == [(2, 60, 60), (1, 30, 30)]
+    assert (second.grow, second.available, second.reserved) == (1, 10, 0)
+    assert [(share.budget, share.used) for share in second.members] == [(5, 3), (5, 3)]
+    assert [trace.items[share.item].element for share in first.members] == ["Filler", "Filler"]
+
+
+def test_stages_and_components_are_timed() -> None:
+    trace = render(Filler(), budget=10, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    assert [timing.stage for timing in trace.timings] == ["expand", "limit", "prune", "assemble"]
+    assert all(timing.seconds >= 0 for timing in trace.timings)
+    filler, message = trace.items[1:3]
+    assert filler.seconds is not None
+    assert filler.seconds > 0
+    assert message.seconds is None
+
+
+@component
+class Waits(PromptElement):
+    """Awaits for a moment."""
+
+    async def render(self, sizing: Sizing) -> Child:
+        await asyncio.sleep(0.01)
+        return UserMessage()["late"]
+
+
+def test_the_time_of_a_component_that_awaits_is_the_time_until_it_is_done() -> None:
+    rendered = asyncio.run(render_async(Waits(), budget=10, tokenizer=WordTokenizer(), trace=True))
+    assert rendered.trace is not None
+    assert (rendered.trace.items[1].seconds or 0) >= 0.009
+
+
+def test_a_prompt_that_does_not_fit_leaves_its_record_with_the_error() -> None:
+    with pytest.raises(BudgetExceededError) as caught:
+        render((UserMessage(required=True)["one two"], UserMessage()["three"]), budget=1, tokenizer=WordTokenizer(), trace=True)
+    trace = caught.value.trace
+    assert trace is not None
+    assert (trace.state, trace.counts) == (None, (3, 2))
+    assert trace.state_at(2) == 1
+
+
+def test_a_limit_that_removed_something_did_so_in_every_state() -> None:
+    rendered = render(
+        UserMessage()[TokenLimit(max_tokens=1)["one", TextChunk(priority=1)["two"]]], budget=10, tokenizer=WordTokenizer(), trace=True
+    )
+    trace = rendered.trace
+    assert trace is not None
+    (removal,) = trace.removals[:1]
+    assert (removal.step, removal.reason) == (-1, "limit")
+    assert not trace.items[removal.item].kept(0)
+
+
+def test_what_tools_cost_is_counted_in_every_state() -> None:
+    prompt = (SystemMessage(priority=5)["Be brief.", TextChunk(priority=1)["Be kind."]], UserMessage(priority=9)["Hello"])
+    rendered = render(prompt, budget=1_000, tools=TOOLS, trace=True)
+    assert rendered.trace is not None
+    for budget in range(20, 90):
+        state = rendered.trace.state_at(budget)
+        if state is not None:
+            assert rendered.trace.counts[state] == rendered.whatif(budget).tokens
+
+
+def test_tool_calls_say_in_which_states_they_are_there() -> None:
+    call = ToolCall(id="a", name="read", arguments="{}")
+    prompt = (
+        AssistantMessage(tool_calls=(call,), priority=5)["Reading."],
+        ToolMessage(tool_call_id="a", priority=1)["text"],
+        UserMessage(priority=9)["Go on."],
+        Reserve(tokens=3),
+    )
+    trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    assert trace.reserved == 3
+    message = next(item for item in trace.items if item.calls)
+    assert message.calls[0].until == 0
+
+
+def test_the_path_of_what_is_very_deep_leaves_out_the_middle_as_the_receipt_does() -> None:
+    prompt: PromptElement = UserMessage(priority=1)["deep", "er"]
+    for _ in range(3 * LEVELS):
+        prompt = Group()[prompt]
+    trace = render((prompt, UserMessage(priority=2)["kept"]), budget=1, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    assert any("more …" in item.path for item in trace.items)
+    assert [trace.items[removal.item].path for removal in trace.removals] == [removal.path for removal in trace.removals]
