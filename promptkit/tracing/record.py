@@ -190,6 +190,12 @@ class Trace:
         """What is there in a state, in written order."""
         return (item for item in self.items if item.kept(state))
 
+    def to_html(self, *, title: str = "Prompt") -> str:
+        """The record as one page for people, which shows every other budget too. `title` says what was rendered."""
+        from promptkit.tracing.page import page
+
+        return page(self, title=title)
+
     def children(self, item: TraceItem) -> Iterator[TraceItem]:
         """What stands directly in an item, in written order."""
         at = item.id + 1

@@ -1,0 +1,197 @@
+/*
+ * The page: one view of the record, and the panels that show it.
+ */
+
+const THEMES = ['auto', 'light', 'dark'];
+
+class View {
+  constructor(record) {
+    this.record = record;
+    this.sums = new Float64Array(record.count + 1);
+    this.selected = 0;
+    this.widened = 0;
+    this.matches = null; // ids that the search found
+    this.needed = leastBudget(record, () => true);
+    this.setBudget(record.budget, record.state);
+    this.tree = new Tree(this);
+    this.messages = new Messages(this);
+    this.receipt = new Receipt(this);
+    this.sizing = new Sizing(this);
+    this.detail = new Detail(this);
+    this.controls = new Controls(this);
+    this.search = new Search(this);
+    this.strip = new Strip(this);
+  }
+
+  setBudget(budget, state) {
+    this.budget = budget;
+    this.fits = state !== null;
+    this.state = this.fits ? state : lastState(this.record); // where nothing fits, what must stay is shown
+    this.asRendered = budget === this.record.budget && state === this.record.state;
+    keptSums(this.record, this.state, this.sums);
+  }
+
+  /* Another budget. */
+  go(budget) {
+    this.setBudget(budget, stateAt(this.record, budget));
+    this.update();
+  }
+
+  /* Back to the render itself: its state may be one that this budget alone would not choose. */
+  reset() {
+    this.setBudget(this.record.budget, this.record.state);
+    this.update();
+  }
+
+  update() {
+    for (const panel of [this.controls, this.tree, this.messages, this.receipt, this.detail, this.strip]) panel.update();
+  }
+
+  /* Look at an element. `open` shows it where it lies on top of the rest; `from` is the panel that need not go there. */
+  select(id, { open, from }) {
+    this.selected = id;
+    if (open) document.body.classList.add('looking');
+    this.detail.select();
+    this.tree.reveal(id);
+    if (from !== this.messages) this.messages.reveal(id);
+    else this.messages.mark();
+    this.receipt.reveal(id);
+  }
+
+  closeDetail() {
+    document.body.classList.remove('looking');
+    this.tree.box.focus();
+  }
+
+  goButton(budget) {
+    return el('button', { type: 'button', class: 'go', onclick: () => this.go(budget) }, `Go to ${figure(budget)}`);
+  }
+
+  step(larger) {
+    const budget = nextBudget(this.record, this.budget, larger);
+    if (budget !== null) this.go(budget);
+  }
+}
+
+/* The whole prompt as one bar; a click looks at what stands there. */
+class Strip {
+  constructor(view) {
+    this.view = view;
+    this.canvas = byId('strip');
+    this.bars = new Bars(view);
+    this.canvas.addEventListener('click', (event) => this.clicked(event));
+    this.width = 0;
+    new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(this.canvas.parentElement);
+    byId('legend').replaceChildren(...this.legend());
+  }
+
+  legend() {
+    const used = new Set(Object.values(this.view.record.role));
+    const roles = ROLES.filter((role) => used.has(role)).map((role) => el('li', { class: role }, el('i', { class: 'chip' }), role));
+    return [...roles, el('li', {}, el('i', { class: 'chip hollow' }), 'dropped')];
+  }
+
+  update() {
+    const { record, sums } = this.view;
+    if (!this.width) return;
+    this.bars.measure(this.width);
+    this.bars.draw(this.canvas, 0, 18);
+    this.canvas.setAttribute('aria-label', `The prompt in written order: ${figure(sums[record.count])} of ${counted(record.total, 'token')} kept`);
+  }
+
+  resized(width) {
+    this.width = Math.floor(width);
+    this.update();
+  }
+
+  clicked(event) {
+    const { record } = this.view;
+    const at = (event.offsetX / this.canvas.clientWidth) * record.total;
+    let id = 0;
+    for (let next = 1; next < record.count && record.offset[next] <= at; next += 1) if (record.tokens[next]) id = next;
+    this.view.select(id, { open: true });
+  }
+}
+
+/* Light, dark, or what the system says. */
+function setTheme(view, theme) {
+  if (theme === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  byId('theme').textContent = `Theme: ${theme}`;
+  byId('theme').dataset.theme = theme;
+  view.tree.bars.forget();
+  view.strip.bars.forget();
+  view.tree.drawBars();
+  view.strip.update();
+}
+
+/* One of several views in a narrow window; in a wide one the tree stands beside the others. */
+function showTab(view, name) {
+  document.body.dataset.tab = name;
+  const wide = matchMedia('(min-width: 1000px)').matches;
+  for (const tab of document.querySelectorAll('[role=tab]')) {
+    const on = tab.id === `tab-${name}` || (wide && tab.id === 'tab-tree');
+    tab.setAttribute('aria-selected', String(tab.id === `tab-${name}`));
+    tab.tabIndex = tab.id === `tab-${name}` ? 0 : -1;
+    byId(tab.getAttribute('aria-controls')).hidden = !on;
+  }
+}
+
+function wireTabs(view) {
+  const tabs = [...document.querySelectorAll('[role=tab]')];
+  const name = (tab) => tab.id.slice('tab-'.length);
+  const there = () => tabs.filter((tab) => tab.offsetParent !== null);
+  for (const tab of tabs) {
+    tab.addEventListener('click', () => showTab(view, name(tab)));
+    tab.addEventListener('keydown', (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!by) return;
+      const others = there();
+      const next = others[(others.indexOf(tab) + by + others.length) % others.length];
+      showTab(view, name(next));
+      next.focus();
+    });
+  }
+  const wide = matchMedia('(min-width: 1000px)');
+  const fit = () => showTab(view, wide.matches && document.body.dataset.tab === 'tree' ? 'messages' : document.body.dataset.tab);
+  wide.addEventListener('change', fit);
+  document.body.dataset.tab = wide.matches ? 'messages' : 'tree';
+  fit();
+}
+
+function wireKeys(view) {
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.matches('input[type=search], input[type=number]');
+    if (event.key === 'Escape') {
+      byId('keys').open = false;
+      if (document.body.classList.contains('looking')) view.closeDetail();
+      else if (typing) view.tree.box.focus();
+    } else if (!typing && event.key === '/') {
+      event.preventDefault();
+      view.search.input.focus();
+      view.search.input.select();
+    } else if (!typing && (event.key === '[' || event.key === ']')) {
+      event.preventDefault();
+      view.step(event.key === ']');
+    }
+  });
+}
+
+function open() {
+  const view = new View(openRecord(JSON.parse(byId('record').textContent)));
+  byId('record').remove(); // it is held once already
+  byId('theme').addEventListener('click', () => {
+    const theme = byId('theme').dataset.theme;
+    setTheme(view, THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => setTheme(view, byId('theme').dataset.theme));
+  wireTabs(view);
+  wireKeys(view);
+  view.update();
+  setTheme(view, 'auto');
+  view.select(0, {});
+  document.body.classList.add('ready');
+}
+
+open();

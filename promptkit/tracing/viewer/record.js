@@ -1,0 +1,129 @@
+/*
+ * The record as the rest of the page reads it: one array for each fact, indexed by the id of an item.
+ * Items stand in written order, so that the subtree of an item is `[id, end[id])`.
+ */
+
+const FOREVER = 2147483647; // the last state of what is in all of them
+const HIGHEST = Number.MAX_SAFE_INTEGER; // the priority of what has none
+const LEVELS = 20; // steps that a path shows at either end, where it is too long to show in full
+
+function openRecord(data) {
+  const { items, names } = data;
+  const count = items.parent.length;
+  const { end, position, depth, siblings } = shapeOf(items.parent);
+  const placed = flags(items.placed, count);
+  const label = items.label.map((name, id) => (placed[id] ? `${names[name]}[${position[id]}]` : names[name]));
+  const kind = items.kind; // of each: c(ontainer), m(essage), t(ext), p(art)
+  const tokens = Int32Array.from(items.tokens);
+  const counts = data.counts;
+  const record = {
+    ...{ title: data.title, budget: data.budget, state: data.state, reserved: data.reserved, pruneStep: data.pruneStep },
+    ...{ model: data.model, tokenizer: data.tokenizer, timings: data.timings, epochs: data.epochs.map(openEpoch) },
+    ...{ counts, costs: data.costs || counts, unfit: flags(data.unfit, counts.length) },
+    ...{ count, parent: Int32Array.from(items.parent), end, position, depth, siblings, label, kind, tokens },
+    ...{ role: items.role, name: items.name, callId: items.callId, calls: items.calls, text: items.text, part: items.part },
+    ...{ budgets: items.budget, used: items.used, limit: items.limit, reserve: items.reserve, seconds: items.seconds },
+    ...{ blank: flags(items.blank, count), ends: flags(items.ends, count), own: flags(items.own, count), starts: items.starts },
+    element: items.element.map((name) => names[name]),
+    priority: Float64Array.from(items.priority, openPriority),
+    required: flags(items.required, count),
+    since: Int32Array.from({ length: count }, (_, id) => items.since[id] || 0),
+    until: Int32Array.from(items.until, (state) => (state === null ? FOREVER : state)),
+    removals: data.removals.map((fields, index) => openRemoval(fields, index, names)),
+  };
+  record.offset = offsetsOf(tokens); // offset[id]: the tokens of all items before it, their own
+  record.total = record.offset[count];
+  record.messages = Int32Array.from(Array.from({ length: count }, (_, id) => id).filter((id) => kind[id] === 'm'));
+  record.removalOf = removalsByItem(record);
+  return record;
+}
+
+/* What the parents alone say: where subtrees end, places among siblings, depths. */
+function shapeOf(parents) {
+  const count = parents.length;
+  const end = new Int32Array(count);
+  const position = new Int32Array(count);
+  const depth = new Int32Array(count);
+  const siblings = new Int32Array(count + 1); // of each, how many items it has
+  for (let id = 0; id < count; id += 1) {
+    const parent = parents[id];
+    if (parent >= 0) {
+      position[id] = siblings[parent];
+      siblings[parent] += 1;
+      depth[id] = depth[parent] + 1;
+    }
+  }
+  for (let id = count - 1; id >= 0; id -= 1) {
+    end[id] = Math.max(end[id], id + 1);
+    if (parents[id] >= 0) end[parents[id]] = Math.max(end[parents[id]], end[id]);
+  }
+  return { end, position, depth, siblings };
+}
+
+function flags(ids, count) {
+  const set = new Uint8Array(count);
+  for (const id of ids) set[id] = 1;
+  return set;
+}
+
+function offsetsOf(tokens) {
+  const offset = new Float64Array(tokens.length + 1);
+  for (let id = 0; id < tokens.length; id += 1) offset[id + 1] = offset[id] + tokens[id];
+  return offset;
+}
+
+function openPriority(priority) {
+  return priority === null ? HIGHEST : priority;
+}
+
+function openRemoval([step, item, call, priority, tokens, reason, partner], index, names) {
+  return { order: index + 1, step, item, call, priority: openPriority(priority), tokens, reason: names[reason], partner };
+}
+
+function openEpoch([container, grow, available, reserved, plain, plainShare, plainUsed, members]) {
+  const shares = members.map(([item, basis, budget, used]) => ({ item, basis, budget, used }));
+  return { container, grow, available, reserved, plain, plainShare, plainUsed, members: shares };
+}
+
+/* Of each item the removal that takes it out, itself or something around it: the index of the removal, or -1. */
+function removalsByItem(record) {
+  const found = new Int32Array(record.count).fill(-1);
+  record.removals.forEach((removal, index) => {
+    if (removal.call === null) found[removal.item] = index;
+  });
+  for (let id = 1; id < record.count; id += 1) {
+    const above = found[record.parent[id]];
+    if (above >= 0 && (found[id] < 0 || record.removals[above].step < record.removals[found[id]].step)) found[id] = above;
+  }
+  return found;
+}
+
+/* The ids from below the root down to an item. */
+function stepsTo(record, id) {
+  const steps = [];
+  for (let at = id; at > 0; at = record.parent[at]) steps.push(at);
+  return steps.reverse();
+}
+
+/* The path as the receipt writes it; the middle of a very long one is left out. */
+function pathOf(record, id) {
+  const steps = stepsTo(record, id);
+  const isLeaf = steps.length > 0 && (record.kind[id] === 't' || record.kind[id] === 'p' || isAtom(record, id));
+  const last = isLeaf ? [record.label[steps.pop()]] : [];
+  const labels = steps.map((step) => record.label[step]);
+  const missing = labels.length - 2 * LEVELS;
+  if (missing > 0) labels.splice(LEVELS, missing, `… ${missing.toLocaleString('en-US')} more …`);
+  return [...labels, ...last].join(' > ');
+}
+
+/* Whether an item is a message that is nothing but one text. */
+function isAtom(record, id) {
+  return record.kind[id] === 'm' && record.text[id] !== null;
+}
+
+/* The message that an item is or stands in, or -1. */
+function messageAround(record, id) {
+  let at = id;
+  while (at >= 0 && record.kind[at] !== 'm') at = record.parent[at];
+  return at;
+}

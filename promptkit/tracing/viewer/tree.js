@@ -1,0 +1,232 @@
+/*
+ * The tree: one row for each element, folded and unfolded.
+ */
+
+const BAR = 12; // pixels
+
+class Tree {
+  constructor(view) {
+    this.view = view;
+    this.box = byId('tree');
+    this.folded = new Uint8Array(view.record.count);
+    this.foldMessages();
+    this.bars = new Bars(view);
+    this.previews = new Map();
+    this.list = new Windowed(this.box, { make: (id) => this.row(id) });
+    this.box.addEventListener('click', (event) => this.clicked(event));
+    this.box.addEventListener('keydown', (event) => this.pressed(event));
+    byId('fold').addEventListener('click', () => this.foldAll(true));
+    byId('unfold').addEventListener('click', () => this.foldAll(false));
+    byId('widen').addEventListener('click', () => this.widen(this.view.widened || this.view.selected));
+    this.width = 0; // of a bar
+    new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(byId('bar-head'));
+  }
+
+  /* Another budget, or other rows. */
+  update() {
+    this.bars.measure(Math.max(1, this.width));
+    this.list.show(this.visible());
+    this.offer();
+  }
+
+  /* What the button does to the bars. */
+  offer() {
+    const { record, widened, selected } = this.view;
+    const whole = widened === 0;
+    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.label[widened]}`;
+    byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole';
+    byId('widen').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
+  }
+
+  resized(width) {
+    this.width = Math.floor(width);
+    this.update();
+  }
+
+  foldMessages() {
+    const { record } = this.view;
+    for (const id of record.messages) this.folded[id] = 1;
+  }
+
+  foldAll(fold) {
+    this.folded.fill(fold ? 1 : 0);
+    this.folded[0] = 0;
+    this.update();
+    this.list.reveal(this.nearest(this.view.selected));
+  }
+
+  /* Bars stand for this element, or for the whole again. */
+  widen(id) {
+    this.bars.widen(this.view.widened === id ? 0 : id);
+    this.update();
+  }
+
+  visible() {
+    const { end, count } = this.view.record;
+    const ids = [];
+    for (let id = 0; id < count; id = this.folded[id] ? end[id] : id + 1) ids.push(id);
+    return ids;
+  }
+
+  /* The element itself, or what it is folded into. */
+  nearest(id) {
+    let found = id;
+    for (const step of stepsTo(this.view.record, id).reverse()) {
+      const { parent } = this.view.record;
+      if (this.folded[parent[step]]) found = parent[step];
+    }
+    return found;
+  }
+
+  /* Unfold what is around an element, and bring its row into sight. */
+  reveal(id) {
+    let changed = false;
+    for (const step of stepsTo(this.view.record, id)) {
+      const parent = this.view.record.parent[step];
+      if (this.folded[parent]) {
+        this.folded[parent] = 0;
+        changed = true;
+      }
+    }
+    if (changed) this.update();
+    else this.list.draw(true);
+    this.list.reveal(id);
+    this.box.setAttribute('aria-activedescendant', `row-${id}`);
+    this.offer();
+  }
+
+  /* In the colours of another theme. */
+  drawBars() {
+    for (const canvas of this.box.querySelectorAll('canvas')) this.bars.draw(canvas, Number(canvas.dataset.id), BAR);
+  }
+
+  row(id) {
+    const { record, state, sums, selected, matches } = this.view;
+    const kept = isKept(record, id, state);
+    const opens = record.end[id] > id + 1;
+    const role = record.kind[id] === 'm' ? record.role[id] : null;
+    const match = matches && matches.has(id);
+    const all = record.offset[record.end[id]] - record.offset[id];
+    const left = sums[record.end[id]] - sums[id];
+    const row = el(
+      'div',
+      {
+        class: `row ${kept ? 'kept' : 'dropped'}${match ? ' match' : ''}`,
+        id: `row-${id}`,
+        role: 'treeitem',
+        'data-id': id,
+        'data-kept': kept ? 'yes' : 'no',
+        'aria-level': record.depth[id] + 1,
+        'aria-setsize': id ? record.siblings[record.parent[id]] : 1,
+        'aria-posinset': record.position[id] + 1,
+        'aria-expanded': opens ? String(!this.folded[id]) : null,
+        'aria-selected': String(selected === id),
+        'aria-label': `${id ? record.label[id] : 'prompt'}, ${kept ? 'kept' : 'dropped'}, ${counted(kept ? left : all, 'token')}`,
+      },
+      el(
+        'span',
+        { class: 'element' },
+        el('span', { class: opens ? `twist ${this.folded[id] ? 'shut' : 'open'}` : 'twist', 'aria-hidden': 'true' }),
+        el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.label[id] : 'prompt'),
+        el('bdi', { class: 'preview' }, this.preview(id)),
+      ),
+      this.bars.pixels ? this.bars.of(id, BAR) : el('span', { class: 'bar' }),
+      el('span', { class: 'num tokens' }, left === all || !kept ? figure(all) : `${figure(left)} / ${figure(all)}`),
+      el('span', { class: 'num given' }, givenText(record, id)),
+      el('span', { class: 'num priority' }, id ? priorityText(record.priority[id]) : ''),
+      el('span', { class: 'fate' }, id ? fateMark(record, id, state) : ''),
+    );
+    row.firstChild.style.paddingLeft = `${Math.min(record.depth[id], 24) * 12}px`;
+    return row;
+  }
+
+  /* The first words in an element that shows its text nowhere else. */
+  preview(id) {
+    const { record } = this.view;
+    if (record.kind[id] === 'c' || (record.kind[id] === 'm' && !this.folded[id] && !isAtom(record, id))) return '';
+    let words = this.previews.get(id);
+    if (words === undefined) {
+      words = wordsOf(record, id);
+      this.previews.set(id, words);
+    }
+    return words;
+  }
+
+  clicked(event) {
+    const row = event.target.closest('.row');
+    if (!row) return;
+    const id = Number(row.dataset.id);
+    if (event.target.classList.contains('twist')) this.toggle(id);
+    this.view.select(id, { open: !event.target.classList.contains('twist') });
+  }
+
+  toggle(id) {
+    if (this.view.record.end[id] === id + 1) return;
+    this.folded[id] = 1 - this.folded[id];
+    this.update();
+  }
+
+  pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { view } = this;
+    const { record, selected } = view;
+    const ids = this.list.keys;
+    const here = this.list.indexOf(this.nearest(selected));
+    const page = Math.max(1, Math.floor(this.box.clientHeight / this.list.rowHeight) - 1);
+    const opens = record.end[selected] > selected + 1;
+    const moves = {
+      ArrowDown: () => ids[Math.min(here + 1, ids.length - 1)],
+      ArrowUp: () => ids[Math.max(here - 1, 0)],
+      PageDown: () => ids[Math.min(here + page, ids.length - 1)],
+      PageUp: () => ids[Math.max(here - page, 0)],
+      Home: () => ids[0],
+      End: () => ids.at(-1),
+      ArrowRight: () => this.unfoldOr(selected, opens, 1, selected + 1),
+      ArrowLeft: () => this.unfoldOr(selected, opens, 0, Math.max(0, record.parent[selected])),
+      Enter: () => view.select(selected, { open: true }),
+      ' ': () => this.toggle(selected),
+      z: () => this.widen(selected),
+      Z: () => this.widen(selected),
+    };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    const to = moves[event.key]();
+    if (to !== undefined) view.select(to, {});
+  }
+
+  /* Fold or unfold, or where there is nothing to do, go on to another row. */
+  unfoldOr(id, opens, unfold, other) {
+    if (opens && this.folded[id] === unfold) {
+      this.toggle(id);
+      return id;
+    }
+    return unfold && !opens ? id : other;
+  }
+}
+
+function givenText(record, id) {
+  const given = record.budgets[id];
+  return given === undefined || id === 0 ? '' : `${figure(record.used[id] ?? 0)} / ${figure(given)}`;
+}
+
+/* When an element goes, in a word: the number of its removal; with a cross once it has gone. */
+function fateMark(record, id, state) {
+  const removal = record.removals[record.removalOf[id]];
+  const gone = state > record.until[id] ? '✕ ' : '';
+  if (record.until[id] < record.since[id]) return removal && removal.step < 0 ? '✕ limit' : 'never';
+  if (state < record.since[id]) return 'stands by';
+  if (!removal) return record.required[id] ? 'required' : 'stays';
+  return `${gone}#${removal.order}`;
+}
+
+/* The first words that stand in an element, and what it calls. */
+function wordsOf(record, id) {
+  let words = '';
+  for (let at = id; at < record.end[id] && words.length < 160; at += 1) {
+    if (record.text[at]) words += ` ${firstWords(record.text[at], 160)}`;
+    else if (record.text[at] === '') words += ' (empty)';
+    else if (record.part[at]) words += ` [${partText(record.part[at])}]`;
+  }
+  for (const [, name, args] of record.calls[id] || []) words += ` → ${name} ${firstWords(args, 80)}`;
+  return words.trim().slice(0, 200) || (record.blank[id] ? '(blank)' : '');
+}

@@ -1,0 +1,160 @@
+/*
+ * A long list of which only the rows in sight are in the document. Rows are known by keys, numbers that rise from row to row.
+ */
+
+const OVERSCAN = 240; // pixels above and below what is in sight
+
+class Windowed {
+  /* `make(key)` makes a row. Without `estimate` all rows have the height `--row`; with it rows are measured, and it says how high one may be. */
+  constructor(scroller, { make, estimate }) {
+    this.scroller = scroller;
+    this.make = make;
+    this.estimate = estimate || null;
+    this.measured = new Map();
+    this.keys = [];
+    this.offsets = new Float64Array(1);
+    [this.first, this.last] = [0, 0]; // the rows that are in the document
+    [this.top, this.width, this.height] = [0, 0, 0]; // of the scroller; to ask it would cost a layout each time
+    this.above = el('div', { role: 'none' });
+    this.rows = el('div', { role: 'none' });
+    this.below = el('div', { role: 'none' });
+    this.empty = el('div', { role: 'none' });
+    scroller.replaceChildren(this.above, this.rows, this.below, this.empty);
+    scroller.addEventListener('scroll', () => this.scrolled(), { passive: true });
+    new ResizeObserver(() => this.resized()).observe(scroller);
+  }
+
+  /* Show these rows. What was at the top stays there, or what comes next in order. */
+  show(keys) {
+    const anchor = this.anchor();
+    this.keys = keys;
+    this.layOut();
+    if (anchor) this.restore(anchor);
+    this.draw(true);
+  }
+
+  /* Stands where there are no rows; null takes it away. */
+  instead(content) {
+    this.empty.replaceChildren(...(content ? [content] : []));
+  }
+
+  /* Bring a row into sight, if it is not. */
+  reveal(key) {
+    this.resized();
+    // Rows that were estimated may turn out otherwise once they are drawn: the second time settles it.
+    for (let time = 0; time < (this.estimate ? 2 : 1); time += 1) {
+      this.place(key, 0);
+      this.draw(false);
+    }
+  }
+
+  /* Scroll to where a row is in sight, with so many pixels above and below it; nothing is drawn yet. */
+  place(key, around) {
+    const index = this.indexOf(key);
+    if (this.keys[index] !== key || !this.height) return;
+    const [start, end] = [this.offsets[index] - around, this.offsets[index + 1] + around];
+    if (start < this.top || end - start > this.height) this.scrollTo(start);
+    else if (end > this.top + this.height) this.scrollTo(end - this.height);
+  }
+
+  scrolled() {
+    this.top = this.scroller.scrollTop;
+    this.draw(false);
+  }
+
+  resized() {
+    const { clientWidth, clientHeight } = this.scroller;
+    if (clientWidth === this.width && clientHeight === this.height) return;
+    if (clientWidth !== this.width) this.measured.clear();
+    [this.width, this.height] = [clientWidth, clientHeight];
+    if (!this.estimate) this.rowHeight = parseFloat(getComputedStyle(this.scroller).getPropertyValue('--row'));
+    this.show(this.keys);
+  }
+
+  heightOf(key) {
+    return this.estimate ? this.measured.get(key) ?? this.estimate(key) : this.rowHeight || 0;
+  }
+
+  layOut() {
+    this.offsets = new Float64Array(this.keys.length + 1);
+    for (let at = 0; at < this.keys.length; at += 1) this.offsets[at + 1] = this.offsets[at] + this.heightOf(this.keys[at]);
+  }
+
+  scrollTo(top) {
+    const there = Math.max(0, Math.min(top, this.offsets[this.keys.length] - this.height));
+    if (there === this.top) return; // to say it again would cost a layout
+    this.top = there;
+    this.scroller.scrollTop = there;
+  }
+
+  /* The row at the top, and how much of it is above the edge. */
+  anchor() {
+    if (!this.keys.length) return null;
+    const index = this.at(this.top);
+    return { key: this.keys[index], within: this.top - this.offsets[index] };
+  }
+
+  restore({ key, within }) {
+    const top = this.top === 0 ? 0 : this.offsets[this.indexOf(key)] + within;
+    this.above.style.height = '0';
+    this.rows.replaceChildren();
+    this.below.style.height = `${this.offsets[this.keys.length]}px`; // or the scroller could not go where it should
+    this.scrollTo(top);
+  }
+
+  /* The first row whose key is not smaller. */
+  indexOf(key) {
+    let [low, high] = [0, this.keys.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.keys[middle] < key) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /* The row at a height. */
+  at(top) {
+    let [low, high] = [0, Math.max(0, this.keys.length - 1)];
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.offsets[middle] <= top) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /* The rows within so many pixels of what is in sight: the first, and the one behind the last. */
+  range(around) {
+    return this.keys.length ? [this.at(Math.max(0, this.top - around)), this.at(this.top + this.height + around) + 1] : [0, 0];
+  }
+
+  /* Put the rows in sight into the document; without `anew` only if some of them are not there. */
+  draw(anew) {
+    if (!this.height) return; // out of sight: it is drawn when it comes into sight
+    const [needed, end] = this.range(OVERSCAN / 2);
+    if (!anew && needed >= this.first && end <= this.last) return;
+    [this.first, this.last] = this.range(OVERSCAN);
+    const anchor = this.anchor();
+    this.rows.replaceChildren(...this.keys.slice(this.first, this.last).map((key) => this.make(key)));
+    const otherwise = this.estimate !== null && this.measure();
+    this.above.style.height = `${this.offsets[this.first]}px`;
+    this.below.style.height = `${this.offsets[this.keys.length] - this.offsets[this.last]}px`;
+    if (!otherwise) return;
+    if (this.top > 0) this.scrollTo(this.offsets[this.indexOf(anchor.key)] + anchor.within);
+    this.draw(false); // rows may be less high than they were thought to be
+  }
+
+  /* Whether the rows that were just put in are not as high as they were thought to be. */
+  measure() {
+    let changed = false;
+    [...this.rows.children].forEach((row, index) => {
+      const key = this.keys[this.first + index];
+      const { height } = row.getBoundingClientRect();
+      changed = changed || height !== this.heightOf(key);
+      this.measured.set(key, height);
+    });
+    if (changed) this.layOut();
+    return changed;
+  }
+}

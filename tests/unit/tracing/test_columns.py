@@ -1,0 +1,97 @@
+"""A record as columns: JSON that says all that the page needs, and no more."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from promptkit import AssistantMessage, Group, TextChunk, ToolCall, ToolMessage, UserMessage, render
+from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, OpaquePart
+from promptkit.testing import WordTokenizer
+from promptkit.tracing.columns import columns, part_facts
+from promptkit.tracing.record import Trace, TraceItem
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x02\x80\x00\x00\x01\xe0"
+
+
+def digest(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": sha256(content).hexdigest()[:12]}
+
+
+def deep() -> Json:
+    value: Json = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("part", "facts"),
+    [
+        (BoundaryPart(), {"kind": "cache boundary"}),
+        (BoundaryPart(kind="ephemeral", ttl="1h"), {"kind": "cache boundary", "type": "ephemeral", "ttl": "1h"}),
+        (ImagePart(url="https://x/y.png", width=8, height=4), {"kind": "image", "size": "8×4", "url": "https://x/y.png"}),  # noqa: RUF001  # the sign between two sizes
+        (
+            ImagePart(url=f"data:image/png;base64,{b64encode(PNG).decode()}", detail="low"),
+            {"kind": "image", "type": "image/png", "detail": "low", "size": "640×480", **digest(PNG)},  # noqa: RUF001  # as above
+        ),
+        (ImagePart(url="data:image/svg+xml,%3Csvg/%3E"), {"kind": "image", "type": "image/svg+xml", **digest(b"<svg/>")}),
+        (ImagePart(url="data:;base64,abcde"), {"kind": "image", **digest(b"abcde")}),
+        (
+            DocumentPart(data=b64encode(b"%PDF").decode(), media_type="application/pdf", name="a.pdf", tokens=9),
+            {"kind": "document", "name": "a.pdf", "type": "application/pdf", **digest(b"%PDF")},
+        ),
+        (OpaquePart(value={"a": "é"}, provider="chat"), {"kind": "opaque", "provider": "chat", "value": '{"a": "é"}'}),
+        (OpaquePart(value="x" * 9_998), {"kind": "opaque", **digest(b'"' + b"x" * 9_998 + b'"')}),
+        (OpaquePart(value=deep()), {"kind": "opaque", "value": "nested too deeply to show"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_part_is_what_it_is_its_type_its_size_and_its_hash(
+    part: ImagePart | DocumentPart | OpaquePart | BoundaryPart, facts: dict[str, Any]
+) -> None:
+    assert part_facts(part) == facts
+
+
+def traced(*prompt: Any, budget: int = 100) -> Trace:
+    trace = render(prompt, budget=budget, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace
+    return trace
+
+
+def test_no_path_is_written_and_every_name_once() -> None:
+    trace = traced(Group(name="outer")[[Group(name="inner")[UserMessage(name="somebody")["a", "b"]] for _ in range(50)]])
+    text = json.dumps(columns(trace))
+    assert " > " not in text
+    assert [text.count(word) for word in ("(outer)", "(inner)")] == [1, 1]
+
+
+def test_a_removal_names_what_took_it_along_by_its_place_in_the_tree() -> None:
+    call = ToolCall(id="a", name="read")
+    trace = traced(AssistantMessage(priority=5, tool_calls=(call,))["reading"], ToolMessage(tool_call_id="a", priority=1)["text"])
+    written: Any = json.loads(json.dumps(columns(trace)))
+    places: list[int | None] = [partner for *_, partner in written["removals"]]
+    partners = [None if place is None else trace.items[place].path for place in places]
+    assert partners == [removal.partner for removal in trace.removals]
+    assert any(partners)
+
+
+def test_a_priority_that_json_cannot_write_is_written_all_the_same() -> None:
+    lowest = traced(UserMessage(priority=float("-inf"))["a"], UserMessage(priority=1e300)["b"], UserMessage()["c"])
+    written: Any = json.loads(json.dumps(columns(lowest), allow_nan=False))
+    assert written["items"]["priority"] == [None, -1.7976931348623157e308, None, None]
+
+
+def test_costs_are_written_only_where_they_differ_from_the_counts() -> None:
+    trace = traced(UserMessage()[TextChunk()["one"]])
+    same: Any = columns(trace)
+    assert same["costs"] is None
+    item = TraceItem(id=0, parent=None, end=1, position=0, label="", path="", kind="container", element="", priority=0)
+    other = Trace(
+        items=(item,), epochs=(), removals=(), counts=(3,), costs=(4,), state=0, budget=9, reserved=0, tokenizer="words", timings=()
+    )
+    assert columns(other)["costs"] == (4,)
