@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from promptkit.messages import BoundaryPart
 from promptkit.rendering.assemble import leaves_of, measure, message_of, placed
 from promptkit.rendering.joints import separator
-from promptkit.rendering.journal import CallTaken, Op, Taken
+from promptkit.rendering.journal import Buried, CallTaken, Taken
 from promptkit.rendering.tree import Atom, Leaf, Node, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from promptkit.rendering.layout import Sizer
     from promptkit.rendering.order import Step
     from promptkit.rendering.pruned import Pruned
 
-__all__ = ["Removal", "SourceSpan", "removals_of", "spans_of"]
+__all__ = ["Gone", "Removal", "SourceSpan", "call_path", "gone_of", "removals_of", "spans_of", "tokens_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -36,33 +37,13 @@ class Removal:
     priority: float
     reason: str
     partner: str | None = None
-    _node: Node = attrs.field(alias="node", repr=False, eq=False)
-    _position: int = attrs.field(alias="position", repr=False, eq=False)
-    _state: int = attrs.field(alias="state", repr=False, eq=False)
+    _gone: Gone = attrs.field(alias="gone", repr=False, eq=False)
     _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
-
-    @property
-    def step(self) -> int:
-        """The step of the removal order that made it, counted from 0; -1 for a limit, which prunes whatever the budget."""
-        return self._state
-
-    @property
-    def place(self) -> tuple[Node, int]:
-        """For the engine: the node that it stood in and its place there, or the message and -1 less the index of its call."""
-        return self._node, self._position
 
     @cached_property
     def tokens(self) -> int:
         """The tokens that it had when it went, counted when first read."""
-        sizer = self._pruned.sizer
-        if self._position < 0:
-            return sizer.node_frame(self._node, self._state, text=True) - sizer.node_frame(self._node, self._state + 1, text=True)
-        item = self._node.items[self._position]
-        if type(item) is Atom:
-            return sizer.atom(item)
-        if type(item) is Leaf:
-            return sizer.leaf(item)
-        return measure(item, sizer, self._state) if type(item) is Node else 0
+        return tokens_of(self._gone, self._pruned.sizer)
 
 
 @attrs.frozen(kw_only=True)
@@ -76,44 +57,92 @@ class SourceSpan:
     path: str
 
 
-def removals_of(pruned: Pruned) -> tuple[Removal, ...]:
-    """The removals of a render: those of limits first, then those of the budget, in order."""
-    made: list[Removal] = []
+class Gone(NamedTuple):
+    """One removal, as the engine knows it: a node and the place in it, or a message and -1 less the index of its call."""
+
+    order: int
+    node: Node
+    position: int
+    state: int
+    priority: float
+    reason: str
+    partner: Node | None
+
+
+def gone_of(pruned: Pruned) -> Iterator[Gone]:
+    """The removals of a render: those of limits first, then those of the budget, in order. Linear in what was removed."""
+    order = 0
     for _, steps in pruned.limited:
         for step in steps:
-            made.extend(_of_step(pruned, step, -1, "limit", len(made)))
+            for each in _of_step(step, -1, "limit"):
+                order += 1
+                yield each._replace(order=order)
     for index, step in enumerate(pruned.scan.steps[: pruned.k]):
-        made.extend(_of_step(pruned, step, index, pruned.reason, len(made)))
-    return tuple(made)
+        for each in _of_step(step, index, pruned.reason):
+            order += 1
+            yield each._replace(order=order)
 
 
-def _of_step(pruned: Pruned, step: Step, state: int, reason: str, before: int) -> Iterator[Removal]:
-    if isinstance(step, tuple):
-        _, _, _, parent, position = step
-        yield Removal(
-            order=before + 1,
-            path=path_of(parent, position),
-            priority=step[0],
-            reason=reason,
-            node=parent,
-            position=position,
-            state=state,
+def removals_of(pruned: Pruned) -> tuple[Removal, ...]:
+    """The same for people: with paths."""
+    return tuple(
+        Removal(
+            order=gone.order,
+            path=_path(gone),
+            priority=gone.priority,
+            reason=gone.reason,
+            partner=path_of(gone.partner) if gone.partner else None,
+            gone=gone,
             pruned=pruned,
         )
+        for gone in gone_of(pruned)
+    )
+
+
+def call_path(message: str, node: Node, position: int) -> str:
+    """The path of a tool call that left its message."""
+    return f"{message} > call {node.calls[-position - 1].id}"
+
+
+def _path(gone: Gone) -> str:
+    if gone.position < 0:
+        return call_path(path_of(gone.node), gone.node, gone.position)
+    return path_of(gone.node, gone.position)
+
+
+def tokens_of(gone: Gone, sizer: Sizer) -> int:
+    """The tokens that something had when it went."""
+    node, position, state = gone.node, gone.position, gone.state
+    if position < 0:
+        return sizer.node_frame(node, state, text=True) - sizer.node_frame(node, state + 1, text=True)
+    item = node.items[position]
+    if type(item) is Atom:
+        return sizer.atom(item)
+    if type(item) is Leaf:
+        return sizer.leaf(item)
+    return measure(item, sizer, state) if type(item) is Node else 0
+
+
+def _of_step(step: Step, state: int, reason: str) -> Iterator[Gone]:
+    if isinstance(step, tuple):
+        _, _, _, parent, position = step
+        yield Gone(0, parent, position, state, step[0], reason, None)
         return
+    buried: set[Node] = set()
     emptied: dict[Node, Taken] = {}
-    taken: dict[Node, set[int]] = {}
     for op in step:
         if isinstance(op, Taken):
-            taken.setdefault(op.parent, set()).add(op.position)
             emptied.setdefault(op.parent, op)
-    order = before
+        elif isinstance(op, Buried):
+            buried.update(op.nodes)
     for op in step:
-        shown = _outermost(op, taken)
-        if shown is None:
+        # What stood in something that went in the same step is not told of apart.
+        if isinstance(op, Taken) and op.parent not in buried:
+            node, position, why, partner = op.parent, op.position, op.reason, op.partner
+        elif isinstance(op, CallTaken) and op.message not in buried:
+            node, position, why, partner = op.message, -op.index - 1, op.reason, op.partner
+        else:
             continue
-        order += 1
-        node, position, why, partner = shown
         cause: Taken | None = None
         while why == "empty":
             item = node.items[position]
@@ -123,39 +152,12 @@ def _of_step(pruned: Pruned, step: Step, state: int, reason: str, before: int) -
             else:
                 why, partner = cause.reason, cause.partner
         item = node.items[position] if position >= 0 else node
-        yield Removal(
-            order=order,
-            path=path_of(node, position) if position >= 0 else f"{path_of(node)} > call {node.calls[-position - 1].id}",
-            priority=item.priority,
-            reason=reason if why == "budget" else why,
-            partner=path_of(partner) if partner else None,
-            node=node,
-            position=position,
-            state=state,
-            pruned=pruned,
-        )
+        yield Gone(0, node, position, state, item.priority, reason if why == "budget" else why, partner)
 
 
 def _node_at(cause: Taken) -> Node:
     item = cause.parent.items[cause.position]
     return item if type(item) is Node else cause.parent
-
-
-def _outermost(op: Op, taken: dict[Node, set[int]]) -> tuple[Node, int, str, Node | None] | None:
-    """What an op shows in the receipt: nothing, where something around it went in the same step."""
-    if isinstance(op, Taken):
-        node = op.parent
-        shown = (op.parent, op.position, op.reason, op.partner)
-    elif isinstance(op, CallTaken):
-        node = op.message
-        shown = (op.message, -op.index - 1, op.reason, op.partner)
-    else:
-        return None
-    while node.parent is not None:
-        if node.position in taken.get(node.parent, ()):
-            return None
-        node = node.parent
-    return shown
 
 
 def spans_of(pruned: Pruned) -> tuple[SourceSpan, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from promptkit.rendering.cut import Cut
 from promptkit.rendering.flex import reserved
 from promptkit.rendering.pruned import Pruned
-from promptkit.rendering.receipt import Removal, removals_of
+from promptkit.rendering.receipt import call_path, gone_of, tokens_of
 from promptkit.rendering.record_items import Items
 from promptkit.tracing.record import Epoch, Share, Timing, Trace, TraceRemoval
 
@@ -89,26 +89,20 @@ def _removals(pruner: Pruner, scan: Scan, items: Items) -> Iterator[TraceRemoval
         reason="budget",
         limited=pruner.limited,
     )
-    for removal in removals_of(everything):
-        item, call = _place(removal, items)
+    for gone in gone_of(everything):
+        called = gone.position < 0
+        item = items.made[items.of_node[gone.node] if called else items.at(gone.node, gone.position)]
         yield TraceRemoval(
-            order=removal.order,
-            step=removal.step,
-            item=item,
-            call=call,
-            path=removal.path,
-            priority=removal.priority,
-            tokens=removal.tokens,
-            reason=removal.reason,
-            partner=removal.partner,
+            order=gone.order,
+            step=gone.state,
+            item=item.id,
+            call=-gone.position - 1 if called else None,
+            path=call_path(item.path, gone.node, gone.position) if called else item.path,
+            priority=gone.priority,
+            tokens=tokens_of(gone, pruner.sizer),
+            reason=gone.reason,
+            partner=items.made[items.of_node[gone.partner]].path if gone.partner else None,
         )
-
-
-def _place(removal: Removal, items: Items) -> tuple[int, int | None]:
-    node, position = removal.place
-    if position < 0:
-        return items.of_node[node], -position - 1
-    return items.at(node, position), None
 
 
 def _epochs(pruner: Pruner, items: Items) -> Iterator[Epoch]:
