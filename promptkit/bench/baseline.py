@@ -1,0 +1,153 @@
+"""A run held against an earlier one: what got worse, what got better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from promptkit.errors import PromptKitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from promptkit.bench.run import Element, Run, Sweep
+
+__all__ = ["Change", "Comparison", "Kind", "OtherBaselineError", "compare", "require_same"]
+
+Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
+
+NEARLY = 1e-9
+
+
+class OtherBaselineError(PromptKitError):
+    """A baseline of other budgets, models or depth: there is nothing to compare."""
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """One figure at one budget that differs by more than is tolerated.
+
+    `kind`: `fits` the required fits the budget (figures: the tokens that are required; 0 where they fit), `lost` an element is kept
+    at all, `kept` the share of an element that is kept, `utilisation` the share of the budget that is used, `cold` and `warm` the
+    time over the floor.
+    """
+
+    kind: Kind
+    model: str | None
+    budget: int
+    element: str | None = None
+    """The path of the element, for `lost` and `kept`."""
+    before: float
+    now: float
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """What differs between a baseline and a run. Better is never a failure."""
+
+    worse: tuple[Change, ...]
+    better: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader of the differences should know besides, a sentence each."""
+
+
+def compare(now: Run, before: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5) -> Comparison:
+    """Hold a run against a baseline.
+
+    Worse is, at any budget: the required no longer fits; an element that was kept, wholly or partly, is lost; the kept share of an
+    element, or the utilisation where something is left out, is lower by more than `tolerance` (0.05 is 5 points of 100); a time over
+    the floor is higher by more than `time_tolerance` (0.5 is half as much again; None: times are not compared). Better is the
+    reverse. Raises OtherBaselineError.
+    """
+    require_same(before, budgets=now.budgets, models=[sweep.model for sweep in now.sweeps], depth=now.depth)
+    pairs = list(zip(before.sweeps, now.sweeps, strict=True))
+    return Comparison(
+        worse=tuple(change for old, new in pairs for change in _worse(old, new, tolerance, time_tolerance)),
+        better=tuple(
+            attrs.evolve(change, before=change.now, now=change.before)
+            for old, new in pairs
+            for change in _worse(new, old, tolerance, time_tolerance)
+        ),
+        notes=tuple(_notes(before, now, timed=time_tolerance is not None)),
+    )
+
+
+def require_same(before: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int) -> None:
+    """Raise OtherBaselineError unless a baseline can be compared with a run of these budgets, models and depth."""
+    settings = {
+        "budgets": (_listed(before.budgets), _listed(budgets)),
+        "models": (_models([sweep.model for sweep in before.sweeps]), _models(models)),
+        "depth": (str(before.depth), str(depth)),
+    }
+    for name, (old, new) in settings.items():
+        if old != new:
+            message = f"the baseline has other {name} than this run ({old}, not {new}): ask for the same, or write the baseline anew."
+            raise OtherBaselineError(message)
+
+
+def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | None) -> Iterator[Change]:
+    """What is worse in `new`."""
+    elements = {element.path: element for element in new.elements}
+    for at, (was, point) in enumerate(zip(old.points, new.points, strict=True)):
+        if was.required is not None:
+            continue
+        if point.required is not None:
+            yield Change(kind="fits", model=new.model, budget=point.budget, before=0, now=point.required)
+            continue
+        for element in old.elements:
+            yield from _less_kept(element, elements.get(element.path), at, tolerance, new)
+        used = (was.utilisation or 0, point.utilisation or 0)
+        if new.dropped(at) and used[0] - used[1] > tolerance + NEARLY:
+            yield Change(kind="utilisation", model=new.model, budget=point.budget, before=used[0], now=used[1])
+        if time_tolerance is not None:
+            yield from _slower(old, new, at, time_tolerance)
+
+
+def _less_kept(old: Element, new: Element | None, at: int, tolerance: float, sweep: Sweep) -> Iterator[Change]:
+    before = old.share(at) or 0
+    now = (new.share(at) or 0) if new else 0
+    kind: Kind = "kept" if now else "lost"
+    if before and (not now or before - now > tolerance + NEARLY):
+        yield Change(kind=kind, model=sweep.model, budget=sweep.points[at].budget, element=old.path, before=before, now=now)
+
+
+def _slower(old: Sweep, new: Sweep, at: int, tolerance: float) -> Iterator[Change]:
+    was, point = old.points[at], new.points[at]
+    kinds: tuple[Kind, Kind] = ("cold", "warm")
+    for kind, seconds in zip(kinds, ((was.cold, point.cold), (was.warm, point.warm)), strict=True):
+        before, now = old.over_floor(seconds[0]), new.over_floor(seconds[1])
+        if before is not None and now is not None and now > before * (1 + tolerance):
+            yield Change(kind=kind, model=new.model, budget=point.budget, before=before, now=now)
+
+
+def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:
+    if before.target != now.target:
+        yield f"The baseline is of {before.target}."
+    for old, new in zip(before.sweeps, now.sweeps, strict=True):
+        if old.whole != new.whole:
+            yield f"With room for everything{_of(new.model)}: {old.whole:,} tokens before, {new.whole:,} now."
+        if old.tokenizer != new.tokenizer:
+            yield f"Counted with {old.tokenizer} before, with {new.tokenizer} now{_of(new.model)}."
+    if timed and bool(before.repeat) != bool(now.repeat):
+        yield f"Times were not compared: {'this run' if before.repeat else 'the baseline'} has none."
+    elif timed and before.repeat:
+        for name, old_version, new_version in zip(("Python", "tiktoken"), _timed_with(before), _timed_with(now), strict=True):
+            if old_version != new_version:
+                yield f"The baseline was timed with {name} {old_version}, this run with {new_version}."
+
+
+def _timed_with(run: Run) -> tuple[str, str]:
+    return run.versions.python, run.versions.tiktoken
+
+
+def _of(model: str | None) -> str:
+    return f", for {model}" if model else ""
+
+
+def _models(models: Sequence[str | None]) -> str:
+    return ", ".join(model or "none" for model in models)
+
+
+def _listed(budgets: Sequence[int]) -> str:
+    return ", ".join(map(str, budgets))

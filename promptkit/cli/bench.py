@@ -1,0 +1,153 @@
+"""`promptkit bench`: one prompt at many budgets, and whether it got worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from promptkit.cli.failure import refuse
+from promptkit.cli.progress import working
+from promptkit.cli.props_file import read_props
+from promptkit.cli.share import SHARE, SHARE_OR_OFF
+from promptkit.cli.target import load
+
+__all__ = ["bench"]
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit bench prompt.py:Review --props props.json
+  promptkit bench prompt.py:Review --budgets 1k:32k:log12 --models gpt-5,gpt-4.1
+  promptkit bench prompt.py:Review --plot review.svg
+  promptkit bench prompt.py:Review --repeat 0 --json baseline.json
+  promptkit bench prompt.py:Review --repeat 0 --baseline baseline.json
+"""
+
+
+class Budgets(click.ParamType[tuple[int, ...]]):
+    """Budgets as `parse_budgets` reads them."""
+
+    name = "budgets"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The budgets, in tokens. Fails with what is wrong with the text."""
+        from promptkit.bench.budgets import BadBudgetsError, parse_budgets
+
+        try:
+            return parse_budgets(str(value))
+        except BadBudgetsError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
+@click.argument("target", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.option(
+    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props, as a JSON object; - reads stdin."
+)
+@click.option(
+    "--budgets",
+    type=Budgets(),
+    default="1k:128k:log16",
+    show_default=True,
+    metavar="LIST",
+    help="Sizes such as 2k,8k and ranges: A:B:log16 are 16 sizes in equal ratios, A:B:lin16 in equal steps, A:B:STEP steps of that size.",
+)
+@click.option("--models", default="", metavar="LIST", help="The models that count, such as gpt-5,gpt-4.1.")
+@click.option("--repeat", type=click.IntRange(0, 1_000), default=5, show_default=True, help="How often times are taken; 0: not at all.")
+@click.option(
+    "--depth", type=click.IntRange(1, 20), default=3, show_default=True, help="Steps of a path after which elements are summed up."
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the run, for machines and as a baseline; - is stdout.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: .svg, .png or .html.")
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Hold the run against this one; exit 1 if it is worse.")
+@click.option("--tolerance", type=SHARE, default="5%", show_default=True, help="What shares kept and utilisation may lose: points of 100.")
+@click.option("--time-tolerance", type=SHARE_OR_OFF, default="50%", show_default=True, help="What times over the floor may gain; or off.")
+@click.pass_context
+def bench(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
+    *,
+    target: str,
+    props: Path | None,
+    budgets: tuple[int, ...],
+    models: str,
+    repeat: int,
+    depth: int,
+    json_file: Path | None,
+    plot: Path | None,
+    baseline: Path | None,
+    tolerance: float,
+    time_tolerance: float | None,
+) -> None:
+    """Render a prompt at many budgets: what it uses, what it loses, what it takes.
+
+    Exits with 1 if a --baseline is given and the run is worse than it. To take a run as the new baseline, write it there with --json.
+    """
+    from promptkit.bench.baseline import compare, require_same
+    from promptkit.bench.report import report
+    from promptkit.bench.saved import read_run, run_as_text
+    from promptkit.bench.sweep import measure
+
+    wanted = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
+    before = read_run(baseline) if baseline else None
+    if before:
+        require_same(before, budgets=budgets, models=wanted or (None,), depth=depth)
+    _check_files(json_file, plot, baseline)
+    element = load(target, read_props(props))
+    with working(f"Measuring {target} at {len(budgets):,} budgets"):
+        run = measure(element, budgets=budgets, models=wanted, repeat=repeat, depth=depth, target=target)
+    text = run_as_text(run)
+    piped = str(json_file) == "-"
+    if piped:
+        click.echo(text, nl=False)
+    else:
+        from promptkit.cli.bench_table import print_run
+
+        print_run(run)
+    if json_file and not piped:
+        _write(json_file, text.encode())
+    if plot:
+        from promptkit.bench.plot import draw
+
+        with working(f"Drawing {plot}"):
+            _write(plot, draw(run, plot.suffix))
+    if before and baseline:
+        found = compare(run, before, tolerance=tolerance, time_tolerance=time_tolerance)
+        click.echo(report(found) if piped else f"\n{report(found)}", err=piped)
+        if found.worse:
+            click.echo(
+                f"Where that is meant, write the baseline anew: the same command with --json {baseline} and without --baseline.", err=piped
+            )
+            ctx.exit(1)
+
+
+def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | None) -> None:
+    """Refuse, before anything is measured, what could not be written in the end."""
+    if json_file and baseline and json_file.resolve() == baseline.resolve():
+        refuse(f"{baseline} cannot be the baseline and be written: leave --baseline out to write it anew.")
+    if plot:
+        from promptkit.bench.plot import require_plots
+
+        require_plots(plot.suffix)
+        if plot.resolve() in [path.resolve() for path in (json_file, baseline) if path]:
+            refuse(f"{plot} cannot be the picture and the run: name two files.")
+    for path in (json_file, plot):
+        if path and str(path) != "-" and not path.resolve().parent.is_dir():
+            refuse(f"{path} cannot be written: there is no folder {path.parent}.")
+        if path and path.is_dir():
+            refuse(f"{path} cannot be written: it is a folder.")
+
+
+def _write(path: Path, content: bytes) -> None:
+    from promptkit.bench.writing import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}.")

@@ -1,0 +1,36 @@
+"""Shares as people write them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+__all__ = ["SHARE", "SHARE_OR_OFF", "Share", "ShareOrOff"]
+
+
+class Share(click.ParamType[float]):
+    """A share of 1: `5%` or `0.05`. More than 100 % is fine: a time may double."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share itself. Fails for anything else."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", str(value).strip(), re.ASCII)
+        if not match:
+            self.fail(f"{value!r} is no share: write it as 5% or 0.05.", param, ctx)
+        return float(match[1]) / (100 if match[2] else 1)
+
+
+class ShareOrOff(click.ParamType[float | None]):
+    """A share, or `off`, which is None."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """The share itself, or None. Fails for anything else."""
+        return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
+
+
+SHARE = Share()
+SHARE_OR_OFF = ShareOrOff()

@@ -1,0 +1,131 @@
+"""The pictures: the same run gives the same bytes, and no name can break them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from typing_extensions import override
+
+from promptkit.bench.plot import PICTURES, PlotError, draw, require_plots
+from promptkit.bench.run import Element
+from promptkit.bench.saved import run_as_text
+from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from promptkit.bench.run import Run
+
+HOSTILE = ("<script>alert(1)</script>", "$\\frac{1$", "日本語 \U0001f600", "-->", "]]>", "a & b", "n" * 500, "\ud800")
+"""Names of elements."""
+
+
+def named(*names: str) -> Run:
+    sweep = attrs.evolve(sweep_of(model="gpt-5"), elements=tuple(Element(path=name, whole=10, kept=(None, 0, 5)) for name in names))
+    return attrs.evolve(run_of(sweep), target=names[0])
+
+
+RUNS = {
+    "one": run_of(sweep_of()),
+    "two models": run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4", required=(70, None, None), notes=(None, 1, 2))),
+    "no times": run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0),
+    "nothing fits": run_of(sweep_of(required=(500, 500, 500), notes=(None,) * 3, rules=(None,) * 3)),
+    "no elements": run_of(attrs.evolve(sweep_of(), elements=())),
+    "one budget": attrs.evolve(
+        run_of(attrs.evolve(sweep_of(), points=sweep_of().points[:1], elements=(Element(path="A", whole=9, kept=(3,)),))),
+        budgets=BUDGETS[:1],
+    ),
+    "many": named(*(f"Group > Section {number}" for number in range(60))),
+    "hostile": named(*HOSTILE),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_can_be_drawn(name: str) -> None:
+    page = draw(RUNS[name], ".html").decode("ascii")
+    assert page.startswith("<!doctype html>")
+    drawing = ET.fromstring(page[page.index("<svg") : page.index("</figure>")])  # noqa: S314  # our own
+    assert drawing.tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["one", "hostile"])
+def test_a_picture_is_a_file_of_its_form(name: str) -> None:
+    assert draw(RUNS[name], ".png").startswith(b"\x89PNG")
+    assert ET.fromstring(draw(RUNS[name], ".svg")).tag.endswith("svg")  # noqa: S314  # our own
+
+
+def test_the_same_run_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
+    run = RUNS["two models"]
+    path = tmp_path / "run.json"
+    path.write_text(run_as_text(run), encoding="ascii")
+    program = (
+        "import sys; from pathlib import Path; from promptkit.bench.plot import draw; from promptkit.bench.saved import read_run; "
+        "[sys.stdout.buffer.write(draw(read_run(Path(sys.argv[1])), form)) for form in sys.argv[2:]]"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path), *PICTURES], capture_output=True, check=True)
+    assert done.stdout == b"".join(draw(run, form) for form in PICTURES)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.addresses: list[str] = []
+        self.text: list[str] = []
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "action", "data")]
+        self.addresses += [value for name, value in attrs if name.startswith("on") and value]
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
+    tags = _Tags()
+    tags.feed(draw(RUNS["hostile"], ".html").decode())
+    assert "svg" in tags.seen
+    assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tags.seen)
+    assert [address for address in tags.addresses if not address.startswith(("#", "data:image/png;base64,"))] == []
+    assert {name for name in HOSTILE if name != "\ud800"} <= set(tags.text)
+
+
+def test_the_page_says_every_figure_in_a_table() -> None:
+    tags = _Tags()
+    tags.feed(draw(RUNS["two models"], ".html").decode())
+    text = " ".join(tags.text)
+    for figure in ("needs 70", "gpt-5 (o200k_base)", "gpt-4 (o200k_base)", "A > Notes", "95%", "20.0 ms (2.00x)"):
+        assert figure in text, figure
+
+
+def test_a_name_is_drawn_as_it_is_and_not_as_a_formula() -> None:
+    picture = draw(named("$x^2$"), ".svg").decode()
+    assert "<!-- $x^2$" in picture  # what matplotlib says of the text it draws
+
+
+def test_the_heat_map_is_drawn_as_shapes_that_stay_sharp() -> None:
+    picture = draw(RUNS["one"], ".svg").decode()
+    heat_map = picture[picture.index('id="QuadMesh_1"') :]
+    assert len(re.findall(r"<path d=", heat_map[: heat_map.index("</g>")])) == 2 * len(BUDGETS)
+
+
+@pytest.mark.parametrize("form", [".pdf", "", "svg", ".SVGZ"])
+def test_an_unknown_form_is_refused(form: str) -> None:
+    with pytest.raises(PlotError, match=r"one of \.svg, \.png, \.html"):
+        require_plots(form)
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(PlotError, match="install promptkit with its extra `plot`"):
+        draw(RUNS["one"], ".svg")

@@ -1,0 +1,140 @@
+"""A run as a file: it comes back as it was, reads well in a review, and is never half there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from promptkit.bench.saved import UnreadableRunError, read_run, run_as_text
+from promptkit.bench.sweep import measure
+from promptkit.bench.writing import write_whole
+from tests.unit.bench.prompts import Review, run_of, sweep_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from promptkit.bench.run import Run
+
+Damage: TypeAlias = "Callable[[Any], object]"
+"""Changes the JSON of a run."""
+
+RUNS = [
+    run_of(sweep_of()),
+    run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4", required=(70, None, None), notes=(None, 90, 100), rules=(None, 80, 80))),
+    run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0, target="\ud800 ünï"),
+    measure(Review(), budgets=(5, 60, 100), repeat=1),
+]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_whole(path, run_as_text(run).encode())
+    assert read_run(path) == run
+
+
+def test_the_same_run_is_the_same_text_so_that_a_baseline_only_changes_with_the_prompt() -> None:
+    first, again = (run_as_text(measure(Review(), budgets=(60, 100))) for _ in range(2))
+    assert first == again
+
+
+def test_every_point_and_every_element_is_a_line() -> None:
+    lines = [line.strip().rstrip(",") for line in run_as_text(run_of(sweep_of())).splitlines()]
+    assert [json.loads(line)["budget"] for line in lines if line.startswith('{"budget"')] == [100, 200, 400]
+    assert [json.loads(line)["path"] for line in lines if line.startswith('{"path"')] == ["A > Notes", "A > Rules"]
+    assert '"budgets": [100, 200, 400]' in lines
+    assert json.loads(run_as_text(run_of(sweep_of())))["schema"] == 1
+
+
+def _drop(name: str) -> Damage:
+    return lambda run: run.pop(name)
+
+
+DAMAGES: list[tuple[Damage, str]] = [
+    (_drop("target"), "is damaged: required field missing @ run.target"),
+    (lambda run: run["sweeps"][0].pop("points"), "is damaged: required field missing @ run.sweeps[0].points"),
+    (lambda run: run["sweeps"][0].update(whole="many"), "expected int @ run.sweeps[0].whole"),
+    (lambda run: run["sweeps"][0]["points"][0].update(cold="slow"), "@ run.sweeps[0].points[0].cold"),
+    (lambda run: run.update(sweeps=None), "@ run.sweeps"),
+    (lambda run: run.update(budgets=[1, 2, 3]), "its figures are not those of its budgets"),
+    (lambda run: run["sweeps"][0]["points"].pop(), "its figures are not those of its budgets"),
+    (lambda run: run["sweeps"][0]["elements"][0]["kept"].pop(), "its figures are not those of its budgets"),
+    (lambda run: run.update(schema=2), "has the schema 2, and this version of promptkit reads 1"),
+    (_drop("schema"), "holds no run of a bench"),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGES)
+def test_a_damaged_file_is_refused_with_what_is_wrong(damage: Damage, said: str, tmp_path: Path) -> None:
+    fields = json.loads(run_as_text(run_of(sweep_of())))
+    damage(fields)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    with pytest.raises(UnreadableRunError) as caught:
+        read_run(path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"schema": 1, ', "is no JSON"),
+        (b"\xff\xfe\x00", "is no JSON"),
+        (b"[" * 200_000, "is no JSON"),
+        (b"[]", "holds no run"),
+        (b"7", "holds no run"),
+    ],
+)
+def test_a_file_that_is_no_run_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableRunError, match=said):
+        read_run(path)
+    with pytest.raises(UnreadableRunError, match="cannot be read: No such file"):
+        read_run(tmp_path / "missing.json")
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_whole(path, b"first")
+    with path.open("rb") as reader:
+        write_whole(path, b"second, and longer")
+        assert reader.read() == b"first"
+    assert path.read_bytes() == b"second, and longer"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.json"
+    write_whole(path, b"first")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "real.json")
+    write_whole(link, b"content")
+    assert link.is_symlink()
+    assert (tmp_path / "real.json").read_bytes() == b"content"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, b"content")
+        assert os.read(reader, 100) == b"content"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

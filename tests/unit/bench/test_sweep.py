@@ -1,0 +1,191 @@
+"""The measuring: every figure is that of a real render."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from promptkit_components.demo import demo
+
+from promptkit import AssistantMessage, Message, Renderer, Reserve, SystemMessage, UserMessage, render
+from promptkit.bench.budgets import BadBudgetsError
+from promptkit.bench.sweep import measure
+from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.errors import BudgetExceededError, UnknownModelError
+from tests.unit.bench.prompts import Review
+
+BUDGETS = (40, 90, 150, 250, 1_000)
+
+
+@pytest.mark.parametrize("model", [None, "gpt-5", "gpt-4"])
+def test_every_point_is_what_a_render_at_that_budget_gives(model: str | None) -> None:
+    run = measure(Review(), budgets=BUDGETS, models=[model] if model else ())
+    (sweep,) = run.sweeps
+    assert (sweep.model, [point.budget for point in sweep.points]) == (model, list(BUDGETS))
+    for point in sweep.points:
+        rendered = render(Review(), budget=point.budget, model=model)
+        assert (point.used, point.messages, point.removed) == (rendered.tokens, len(rendered.messages), len(rendered.removals))
+        assert point.utilisation == rendered.tokens / point.budget
+        assert (point.required, point.cold, point.warm) == (None, None, None)
+
+
+def test_every_model_is_counted_as_it_counts() -> None:
+    run = measure(demo().prompt, budgets=[4_000], models=["gpt-5", "gpt-4"])
+    assert [(sweep.model, sweep.tokenizer) for sweep in run.sweeps] == [("gpt-5", "o200k_base"), ("gpt-4", "cl100k_base")]
+    assert run.sweeps[0].whole != run.sweeps[1].whole
+
+
+@pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["1k"]])
+def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:  # Any: it is wrong
+    with pytest.raises(BadBudgetsError, match="one or more, each a whole number of tokens"):
+        measure("no prompt", budgets=budgets)
+
+
+def test_a_model_that_nothing_is_known_of_is_refused_before_anything_is_rendered() -> None:
+    with pytest.raises(UnknownModelError, match="gtp-5"):
+        measure(Review(), budgets=[100], models=["gtp-5"])
+
+
+def test_the_whole_is_the_prompt_with_room_for_everything() -> None:
+    (sweep,) = measure(Review(), budgets=[40]).sweeps
+    rendered = render(Review(), budget=1_000_000)
+    assert (sweep.whole, sweep.messages) == (rendered.tokens, len(rendered.messages))
+
+
+def test_a_prompt_larger_than_any_window_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("promptkit.bench.sweep.ROOM", 70)  # rather than a prompt of ten million tokens
+    (sweep,) = measure((Review(), Reserve(tokens=30)), budgets=[90]).sweeps
+    assert sweep.whole == render(Review(), budget=1_000_000).tokens
+
+
+def test_the_shares_fall_with_the_budget_and_nothing_is_left_out_when_all_fits() -> None:
+    (sweep,) = measure(Review(), budgets=BUDGETS, depth=2).sweeps
+    notes = next(element for element in sweep.elements if "remarks" in element.path)
+    shares = [notes.share(at) or 0 for at in range(len(BUDGETS))]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert 0 < shares[3] < 1
+    assert sweep.dropped(len(BUDGETS) - 1) == 0
+    assert sweep.dropped(0) > sweep.dropped(3) > 0
+
+
+def test_a_budget_too_small_says_what_is_required_and_the_others_are_measured() -> None:
+    (sweep,) = measure(Review(), budgets=[5, 1_000], repeat=1).sweeps
+    small, large = sweep.points
+    with pytest.raises(BudgetExceededError) as caught:
+        render(Review(), budget=5)
+    assert small.required == caught.value.required > 5
+    assert (small.budget, small.used, small.cold, small.utilisation) == (5, 0, None, None)
+    assert large.required is None
+    assert large.cold is not None
+    assert {element.kept[0] for element in sweep.elements} == {None}
+
+
+def test_components_are_really_rendered_at_every_budget() -> None:
+    @component
+    class Half(PromptElement):
+        """Fills half of what it is given."""
+
+        def render(self, sizing: Sizing) -> Child:
+            return UserMessage()["word " * min(sizing.token_budget // 2, 500)]
+
+    (sweep,) = measure(Half(), budgets=[100, 200, 2_000]).sweeps
+    assert [point.removed for point in sweep.points] == [0, 0, 0]
+    assert sweep.points[0].used < sweep.points[1].used < sweep.points[2].used == sweep.whole
+    assert 0 < (sweep.elements[0].share(0) or 0) < (sweep.elements[0].share(1) or 0) < (sweep.elements[0].share(2) or 0) == 1
+
+
+def test_the_stable_prefix_ends_before_the_first_message_that_differs() -> None:
+    prompt = (
+        SystemMessage(required=True)["Be brief."],
+        UserMessage(priority=1)["An old question, long since answered. " * 5],
+        AssistantMessage(priority=2)["An answer."],
+        UserMessage(required=True)["Go."],
+    )
+    (sweep,) = measure(prompt, budgets=[30, 1_000]).sweeps
+    system = Message(role="system", content=("Be brief.",))
+    alone = Renderer(budget=100).render(SystemMessage()["Be brief."])
+    assert alone.messages == (system,)
+    assert sweep.points[0].messages < 4
+    assert sweep.points[0].stable_prefix == alone.tokens - 3  # without the start of the reply
+    assert sweep.points[1].stable_prefix == sweep.whole - 3
+
+
+def test_a_changed_first_message_leaves_no_stable_prefix() -> None:
+    @component
+    class Told(PromptElement):
+        """Says its budget at the very beginning."""
+
+        def render(self, sizing: Sizing) -> Child:
+            return (SystemMessage()[f"{sizing.token_budget} tokens"], UserMessage()["Go."])
+
+    (sweep,) = measure(Told(), budgets=[1_000]).sweeps
+    assert sweep.points[0].stable_prefix == 0
+
+
+def test_times_are_taken_only_when_asked_for() -> None:
+    (without,) = measure(Review(), budgets=[100, 1_000]).sweeps
+    assert (without.floor, without.points[0].cold, without.over_floor(without.points[0].cold)) == (None, None, None)
+    run = measure(demo().prompt, budgets=[1_000, 8_000], repeat=2)
+    (timed,) = run.sweeps
+    assert run.repeat == 2
+    assert timed.floor is not None
+    for point in timed.points:
+        assert point.cold is not None
+        assert point.warm is not None
+        assert (timed.over_floor(point.cold) or 0) == point.cold / timed.floor > 0
+
+
+def test_cold_starts_from_nothing_and_warm_from_the_render_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    plain = Renderer.render
+
+    def spied(self: Renderer, prompt: Child) -> object:
+        seen.append((id(self), id(self.tokenizer)))
+        return plain(self, prompt)
+
+    monkeypatch.setattr(Renderer, "render", spied)
+    kept: list[Renderer] = []
+    monkeypatch.setattr(Renderer, "__init__", _kept(kept, Renderer.__init__))  # or ids would be used again
+    measure(Review(), budgets=[100, 1_000], repeat=3)
+    timed = seen[3:]  # the render with room for everything, and one for each budget
+    pairs = list(zip(timed[::2], timed[1::2], strict=True))
+    assert all(cold == warm for cold, warm in pairs)
+    assert len({cold for cold, _ in pairs}) == len({tokenizer for (_, tokenizer), _ in pairs}) == 6
+
+
+def _kept(renderers: list[Renderer], plain: object) -> object:
+    def made(self: Renderer, **arguments: object) -> None:
+        plain(self, **arguments)  # type: ignore[operator]  # Renderer's own
+        renderers.append(self)
+
+    return made
+
+
+def test_the_garbage_collector_is_left_as_it_was() -> None:
+    frozen = gc.get_freeze_count()
+    measure(Review(), budgets=[100], repeat=1)
+    assert (gc.isenabled(), gc.get_freeze_count()) == (True, frozen)
+    gc.disable()
+    try:
+        measure(Review(), budgets=[100], repeat=1)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_an_error_in_a_component_says_at_which_budget() -> None:
+    @component
+    class Strict(PromptElement):
+        """Breaks when room is short."""
+
+        def render(self, sizing: Sizing) -> Child:
+            if sizing.token_budget < 100:
+                message = "no room"
+                raise ValueError(message)
+            return UserMessage()["x"]
+
+    with pytest.raises(ValueError, match="no room") as caught:
+        measure(Strict(), budgets=[50, 200])
+    assert "at a budget of 50 tokens" in caught.value.__notes__
