@@ -5,7 +5,6 @@ from promptkit_components.attachments import Attachment, Attachments
 from promptkit_components.file_tree import FileTree
 from promptkit_components.history import History
 from promptkit_components.instructions import Instructions
-from promptkit_components.pairing import Paired, pair
 from promptkit_components.reminder import Reminder
 from promptkit_components.tool_calls import ToolCalls
 from promptkit_components.workspace import Diff, Terminal, Workspace
@@ -18,10 +17,8 @@ __all__ = [
     "FileTree",
     "History",
     "Instructions",
-    "Paired",
     "Reminder",
     "Terminal",
     "ToolCalls",
     "Workspace",
-    "pair",
 ]

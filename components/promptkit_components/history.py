@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from promptkit import Child, Chunk, Group, KeepWith, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
-from promptkit_components.pairing import pair
-from promptkit_components.recorded import recorded
+from promptkit import (
+    Child,
+    Chunk,
+    Group,
+    KeepWith,
+    Message,
+    Metadata,
+    PromptElement,
+    Sizing,
+    ToolMessage,
+    UserMessage,
+    component,
+    pair,
+    recorded,
+)
+from promptkit_components.cut import cut
 
 __all__ = ["History", "omitted"]
 
@@ -124,15 +137,20 @@ class _Turn(PromptElement):
             first, *results = messages
             shown: Child = (
                 recorded(first),
-                (recorded(m, priority=n, truncate_at=self.truncate_at, fallback=self._omitted(m)) for n, m in enumerate(results)),
+                (self._shown(m, priority=n, fallback=self._omitted(m)) for n, m in enumerate(results)),
             )
             return Group(priority=priority, fallback=self._marker(after))[shown]
-        shown = tuple(recorded(m, truncate_at=self.truncate_at) for m in messages)
+        shown = tuple(map(self._shown, messages))
         if self.marker is None or self.required:
             return recorded(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
         # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
+
+    def _shown(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
+        most = self.truncate_at
+        text = None if most is None or message.role != "tool" else lambda text: cut(text, most)
+        return recorded(message, priority=priority, fallback=fallback, text=text)
 
     def _marker(self, count: int) -> Child:
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None

@@ -127,8 +127,7 @@ print(UserMessage()[None, True, ["a", ("b", None)]])
 """
 
 TRY_PAIRING = """
-from promptkit import Message, ToolCall
-from promptkit_components import pair
+from promptkit import Message, ToolCall, pair
 
 def call(key):
     return Message(role="assistant", tool_calls=(ToolCall(id=key, name="read"),))
@@ -155,7 +154,7 @@ PLAN: tuple[Step, ...] = (
     Do("Before I change anything, I see what it says today.", (_python(TRY_CHILDREN),)),
     Do(
         "Bytes, mappings and sets get the general sentence. I see how errors are meant to read here.",
-        (_read("promptkit/errors.py", 1, 90),),
+        (_read("promptkit/errors/__init__.py", 1, 90),),
     ),
     Do("Mapping and Set are imported already, so three branches will do.", (_edit(ELEMENT, HINT_OLD, HINT_NEW),)),
     Do("", (_python(TRY_CHILDREN),)),
@@ -200,8 +199,8 @@ PLAN: tuple[Step, ...] = (
         "Now the components. Our recordings re-use call ids in every round, and some calls have no result. What does History make of that?"
     ),
     Do("", (("list_files", {"path": "components"}), _search("class |^def ", "components"))),
-    Do("Pairing has a file of its own.", (_read("components/promptkit_components/pairing.py", 1, 75),)),
-    Do("", (_read("components/promptkit_components/pairing.py", 75, 165),)),
+    Do("Pairing has a file of its own.", (_read("promptkit/transcript/pairing.py", 1, 75),)),
+    Do("", (_read("promptkit/transcript/pairing.py", 75, 165),)),
     Do("I give it what you describe: one id three times, a call without a result, a result without a call.", (_python(TRY_PAIRING),)),
     Do(
         "Every repair is named. I check where the prompt reports them.",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from promptkit import Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
+from promptkit import NO_RESULT, Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
 from promptkit_components.cut import cut
-from promptkit_components.pairing import NO_RESULT
 
 __all__ = ["ToolCalls"]
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from promptkit_components import Paired, pair
-from promptkit_components.pairing import NO_RESULT
 
-from promptkit import Message, Repair, ToolCall
+from promptkit import NO_RESULT, Message, Paired, Repair, ToolCall, pair
+from promptkit.transcript.pairing import Pairer
 
 
 def said(text: str) -> Message:
@@ -59,14 +58,14 @@ messages = st.one_of(
 class TestWhatIsRight:
     def test_stays_byte_for_byte(self) -> None:
         turns = (said("hi"), called("a", "b"), returned("b"), returned("a"), called("c"), returned("c", ""))
-        assert pair(turns) == Paired(messages=turns)
+        assert pair(turns) == Paired(messages=turns, sources=tuple(range(6)))
 
     def test_keeps_the_very_messages(self) -> None:
         turns = (said("hi"), called("a"), returned("a"))
         assert all(mine is theirs for mine, theirs in zip(pair(turns).messages, turns, strict=True))
 
     def test_nothing_gives_nothing(self) -> None:
-        assert pair([]) == Paired(messages=())
+        assert pair([]) == Paired(messages=(), sources=())
 
 
 class TestRepairs:
@@ -87,8 +86,8 @@ class TestRepairs:
 
     def test_a_repeated_id_is_made_unique_on_both_sides(self) -> None:
         paired = pair([called("0"), returned("0", "one"), called("0"), returned("0", "two"), called("0_2"), returned("0_2", "three")])
-        assert shape(paired) == ["+0", "0=one", "+0_3", "0_3=two", "+0_2", "0_2=three"]
-        assert kinds(paired) == ["repeated call id"]
+        assert shape(paired) == ["+0", "0=one", "+0_2", "0_2=two", "+0_2_2", "0_2_2=three"]
+        assert kinds(paired) == ["repeated call id", "repeated call id"]
 
     def test_equal_ids_in_one_round_are_answered_in_order(self) -> None:
         paired = pair([called("a", "a"), returned("a", "one"), returned("a", "two")])
@@ -136,7 +135,7 @@ class TestLaws:
     @given(st.lists(messages, max_size=14))
     def test_pairing_twice_changes_nothing(self, turns: list[Message]) -> None:
         once = pair(turns)
-        assert pair(once.messages) == Paired(messages=once.messages)
+        assert pair(once.messages) == Paired(messages=once.messages, sources=tuple(range(len(once.messages))))
 
     @given(st.lists(messages, max_size=14))
     def test_nothing_but_tool_messages_is_lost_or_moved(self, turns: list[Message]) -> None:
@@ -153,6 +152,47 @@ class TestLaws:
         dropped = sum(kind in {"orphan result", "repeated result"} for kind in kinds(paired))
         added = kinds(paired).count("missing result")
         assert Counter(m.role for m in paired.messages)["tool"] == results - dropped + added
+
+    @given(st.lists(messages, max_size=14))
+    def test_what_is_said_later_does_not_rename_a_call(self, turns: list[Message]) -> None:
+        whole = [call.id for message in pair(turns).messages for call in message.tool_calls]
+        for end in range(len(turns)):
+            part = [call.id for message in pair(turns[:end]).messages for call in message.tool_calls]
+            assert part == whole[: len(part)]
+
+    @given(st.lists(messages, max_size=14), st.lists(st.booleans(), min_size=14, max_size=14))
+    def test_a_conversation_that_grows_is_paired_as_if_it_had_been_there_at_once(self, turns: list[Message], looks: list[bool]) -> None:
+        pairer = Pairer()
+        seen: list[Message] = []
+        for message, look in zip(turns, looks, strict=False):
+            pairer.add(message)
+            if look:
+                first = pairer.settle()
+                assert seen[:first] == pairer.messages[:first], "what is before the first change has not changed"
+                seen = list(pairer.messages)
+        pairer.settle()
+        assert Paired(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair(turns)
+
+    @given(st.lists(messages, max_size=14))
+    def test_sources_say_where_each_message_comes_from(self, turns: list[Message]) -> None:
+        paired = pair(turns)
+        for message, source in zip(paired.messages, paired.sources, strict=True):
+            if message.role == "tool" and message.text == NO_RESULT:
+                assert turns[source].tool_calls
+            else:
+                assert (message.role, message.content) == (turns[source].role, turns[source].content)
+
+    @given(st.lists(messages, max_size=14))
+    def test_without_early_results_a_result_answers_only_a_call_before_it(self, turns: list[Message]) -> None:
+        pairer = Pairer(early=False)
+        for message in turns:
+            pairer.add(message)
+        pairer.settle()
+        last = -1
+        for message, source in zip(pairer.messages, pairer.sources, strict=True):
+            if message.role != "tool":
+                last = source
+            assert source >= last
 
 
 SOUND = [[said("hi"), called(f"c{i}"), returned(f"c{i}")] for i in range(800)]

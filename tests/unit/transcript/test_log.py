@@ -1,0 +1,340 @@
+"""`Transcript`: the path, the branches, what can stand where, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from itertools import pairwise
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from promptkit import Message, ToolCall
+from promptkit.errors import TranscriptConflictError, TranscriptError
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Observation, Said, Setting
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.projection import Projector
+from promptkit.transcript.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.transcript.entries import Payload
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def talk(*texts: str, store: MemoryStore | None = None) -> Transcript:
+    """A transcript with entries a, b, c … and these texts."""
+    names = iter("abcdefghijklmnopqrstuvwxyz")
+    transcript = Transcript(store, clock=lambda: 5.0, new_id=lambda: next(names))
+    for text in texts:
+        transcript.say(said(text))
+    return transcript
+
+
+def ids(entries: Sequence[Entry]) -> str:
+    return "".join(entry.id for entry in entries)
+
+
+class TestAppending:
+    def test_puts_a_batch_behind_the_leaf(self) -> None:
+        transcript = talk("one")
+        made = transcript.say(said("two"), said("three"))
+        assert made == [
+            Entry(id="b", parent_id="a", time=5.0, payload=Said(message=said("two"))),
+            Entry(id="c", parent_id="b", time=5.0, payload=Said(message=said("three"))),
+        ]
+        assert transcript.leaf == "c"
+        assert ids(transcript.path()) == "abc"
+
+    def test_of_nothing_is_nothing(self) -> None:
+        assert talk().append() == []
+        assert talk().leaf is None
+
+    def test_refuses_a_result_before_its_call(self) -> None:
+        transcript = talk("one")
+        result = Said(message=Message(role="tool", tool_call_id="c1", content=("ok",)))
+        with pytest.raises(TranscriptError, match="the call 'c1', which is not on this path: append the call first"):
+            transcript.append(result)
+        with pytest.raises(TranscriptError, match="the call None"):
+            transcript.say(Message(role="tool"))
+        call = Said(message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        with pytest.raises(TranscriptError, match="append the call first"):
+            transcript.append(result, call)
+        assert ids(transcript.entries) == "a", "and nothing of a batch is appended of which a part is wrong"
+        transcript.append(call, result)
+
+    def test_refuses_a_result_whose_call_is_on_another_branch(self) -> None:
+        transcript = talk("one")
+        transcript.say(Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        transcript.rewind("a")
+        with pytest.raises(TranscriptError, match="append the call first"):
+            transcript.say(Message(role="tool", tool_call_id="c1"))
+
+    @pytest.mark.parametrize(
+        ("payload", "why"),
+        [
+            (Edit(target="x", content=None, reason="pruned"), "the edit refers to the entry 'x', which is not on this path"),
+            (Edit(target="b", content=None, reason="pruned"), "'b', which is not on this path"),
+            (Checkpoint(summary="s", first_kept="b"), "the checkpoint refers to the entry 'b', which is not on this path"),
+            (Label(target="x", label="l"), "the label refers to the entry 'x', which is not in this transcript"),
+            (BranchSummary(leaf="x", summary="s"), "'x', which is not in this transcript"),
+        ],
+    )
+    def test_refuses_what_refers_to_nothing(self, payload: Payload, why: str) -> None:
+        transcript = talk("one", "two")
+        transcript.rewind("a")
+        with pytest.raises(TranscriptError, match=why):
+            transcript.append(payload)
+        transcript.append(Label(target="b", label="l"), BranchSummary(leaf="b", summary="s"), Edit(target="a", content=None, reason="r"))
+
+    def test_refuses_an_id_that_was_used_before(self) -> None:
+        transcript = Transcript(new_id=lambda: "same")
+        with pytest.raises(TranscriptError, match="'same' was used before"):
+            transcript.say(said("one"), said("two"))
+        transcript.say(said("one"))
+        with pytest.raises(TranscriptError, match="'same' was used before"):
+            transcript.say(said("two"))
+
+    def test_expects_the_leaf_that_the_caller_saw(self) -> None:
+        transcript = talk("one", "two")
+        with pytest.raises(TranscriptConflictError, match="1 entry was appended behind 'a' meanwhile") as caught:
+            transcript.append(Said(message=said("three")), expect="a")
+        assert ids(caught.value.entries) == "b"
+        transcript.append(Said(message=said("three")), expect="b")
+        with pytest.raises(TranscriptConflictError, match="3 entries were appended to an empty transcript"):
+            transcript.append(Said(message=said("four")), expect="")
+
+    def test_expects_a_leaf_after_others_wrote_on_another_branch(self) -> None:
+        store = MemoryStore()
+        one = talk("one", store=store)
+        other = Transcript(store)
+        other.rewind(None)
+        other.say(said("elsewhere"))
+        one.refresh()
+        assert one.leaf == "a"
+        one.append(Said(message=said("two")), expect="a")
+
+    def test_from_several_threads_makes_one_path(self) -> None:
+        class Slow(MemoryStore):
+            def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+                time.sleep(0)  # lets another thread run, as waiting for a disk does
+                super().append(entries, expect=expect)
+
+        transcript = Transcript(Slow())
+        threads = [threading.Thread(target=lambda: [transcript.say(said("x")) for _ in range(200)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        path = transcript.path()
+        assert len(path) == 800
+        assert all(entry.parent_id == before.id for before, entry in pairwise(path))
+
+    def test_and_looking_again_does_not_go_through_what_is_there(self) -> None:
+        names = iter(range(10_000))
+        transcript = Transcript(new_id=lambda: f"n{next(names)}")
+        projector = Projector()
+
+        def turn() -> None:
+            call = ToolCall(id=f"c{len(transcript)}", name="read")
+            transcript.say(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id=call.id))
+            projector.project(transcript.path())
+
+        turn()
+        few = lines_run(turn)
+        for _ in range(500):
+            turn()
+        assert lines_run(turn) <= few + 5
+
+
+def lines_run(work: Callable[[], None]) -> int:
+    """The lines of Python that run: a count, where a clock would measure the machine."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:  # Any: as sys.settrace declares it
+        nonlocal count
+        count += 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+class TestBranches:
+    def test_begin_where_the_conversation_was_rewound_to(self) -> None:
+        transcript = talk("one", "two", "three")
+        marker = transcript.rewind("a")
+        assert marker.payload == Setting(name="leaf", value="a")
+        transcript.say(said("another"))
+        assert ids(transcript.path()) == "ade"
+        assert ids(transcript.path("c")) == "abc"
+        assert ids(transcript.leaves()) == "ce"
+        assert ids(transcript.children("a")) == "bd"
+        assert ids(transcript.children(None)) == "a"
+        assert ids(transcript.only_on("c")) == "bc"
+        assert ids(transcript.only_on("e", "c")) == "de"
+        assert transcript.parent("d") == transcript.get("a")
+        assert transcript.parent("a") is None
+
+    def test_can_begin_before_the_first_entry(self) -> None:
+        transcript = talk("one")
+        transcript.rewind(None)
+        transcript.say(said("instead"))
+        assert ids(transcript.path()) == "bc"
+        assert ids(transcript.children(None)) == "ab"
+
+    def test_can_be_gone_back_to(self) -> None:
+        transcript = talk("one", "two")
+        transcript.rewind("a")
+        transcript.rewind("b")
+        assert ids(transcript.path()) == "abd"
+
+    def test_survive_loading_with_the_choice_between_them(self) -> None:
+        store = MemoryStore()
+        transcript = talk("one", "two", store=store)
+        transcript.rewind("a")
+        loaded = Transcript(store)
+        assert loaded.leaf == transcript.leaf == "c"
+        assert loaded.path() == transcript.path()
+
+    def test_are_as_they_were_when_a_rewind_could_not_be_written(self) -> None:
+        class Full(MemoryStore):
+            def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+                raise TranscriptError("full")
+
+        transcript = talk("one", "two")
+        transcript.store = Full()
+        with pytest.raises(TranscriptError, match="full"):
+            transcript.rewind("a")
+        assert ids(transcript.path()) == "ab"
+
+    def test_that_are_not_there_are_named(self) -> None:
+        transcript = talk("one")
+        for ask in (transcript.get, transcript.path, transcript.rewind, transcript.children, transcript.parent, transcript.only_on):
+            with pytest.raises(TranscriptError, match="there is no entry 'x' in this transcript"):
+                ask("x")
+
+
+class TestLookingThingsUp:
+    def test_by_label(self) -> None:
+        transcript = talk("one", "two")
+        transcript.append(Label(target="a", label="start"), Label(target="a", label="again"))
+        assert transcript.labelled("start").id == "a"
+        transcript.append(Label(target="b", label="start"))
+        assert transcript.labels == {"start": "b", "again": "a"}
+        with pytest.raises(TranscriptError, match="no entry of this transcript is labelled 'none'"):
+            transcript.labelled("none")
+
+    def test_by_setting(self) -> None:
+        transcript = talk("one")
+        transcript.append(Setting(name="model", value="big"), Setting(name="effort", value=3))
+        at = transcript.leaf
+        transcript.append(Setting(name="model", value="small"))
+        assert transcript.settings() == {"model": "small", "effort": 3}
+        assert transcript.settings(at) == {"model": "big", "effort": 3}
+
+    def test_a_path_that_was_asked_for_does_not_grow(self) -> None:
+        transcript = talk("one")
+        path = transcript.path()
+        transcript.say(said("two"))
+        assert ids(path) == "a"
+
+    def test_membership(self) -> None:
+        assert "a" in talk("one")
+        assert "b" not in talk("one")
+
+
+class TestFork:
+    def test_copies_the_path_and_nothing_else(self) -> None:
+        transcript = talk("one", "two")
+        transcript.rewind("a")
+        transcript.say(said("three"))
+        fork = transcript.fork(MemoryStore())
+        assert fork.entries == list(transcript.path())
+        fork.say(said("four"))
+        assert len(fork) == len(transcript.path()) + 1
+        assert ids(transcript.fork(MemoryStore(), at="b").entries) == "ab"
+
+    def test_refuses_a_store_that_holds_something(self) -> None:
+        with pytest.raises(TranscriptConflictError):
+            talk("one").fork(MemoryStore(talk("other").entries))
+
+    def test_of_an_empty_transcript_is_empty(self) -> None:
+        assert talk().fork(MemoryStore()).leaf is None
+
+
+def entry(name: str, parent: str | None) -> Entry:
+    return Entry(id=name, parent_id=parent, time=0, payload=Said(message=said(name)))
+
+
+class TestLoading:
+    def test_goes_on_from_the_last_entry_that_was_written(self) -> None:
+        assert Transcript(MemoryStore([entry("a", None), entry("b", "a"), entry("c", "a")])).leaf == "c"
+
+    def test_puts_an_entry_without_a_parent_that_is_there_behind_the_one_before_and_says_so(self) -> None:
+        transcript = Transcript(MemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")]))
+        assert ids(transcript.path()) == "abc"
+        assert [(problem.line, problem.detail) for problem in transcript.problems] == [
+            (2, "the entry 'b' belongs behind 'gone', which is not there before it; it stands behind 'a' instead.")
+        ]
+        assert transcript.entries[1].parent_id == "gone", "what was written is as it was"
+
+    @pytest.mark.parametrize("parents", [("a", None), ("b", "a"), ("x", "b")], ids=["itself", "each other", "forwards"])
+    def test_never_goes_in_circles(self, parents: tuple[str, str | None]) -> None:
+        transcript = Transcript(MemoryStore([entry("a", parents[0]), entry("b", parents[1])]))
+        assert len(transcript.problems) >= 1
+        assert "b" in ids(transcript.path())
+
+    def test_leaves_out_an_id_that_was_there_before(self) -> None:
+        transcript = Transcript(MemoryStore([entry("a", None), entry("a", None), entry("b", "a")]))
+        assert ids(transcript.entries) == "ab"
+        assert [problem.line for problem in transcript.problems] == [2]
+
+    def test_a_mended_place_is_kept_by_a_fork(self) -> None:
+        transcript = Transcript(MemoryStore([entry("a", None), entry("b", "gone")]))
+        assert transcript.fork(MemoryStore()).problems == ()
+
+
+class TestRefreshing:
+    def test_moves_the_leaf_only_along_its_own_branch(self) -> None:
+        store = MemoryStore()
+        one = talk("one", store=store)
+        other = Transcript(store)
+        assert one.refresh() == ()
+        other.append(Observation(name="seen"))
+        one.refresh()
+        assert one.leaf == other.leaf
+        other.rewind("a")
+        other.say(said("elsewhere"))
+        assert len(one.refresh()) == 2
+        assert one.leaf != other.leaf
+        assert one.path()[-1].payload == Observation(name="seen")
+
+    def test_an_empty_transcript_goes_where_the_other_is(self) -> None:
+        store = MemoryStore()
+        one = Transcript(store)
+        talk("one", "two", store=store)
+        assert ids(one.refresh()) == "ab"
+        assert one.leaf == "b"
+
+    def test_reads_labels_too(self) -> None:
+        store = MemoryStore()
+        one = talk("one", store=store)
+        Transcript(store).append(Label(target="a", label="start"))
+        one.refresh()
+        assert one.labelled("start").id == "a"
+
+
+def test_an_entry_is_a_value() -> None:
+    assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(entry("b", None), payload=Said(message=said("a")))

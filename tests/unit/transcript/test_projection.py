@@ -1,0 +1,190 @@
+"""`project`: edits, what is taken back, and what has no place in a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from promptkit import Message, ToolCall
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.projection import Projected, Projector, project, summary_message
+from promptkit.transcript.store import MemoryStore
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def talk(*texts: str) -> Transcript:
+    """A transcript with entries a, b, c … and these texts."""
+    transcript = Transcript(new_id=iter("abcdefghijklmnopqrstuvwxyz").__next__)
+    for text in texts:
+        transcript.say(said(text))
+    return transcript
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [message.text for message in project(transcript.path()).messages]
+
+
+def hide(transcript: Transcript, target: str) -> str:
+    return transcript.append(Edit(target=target, content=None, reason="undone"))[0].id
+
+
+class TestEdits:
+    def test_show_other_content_in_the_place_of_the_entry(self) -> None:
+        transcript = talk("one", "two")
+        transcript.append(Edit(target="a", content=("short",), reason="pruned"))
+        assert project(transcript.path()).items == (Projected(message=said("short"), entry="a"), Projected(message=said("two"), entry="b"))
+
+    def test_the_latest_of_an_entry_holds(self) -> None:
+        transcript = talk("one")
+        transcript.append(Edit(target="a", content=("two",), reason="r"), Edit(target="a", content=("three",), reason="r"))
+        assert texts(transcript) == ["three"]
+        hide(transcript, "a")
+        assert texts(transcript) == []
+        transcript.append(Edit(target="a", content=("back",), reason="r"))
+        assert texts(transcript) == ["back"]
+
+    def test_can_be_taken_back_and_that_too(self) -> None:
+        transcript = talk("one")
+        first = transcript.append(Edit(target="a", content=("two",), reason="r"))[0].id
+        second = hide(transcript, first)
+        assert texts(transcript) == ["one"]
+        third = hide(transcript, second)
+        assert texts(transcript) == ["two"]
+        hide(transcript, third)
+        assert texts(transcript) == ["one"]
+
+    def test_of_another_branch_do_not_hold(self) -> None:
+        transcript = talk("one", "two")
+        hide(transcript, "a")
+        transcript.rewind("b")
+        assert texts(transcript) == ["one", "two"]
+
+    def test_of_a_checkpoint_undo_it_or_word_it_otherwise(self) -> None:
+        transcript = talk("one")
+        transcript.append(Checkpoint(summary="with a secret"))
+        transcript.say(said("two"))
+        transcript.append(Edit(target="b", content=("without", " it"), reason="redacted"))
+        assert project(transcript.path()).messages == (summary_message("without it"), said("two"))
+        hide(transcript, "b")
+        assert texts(transcript) == ["one", "two"]
+
+    def test_of_a_checkpoint_with_a_replacement_stand_for_all_of_it(self) -> None:
+        transcript = talk("one")
+        transcript.append(Checkpoint(summary="s", replacement=(said("x"), said("secret"))))
+        transcript.append(Edit(target="b", content=("y",), reason="redacted"))
+        assert project(transcript.path()).messages == (summary_message("y"),)
+
+    def test_of_the_latest_checkpoint_bring_back_the_one_before(self) -> None:
+        transcript = talk("one")
+        transcript.append(Checkpoint(summary="first"))
+        transcript.say(said("two"))
+        transcript.append(Checkpoint(summary="second"))
+        hide(transcript, "d")
+        assert project(transcript.path()).messages == (summary_message("first"), said("two"))
+        assert project(transcript.path()).checkpoint == "b"
+
+    def test_of_a_reset_undo_it(self) -> None:
+        transcript = talk("one")
+        transcript.append(Reset())
+        assert texts(transcript) == []
+        hide(transcript, "b")
+        assert texts(transcript) == ["one"]
+
+    def test_of_a_branch_summary_word_it_otherwise_or_hide_it(self) -> None:
+        transcript = talk("one")
+        transcript.append(BranchSummary(summary="it failed", leaf="a"))
+        assert texts(transcript) == ["one", "<branch-summary>\nit failed\n</branch-summary>"]
+        transcript.append(Edit(target="b", content=("it worked",), reason="r"))
+        assert texts(transcript) == ["one", "<branch-summary>\nit worked\n</branch-summary>"]
+        hide(transcript, "b")
+        assert texts(transcript) == ["one"]
+
+    def test_that_hide_calls_hide_their_results(self) -> None:
+        transcript = talk("one")
+        call = ToolCall(id="c", name="read")
+        transcript.say(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c", content=("ok",)))
+        hide(transcript, "b")
+        shown = project(transcript.path())
+        assert (shown.messages, shown.repairs) == ((said("one"),), ())
+
+    def test_leave_calls_as_they_are(self) -> None:
+        transcript = talk()
+        call = ToolCall(id="c", name="read")
+        transcript.say(Message(role="assistant", content=("long",), tool_calls=(call,)), Message(role="tool", tool_call_id="c"))
+        transcript.append(Edit(target="a", content=(), reason="pruned"), Edit(target="b", content=("gone",), reason="pruned"))
+        assert project(transcript.path()).messages == (
+            Message(role="assistant", tool_calls=(call,)),
+            Message(role="tool", tool_call_id="c", content=("gone",)),
+        )
+
+
+class TestWhatIsShown:
+    def test_of_custom_messages_is_the_message(self) -> None:
+        transcript = talk("one")
+        transcript.append(CustomMessage(name="hook", message=said("mind the style")))
+        assert project(transcript.path()).items[1] == Projected(message=said("mind the style"), entry="b", kind="custom_message")
+
+    @pytest.mark.parametrize("finish", [None, "stop", "error", "aborted"])
+    def test_of_an_answer_without_anything_in_it_is_nothing(self, finish: str | None) -> None:
+        transcript = talk("one")
+        transcript.append(Said(message=Message(role="assistant"), finish=finish))
+        assert texts(transcript) == ["one"]
+
+    def test_of_an_answer_that_was_cut_short_is_what_there_is(self) -> None:
+        transcript = talk("one")
+        transcript.append(Said(message=Message(role="assistant", content=("I was abo",)), finish="aborted"))
+        assert texts(transcript) == ["one", "I was abo"]
+
+    def test_of_a_checkpoint_without_words_is_nothing(self) -> None:
+        transcript = talk("one")
+        transcript.append(Checkpoint(summary=""))
+        assert texts(transcript) == []
+
+    def test_repairs_name_entries(self) -> None:
+        transcript = talk("one")
+        transcript.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)), said("two"))
+        assert [repair.detail for repair in project(transcript.path()).repairs] == [
+            "entry b: call 'c' has no result; '[no result was recorded]' answers it."
+        ]
+
+
+class TestTheProjector:
+    def test_gives_the_very_same_view_while_nothing_was_appended(self) -> None:
+        transcript = talk("one")
+        projector = Projector()
+        assert projector.project(transcript.path()) is projector.project(transcript.path())
+
+    def test_keeps_the_items_that_it_showed_before(self) -> None:
+        transcript = talk("one", "two")
+        projector = Projector()
+        before = projector.project(transcript.path()).items
+        transcript.say(said("three"))
+        assert all(mine is theirs for mine, theirs in zip(projector.project(transcript.path()).items, before, strict=False))
+
+    def test_notices_another_branch_a_shorter_path_and_another_transcript(self) -> None:
+        transcript = talk("one", "two", "three")
+        projector = Projector()
+        projector.project(transcript.path())
+        transcript.rewind("b")
+        transcript.say(said("four"))
+        for path in (transcript.path(), transcript.path("b"), transcript.path("c"), (), talk("else", "where").path(), transcript.path()):
+            assert projector.project(path) == project(path)
+
+    def test_notices_an_entry_that_changes_what_was_before(self) -> None:
+        transcript = talk("one", "two")
+        projector = Projector()
+        projector.project(transcript.path())
+        for payload in (Edit(target="a", content=("x",), reason="r"), Checkpoint(summary="s", first_kept="b"), Reset()):
+            transcript.append(payload)
+            assert projector.project(transcript.path()) == project(transcript.path())
+
+    def test_can_be_used_for_a_reloaded_transcript(self) -> None:
+        transcript = talk("one", "two")
+        projector = Projector()
+        projector.project(transcript.path())
+        loaded = Transcript(MemoryStore(list(transcript.entries)))
+        loaded.say(said("three"))
+        assert projector.project(loaded.path()) == project(loaded.path())
