@@ -10,10 +10,25 @@ import pytest
 from promptkit import errors
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.media import Metadata
-from promptkit.errors import BadPropError, BudgetExceededError, PromptKitError, TemplateError, TreeError
+from promptkit.errors import (
+    BadPropError,
+    BudgetExceededError,
+    CompactionRunningError,
+    CutPointError,
+    PromptKitError,
+    SummaryError,
+    TemplateError,
+    ThresholdError,
+    ToolsFillBudgetError,
+    TooManyRoundsError,
+    TranscriptConflictError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+    TreeError,
+)
 from promptkit.messages import Message
 from promptkit.rendering.renderer import render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 class OfCountError(TreeError):
@@ -24,14 +39,29 @@ class OfCountError(TreeError):
         self.count = count
 
 
+MESSAGE = Message(role="user", content=("a b",))
+SAMPLES: tuple[PromptKitError, ...] = (
+    BudgetExceededError(
+        budget=1, required=2, largest={"UserMessage": 2}, messages=[MESSAGE], metadata=["m"], removed=[], where="TokenLimit"
+    ),
+    CompactionRunningError(),
+    CutPointError(entry="e1", why="it is not shown"),
+    OfCountError(7),
+    SummaryError(reason="empty", detail="the model said nothing."),
+    TemplateError("no such tag.", file="a.md", line=3),
+    ThresholdError(setting="threshold", value=80),
+    ToolsFillBudgetError(tools=9, budget=8),
+    TooManyRoundsError(3),
+    TranscriptConflictError("e1", []),
+    TranscriptFormatError("no transcript.", file="talk.jsonl"),
+    TranscriptWriteError("the disk is full.", file="talk.jsonl"),
+)
+
+
 def one(kind: type[PromptKitError]) -> PromptKitError:
-    if issubclass(kind, BudgetExceededError):
-        message = Message(role="user", content=("a b",))
-        return kind(budget=1, required=2, largest={"UserMessage": 2}, messages=[message], metadata=["m"], removed=[], where="TokenLimit")
-    if issubclass(kind, TemplateError):
-        return kind("no such tag.", file="a.md", line=3)
-    if issubclass(kind, OfCountError):
-        return kind(7)
+    for sample in SAMPLES:
+        if type(sample) is kind:
+            return copy.copy(sample)
     if issubclass(kind, TreeError):
         return kind("no such prop.", path="UserMessage > Group[2]")
     return kind("something.")
@@ -58,7 +88,7 @@ def test_every_error_can_be_copied(kind: type[PromptKitError]) -> None:
 def test_what_a_render_raises_survives_pickling_with_its_receipt() -> None:
     prompt = UserMessage()[UserMessage.__name__, Metadata(value={"a": 1})].replace(required=True)
     with pytest.raises(BudgetExceededError) as caught:
-        render((UserMessage(priority=1)["gone first"], prompt), budget=0, tokenizer=Words())
+        render((UserMessage(priority=1)["gone first"], prompt), budget=0, tokenizer=WordTokenizer())
     back = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own bytes
     assert back.messages == caught.value.messages != ()
     assert vars(back) == vars(caught.value)

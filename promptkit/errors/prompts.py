@@ -1,25 +1,4 @@
-"""What can go wrong, and where.
-
-* PromptKitError
-  x TreeError                  the tree is ill-formed; `path` says where
-    - BadChildError            something that is no child was given as one
-    - ChildrenTwiceError       `element[...]` on an element that has children already
-    - NotAComponentError       a subclass of PromptElement lacks `@component`
-    - BadPropError             a prop has a value that it cannot have (a negative budget, NaN, an unknown unit)
-    - MisplacedElementError    text outside a message, a message inside a message, a cache boundary that is no direct child of one
-    - UnansweredCallError      a tool call that no tool message answers
-    - OrphanResultError        a tool message that answers no call, or answers one twice
-  x BudgetExceededError        what is required does not fit; carries messages, metadata and the receipt
-  x RunningLoopError           a component awaits inside `render()` while an event loop is running
-  x TemplateError              a template does not load, compile or render; `file` and `line` say where
-  x JsonTreeError              a JSON tree that this version does not understand
-  x TokenizerError
-    - UnknownModelError        no window or encoding is known for a model name
-    - UnknownEncodingError     no vocabulary is at hand for an encoding
-    - TextTooLongError         one text is longer than the tokenizer's limit
-    - UncountablePartError     no formula and no figure for the tokens of a part
-  x EmitError                  a message has no form in the provider's format
-"""
+"""What can go wrong with a prompt: its tree, its size, its template, its tokens."""
 
 from __future__ import annotations
 

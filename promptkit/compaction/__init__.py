@@ -1,0 +1,1 @@
+"""When a conversation outgrows its window: what to drop, what to say of it, and when."""

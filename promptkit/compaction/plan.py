@@ -1,0 +1,88 @@
+"""What a compaction would do to a conversation, before anybody has done it: plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from promptkit.messages import Json, Message, ToolDefinition, Usage
+    from promptkit.transcript.projection import Projected
+
+__all__ = ["LastRequest", "Plan", "Summary", "SummaryTask"]
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """A partition of what the model is shown: every message is in exactly one of the five.
+
+    Calls and their results are never apart. `leaf` is the entry for which the plan was made: while it is on the path, and everything
+    before it as it was, the plan holds.
+    """
+
+    leaf: str
+    previous: str | None = None
+    """The text of the summary that this view starts with: the next one is made of it and of what is new in `dropped`."""
+    dropped: tuple[Projected, ...] = ()
+    """What the summary will stand for; the message of the previous summary is the first of it."""
+    prefix: tuple[Projected, ...] = ()
+    """The first messages of a turn that is cut in two, likewise summarized."""
+    kept: tuple[Projected, ...] = ()
+    """What stays as it is behind the summary."""
+    pinned: tuple[Projected, ...] = ()
+    """What stays though it is older than what is dropped, such as system messages."""
+    replayed: tuple[Projected, ...] = ()
+    """What is said again behind the summary, such as the request that a long turn works on."""
+
+    oversized: int | None = None
+    """The tokens of `kept` where they are more than it may have: one block of calls and results is never cut. None: it fits."""
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to summarize, and no model is asked."""
+        return not self.dropped and not self.prefix
+
+    @property
+    def first_kept(self) -> str | None:
+        """The id of the first entry that stays; None: none does."""
+        return self.kept[0].entry if self.kept else None
+
+
+@attrs.frozen(kw_only=True)
+class LastRequest:
+    """The last request as it was sent: a summary asked for behind the same bytes is paid for by the provider's prompt cache."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class SummaryTask:
+    """What a summarizer is asked for. Figures are tokens."""
+
+    plan: Plan
+    max_tokens: int
+    """The most that the summary may have."""
+    instructions: str | None = None
+    """What the person wants the summary to heed."""
+    last_request: LastRequest | None = None
+    tools: Sequence[ToolDefinition] = ()
+    facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What was carried over from the checkpoint before."""
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """What a summarizer wrote."""
+
+    text: str
+    """Never blank."""
+    mode: str
+    """How it was made: `live`, `full`, `simple`, `chunked`, `extractive`."""
+    model: str | None = None
+    usage: Usage | None = None
+    """Of all requests together; None where no model was asked."""
+    facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])

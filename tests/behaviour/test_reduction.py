@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit.compaction.reduction import Reduced, cap_results, drop_images, truncate
+from promptkit.compaction.reduction_edits import as_edits, prune_outputs
+from promptkit.compaction.reduction_offload import offload_results
+from promptkit.compaction.usage import Meter
+from promptkit.errors import BudgetExceededError
+from promptkit.messages import ImagePart, Message, ToolCall
+from tests.behaviour.conversations import TOKENIZER, talks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hypothesis.strategies import SearchStrategy
+
+    from tests.unit.compaction.talk import Talk
+
+    Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduced]]
+
+IMAGE = ImagePart(url="https://example.com/x.png")
+IDS = st.sampled_from(["a", "b", "c"])
+
+
+def messages() -> SearchStrategy[list[Message]]:
+    """Any messages: also results of no call, calls without results, ids that are used again."""
+    content = st.lists(st.one_of(st.integers(1, 90).map(lambda size: "w " * size), st.just(IMAGE)), min_size=1, max_size=3).map(tuple)
+    calls = st.lists(st.builds(ToolCall, id=IDS, name=st.sampled_from(["read", "skill"])), max_size=3).map(tuple)
+    one = st.one_of(
+        st.builds(Message, role=st.sampled_from(["system", "user"]), content=content),
+        st.builds(Message, role=st.just("assistant"), content=content, tool_calls=calls),
+        st.builds(Message, role=st.just("tool"), content=content, tool_call_id=IDS),
+    )
+    return st.lists(one, max_size=12)
+
+
+def tokens(given_: Sequence[Message]) -> int:
+    return sum(map(Meter(TOKENIZER).count, given_))
+
+
+@pytest.fixture(scope="module")
+def reducers(tmp_path_factory: pytest.TempPathFactory) -> Reducers:
+    folder: Path = tmp_path_factory.mktemp("offloaded")
+    return {
+        "truncate": partial(truncate, limit=200, tokenizer=TOKENIZER),
+        "cap": partial(cap_results, tokens=30, tokenizer=TOKENIZER),
+        "images": partial(drop_images, tokenizer=TOKENIZER),
+        "offload": partial(offload_results, folder=folder, tokenizer=TOKENIZER, over=60),
+    }
+
+
+KINDS = pytest.mark.parametrize("kind", ["truncate", "cap", "images", "offload"])
+
+
+@KINDS
+@given(given_=messages())
+def test_reducing_twice_is_reducing_once(reducers: Reducers, kind: str, given_: list[Message]) -> None:
+    try:
+        once = reducers[kind](given_)
+    except BudgetExceededError:
+        return
+    twice = reducers[kind](once.messages)
+    assert twice.messages == once.messages
+    assert twice.changes == ()
+
+
+@KINDS
+@given(given_=messages())
+def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids(reducers: Reducers, kind: str, given_: list[Message]) -> None:
+    try:
+        done = reducers[kind](given_)
+    except BudgetExceededError:
+        return
+    assert [message for message in done.messages if message.role == "system"] == [each for each in given_ if each.role == "system"]
+    last = [message for message in given_ if message.role == "user"][-1:]
+    assert [message for message in done.messages if message.role == "user"][-1:] == last
+    for message, source in zip(done.messages, done.sources, strict=True):
+        before = given_[source]
+        assert (message.role, message.tool_calls, message.tool_call_id) == (before.role, before.tool_calls, before.tool_call_id)
+
+
+@KINDS
+@given(given_=messages())
+def test_the_report_is_true_and_nothing_grows(reducers: Reducers, kind: str, given_: list[Message]) -> None:
+    try:
+        done = reducers[kind](given_)
+    except BudgetExceededError:
+        return
+    assert (done.tokens_before, done.tokens_after) == (tokens(given_), tokens(done.messages))
+    assert done.tokens_before - done.tokens_after == sum(change.saved for change in done.changes)
+    assert all(change.saved > 0 for change in done.changes if change.kind != "dropped")
+    changed = {change.index for change in done.changes}
+    same = {source for message, source in zip(done.messages, done.sources, strict=True) if message == given_[source]}
+    assert changed | same == set(range(len(given_)))
+    assert not changed & same
+
+
+@given(given_=messages(), limit=st.integers(0, 400), beside=st.integers(0, 50), headroom=st.sampled_from([0, 0.05, 0.5]))
+def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, beside: int, headroom: float) -> None:
+    last = [message for message in given_ if message.role == "user"][-1:]
+    least = tokens([*(message for message in given_ if message.role == "system"), *last]) + beside
+    if least > limit:
+        with pytest.raises(BudgetExceededError) as caught:
+            truncate(given_, limit, tokenizer=TOKENIZER, beside=beside, headroom=headroom)
+        assert (caught.value.required, caught.value.budget) == (least, limit)
+        return
+    assert truncate(given_, limit, tokenizer=TOKENIZER, beside=beside, headroom=headroom).tokens_after + beside <= limit
+
+
+@given(given_=messages(), limit=st.integers(0, 400))
+def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
+    try:
+        done = truncate(given_, limit, tokenizer=TOKENIZER)
+    except BudgetExceededError:
+        return
+    waiting: list[str] = []
+    for message in done.messages:
+        if message.role == "tool":
+            waiting.remove(message.tool_call_id or "")
+        else:
+            waiting = [call.id for call in message.tool_calls]
+
+
+@given(given_=messages(), limit=st.integers(0, 400))
+def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
+    try:
+        done = truncate(given_, limit, tokenizer=TOKENIZER)
+    except BudgetExceededError:
+        return
+    gone = {change.index for change in done.changes if change.kind == "dropped"}
+    orphans = {change.index for change in done.changes if change.kind == "orphan"}
+    for at in range(1, len(given_)):
+        if given_[at].role == "tool" and at not in orphans:
+            call = max(before for before in range(at) if given_[before].role != "tool")
+            assert (at in gone) is (call in gone)
+
+
+@given(talk=talks(size=20), protect=st.integers(0, 40), least=st.integers(0, 60))
+def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: Talk, protect: int, least: int) -> None:
+    # The outputs of these conversations are small: they are made large enough to be worth it.
+    for entry in list(talk.path):
+        if entry.message and entry.message.role == "tool" and entry.id in {item.entry for item in talk.view.items}:
+            talk.edit(entry.id, "large " * 80)
+    before = tokens(talk.view.messages)
+    made = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=protect, least_saved=least)
+    repairs = talk.view.repairs
+    ids = [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]
+    if made.edits:
+        talk.append(*made.edits)
+    assert before - tokens(talk.view.messages) == made.saved
+    assert made.saved >= least or not made.edits
+    assert (talk.view.repairs, [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]) == (repairs, ids)
+    again = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=protect, least_saved=0)
+    assert made.edits == () or again.edits == ()
+
+
+@given(talk=talks(size=20))
+def test_a_reduction_that_was_made_to_last_is_what_the_view_shows(talk: Talk) -> None:
+    done = cap_results(talk.view.messages, 3, tokenizer=TOKENIZER)
+    edits = as_edits(talk.path, talk.view, done, reason="capped")
+    if edits:
+        talk.append(*edits)
+    edited = {edit.target for edit in edits}
+    for shown, wanted, item in zip(talk.view.messages, done.messages, talk.view.items, strict=True):
+        assert shown == wanted or item.entry not in edited
+    assert as_edits(talk.path, talk.view, cap_results(talk.view.messages, 3, tokenizer=TOKENIZER), reason="capped") == ()
