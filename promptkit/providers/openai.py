@@ -1,23 +1,168 @@
-"""What only OpenAI itself can say: how many tokens it counts in a rendered prompt."""
+"""OpenAI, and every server that speaks its protocol: a model to ask, and how many tokens OpenAI itself counts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
+from weakref import WeakKeyDictionary
+
+import attrs
 
 from promptkit.emitters import tools_to_responses
-from promptkit.errors import TokenizerError
+from promptkit.errors import EmptyReplyError, TokenizerError
+from promptkit.providers.model import ModelOptions
+from promptkit.providers.openai_reply import chat_reply, responses_reply
+from promptkit.providers.openai_request import chat_body, responses_body
+from promptkit.providers.openai_stream import ChatStream, ResponsesStream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from types import TracebackType
 
     from openai import AsyncOpenAI
     from openai.types.responses.input_token_count_params import Text, ToolChoice
     from openai.types.shared_params import Reasoning
 
-    from promptkit.messages import ToolDefinition
+    from promptkit.messages import Message, ToolDefinition
+    from promptkit.providers.model import Reply
+    from promptkit.providers.openai_request import Body
     from promptkit.rendering.result import Rendered
 
-__all__ = ["RequestOptions", "count_exact"]
+__all__ = ["OpenAIModel", "RequestOptions", "count_exact"]
+
+
+@attrs.frozen(eq=False)
+class OpenAIModel:
+    """A model behind OpenAI's protocol: OpenAI's own, or one of a server that speaks it.
+
+    Without a `client` it makes its own, as the SDK does without arguments: from `OPENAI_API_KEY`, `OPENAI_BASE_URL` and the other
+    variables that the SDK reads. It makes one for each event loop, since a connection cannot leave the loop that it was made in, and
+    `aclose()` or `async with` closes that of the running loop. A client that is given is the caller's, and stays open.
+
+    `api` is the endpoint. The Responses API keeps a reasoning model's encrypted thoughts, as opaque parts of its messages, and sends
+    them back; Chat Completions is what most other servers have. `timeout` is seconds, `max_retries` how often the SDK asks again
+    after what may pass; without them the client's own hold. Nothing else asks again: an error comes out of `complete` once.
+
+    >>> model = OpenAIModel("gpt-5", api="responses", options={"reasoning_effort": "low"})
+    >>> reply = await model.with_options(on_text=print).complete(rendered.messages, tools=tools)
+    """
+
+    name: str
+    api: Literal["responses", "chat"] = attrs.field(
+        default="responses", kw_only=True, validator=attrs.validators.in_(("responses", "chat"))
+    )
+    client: AsyncOpenAI | None = attrs.field(default=None, kw_only=True, repr=False)
+    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
+    timeout: float | None = attrs.field(default=None, kw_only=True)
+    max_retries: int | None = attrs.field(default=None, kw_only=True)
+    _own: WeakKeyDictionary[AbstractEventLoop, AsyncOpenAI] = attrs.field(
+        factory=WeakKeyDictionary["AbstractEventLoop", "AsyncOpenAI"], kw_only=True, repr=False
+    )
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Self:
+        """The same model over the same connections, asked with these options besides those that it has."""
+        return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))  # two of them make one
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        """The model's answer. With the option `on_text` it is streamed, and the reply is the same.
+
+        Raises EmitError, before anything is sent, for messages that the API has no form for; ContextOverflowError, RateLimitedError,
+        ModelUnavailableError or ModelRequestError for what the SDK raises, which is then the cause; and EmptyReplyError for an answer
+        with nothing in it. What `on_text` raises ends the request and comes out as it is.
+        """
+        body = (responses_body if self.api == "responses" else chat_body)(self.name, messages, tools, self.options)
+        if body.get("stream"):
+            return await self._streamed(body)
+        answer = await self._send(body)
+        return (responses_reply if self.api == "responses" else chat_reply)(answer, self.name)
+
+    async def aclose(self) -> None:
+        """Close the connections that it made in the running event loop. They are made again if it is asked again."""
+        from asyncio import get_running_loop
+
+        client = self._own.pop(get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def _streamed(self, body: Body) -> Reply:
+        stream = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
+        on_text = self.options.get("on_text")
+        async with aclosing(self._events(body)) as events:
+            async for event in events:
+                for piece in stream.add(event):
+                    if on_text is not None:
+                        on_text(piece)
+        return stream.reply()
+
+    async def _send(self, body: Body) -> Mapping[str, object]:
+        from openai import OpenAIError
+
+        from promptkit.providers.openai_errors import raised
+
+        try:
+            answer = await self._create(body)
+        except (OpenAIError, ValueError) as error:  # what is no JSON comes out as the ValueError of the reader
+            raise raised(error, self.name) from error
+        return self._as_json(answer)
+
+    async def _events(self, body: Body) -> AsyncGenerator[Mapping[str, object]]:
+        """The events of a stream. What the SDK raises is told apart from what the caller's own code does between two of them."""
+        from openai import OpenAIError
+
+        from promptkit.providers.openai_errors import raised
+
+        try:
+            stream = await self._create(body)
+        except (OpenAIError, ValueError) as error:
+            raise raised(error, self.name) from error
+        async with stream:
+            heard = False
+            while True:
+                try:
+                    event = await anext(stream)
+                except StopAsyncIteration:
+                    break
+                except (OpenAIError, ValueError) as error:
+                    raise raised(error, self.name) from error
+                heard = True
+                yield self._as_json(event)
+            if not heard:
+                kind = stream.response.headers.get("content-type", "nothing")
+                message = f"the answer is no stream of events, but {kind}: is the base URL that of an API?"
+                raise EmptyReplyError(message, model=self.name)
+
+    async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: an answer or a stream, and what is in it is not checked by the SDK
+        client = self._client()
+        endpoint: Any = client.responses if self.api == "responses" else client.chat.completions  # Any: the body decides on the overload
+        return await endpoint.create(**body, **({} if self.timeout is None else {"timeout": self.timeout}))
+
+    def _client(self) -> AsyncOpenAI:
+        client = self.client
+        if client is None:
+            from asyncio import get_running_loop
+
+            loop = get_running_loop()
+            client = self._own.get(loop)
+            if client is None:
+                from openai import AsyncOpenAI
+
+                client = self._own[loop] = AsyncOpenAI()
+        return client if self.max_retries is None else client.with_options(max_retries=self.max_retries)
+
+    def _as_json(self, answer: object) -> Mapping[str, object]:
+        from openai import BaseModel
+
+        if not isinstance(answer, BaseModel):  # the SDK passes on as text what does not say that it is JSON
+            message = f"the answer is no JSON object, but {str(answer)[:100]!r}: is the base URL that of an API?"
+            raise EmptyReplyError(message, model=self.name)
+        return answer.to_dict(mode="json", warnings=False)
 
 
 class RequestOptions(TypedDict, total=False):

@@ -1,0 +1,187 @@
+"""What a provider's error means for the program that gets it: one of four classes, by status first, then by code, then by text.
+
+A status is believed before a text: texts hold ids and figures that look like anything. 429 is never an overflow, whatever it says of
+tokens. 413 always is one, also where its code speaks of rates: a request larger than what a whole minute may hold gets through only
+when it is smaller.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+import attrs
+
+from promptkit.errors import ContextOverflowError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
+from promptkit.providers.overflow import Overflow, find_overflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Failure", "failed"]
+
+BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = 400, 408, 409, 413, 422, 429, 500
+MAY_OVERFLOW = (None, BAD_REQUEST, TOO_LARGE, UNPROCESSABLE)
+"""Statuses with which an overflow may be said in words alone. None: in the middle of a stream, where there is no status."""
+
+RATES = frozenset(
+    {
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "resource_exhausted",
+        "throttlingexception",
+        "toomanyrequestsexception",
+        "too_many_requests",
+    }
+)
+"""Codes of limits that waiting helps against, where the status does not say so."""
+
+USED_UP = frozenset({"billing_hard_limit_reached", "billing_not_active", "insufficient_quota"})
+"""Codes of limits that come with 429, and that no waiting helps against."""
+
+PASSING = re.compile(r"server|internal|overload|timeout|unavailable|upstream|api_error")
+"""Codes, in the middle of a stream, of failures that may pass."""
+
+AGAIN = re.compile(r"try again in (?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s|(?P<ms>\d+)ms)?", re.IGNORECASE)
+"""How OpenAI and others say in words how long to wait."""
+
+MOST = 100
+"""Objects of an error body that are looked into: it may be anything, of any depth."""
+
+LONGEST = 10_000
+"""Characters of one text that are looked at."""
+
+SHOWN = 500
+"""Characters of the provider's sentence that an error repeats."""
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """What is known of a request that failed."""
+
+    model: str
+    message: str
+    """What the client says of it."""
+    status: int | None = None
+    """The HTTP status; None where the error came in the middle of a stream."""
+    body: object = None
+    """JSON as the server sent it, or text."""
+    retry_after: float | None = None
+    """Seconds, by the server's headers."""
+
+
+def failed(failure: Failure) -> ModelError:
+    """The error for a failure, to be raised."""
+    said = _read(failure.body)
+    status = failure.status if failure.status is not None else said.status
+    texts = (*said.texts, failure.message[:LONGEST])
+    overflow = _overflow(status, said, texts, empty=not failure.body)
+    error: ModelError
+    if overflow is not None:
+        error = ContextOverflowError(_sentence(failure, said), model=failure.model)
+        error.tokens = overflow.tokens or said.tokens
+        error.window = overflow.window or said.window
+    elif said.codes & USED_UP:
+        error = ModelRequestError(_sentence(failure, said), model=failure.model)
+    elif status == TOO_MANY or (said.codes & RATES and (status is None or status < SERVER)):
+        error = RateLimitedError(_sentence(failure, said), model=failure.model)
+        error.retry_after = failure.retry_after if failure.retry_after is not None else _again(texts)
+    elif _may_pass(status, said.codes):
+        error = ModelUnavailableError(_sentence(failure, said), model=failure.model)
+    else:
+        error = ModelRequestError(_sentence(failure, said), model=failure.model)
+    error.status, error.code, error.param = status, said.code, said.param
+    return error
+
+
+def _overflow(status: int | None, said: _Said, texts: tuple[str, ...], *, empty: bool) -> Overflow | None:
+    if status == TOO_MANY:
+        return None
+    found = find_overflow(said.codes, texts if status in MAY_OVERFLOW else (), said.param)
+    if status == TOO_LARGE or (status == BAD_REQUEST and empty):
+        return found or Overflow()  # some servers say no more than that
+    return None if said.codes & RATES else found
+
+
+def _may_pass(status: int | None, codes: frozenset[str]) -> bool:
+    if status is not None:
+        return status >= SERVER or status in (TIMEOUT, CONFLICT)
+    return not codes or any(PASSING.search(code) for code in codes)
+
+
+def _sentence(failure: Failure, said: _Said) -> str:
+    said_so = said.texts[0] if said.texts else failure.message if failure.body else "no reason was given"
+    return said_so[:SHOWN] if failure.status is None else f"HTTP {failure.status}: {said_so[:SHOWN]}"
+
+
+def _again(texts: tuple[str, ...]) -> float | None:
+    for text in texts:
+        if (match := AGAIN.search(text)) and any(match.groups()):
+            hours, minutes, seconds, thousandths = (float(figure or 0) for figure in match.groups())
+            return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
+    return None
+
+
+@attrs.define
+class _Said:
+    """What an error body says, wherever in it."""
+
+    codes: frozenset[str] = frozenset()
+    """All codes and types, in lower case."""
+    texts: tuple[str, ...] = ()
+    """All sentences: the most specific first."""
+    code: str | None = None
+    """As the server wrote it."""
+    param: str | None = None
+    status: int | None = None
+    tokens: int | None = None
+    window: int | None = None
+
+
+def _read(body: object) -> _Said:
+    said = _Said()
+    codes: list[str] = []
+    texts: list[str] = [body[:LONGEST]] if isinstance(body, str) and body.strip() else []
+    for holder in _objects(body):
+        for key in ("code", "type", "status", "reason"):
+            value = holder.get(key)
+            if isinstance(value, str) and value not in ("", "error"):
+                codes.append(value)
+            elif isinstance(value, int) and BAD_REQUEST <= value < 2 * SERVER and said.status is None:
+                said.status = value
+        for key in ("message", "detail", "error", "raw", "msg", "error_msg"):
+            value = holder.get(key)
+            if isinstance(value, str) and value.strip():
+                texts.append(value[:LONGEST])
+        code, param = holder.get("code"), holder.get("param")
+        said.code = said.code or (code if isinstance(code, str) else None)
+        said.param = said.param or (param if isinstance(param, str) else None)
+        tokens, window = holder.get("n_prompt_tokens"), holder.get("n_ctx")  # llama.cpp
+        said.tokens = said.tokens or (tokens if isinstance(tokens, int) else None)
+        said.window = said.window or (window if isinstance(window, int) else None)
+    said.codes = frozenset(code.lower() for code in codes)
+    said.texts = tuple(reversed(texts))  # a proxy's "Provider returned error" stands around the provider's own words
+    return said
+
+
+def _objects(body: object) -> Iterator[Mapping[str, object]]:
+    """The objects of a body, the outermost first; texts that hold JSON are looked into, too."""
+    waiting: list[object] = [body]
+    looked = 0
+    while waiting and looked < MOST:
+        value = waiting.pop(0)
+        looked += 1
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            try:
+                value = cast("object", json.loads(value))  # any JSON
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(value, Mapping):
+            holder = cast("Mapping[str, object]", value)  # read from JSON
+            yield holder
+            waiting += islice(holder.values(), MOST)
+        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            waiting += cast("Sequence[object]", value)[:MOST]  # likewise
