@@ -61,8 +61,10 @@ from promptkit.messages import (
 )
 
 if TYPE_CHECKING:
+    from promptkit.elements.recorded import recorded
     from promptkit.elements.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
+    from promptkit.providers.model import Model, Reply
     from promptkit.rendering.json_tree import from_json, to_json
     from promptkit.rendering.receipt import Removal, SourceSpan
     from promptkit.rendering.renderer import Renderer, render, render_async
@@ -71,8 +73,10 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
     from promptkit.tokens.openai import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
+    from promptkit.transcript.pairing import NO_RESULT, Paired, pair
 
 __all__ = [
+    "NO_RESULT",
     "AssistantMessage",
     "BadChildError",
     "BadPropError",
@@ -101,11 +105,13 @@ __all__ = [
     "Message",
     "Metadata",
     "MisplacedElementError",
+    "Model",
     "ModelInfo",
     "NotAComponentError",
     "Opaque",
     "OpaquePart",
     "OrphanResultError",
+    "Paired",
     "Part",
     "PrioritizedList",
     "PromptElement",
@@ -115,6 +121,7 @@ __all__ = [
     "Rendered",
     "Renderer",
     "Repair",
+    "Reply",
     "Reserve",
     "Role",
     "RunningLoopError",
@@ -146,6 +153,8 @@ __all__ = [
     "count_request",
     "from_json",
     "model_info",
+    "pair",
+    "recorded",
     "register_model",
     "render",
     "render_async",
@@ -162,16 +171,22 @@ __all__ = [
 _LATER = {
     "ContextBudget": "promptkit.tokens.budget",
     "Count": "promptkit.tokens.tokenizer",
+    "Model": "promptkit.providers.model",
     "ModelInfo": "promptkit.tokens.models",
+    "NO_RESULT": "promptkit.transcript.pairing",
+    "Paired": "promptkit.transcript.pairing",
     "Removal": "promptkit.rendering.receipt",
     "Rendered": "promptkit.rendering.result",
     "Renderer": "promptkit.rendering.renderer",
+    "Reply": "promptkit.providers.model",
     "SourceSpan": "promptkit.rendering.receipt",
     "Template": "promptkit.elements.template",
     "Tokenizer": "promptkit.tokens.tokenizer",
     "count_request": "promptkit.tokens.openai",
     "from_json": "promptkit.rendering.json_tree",
     "model_info": "promptkit.tokens.models",
+    "pair": "promptkit.transcript.pairing",
+    "recorded": "promptkit.elements.recorded",
     "register_model": "promptkit.tokens.models",
     "render": "promptkit.rendering.renderer",
     "render_async": "promptkit.rendering.renderer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -22,6 +22,10 @@ Children: TypeAlias = "tuple[str | PromptElement | None, ...]"
 """Children after flattening: fragments are gone, what says nothing is None."""
 
 T = TypeVar("T", bound="PromptElement")
+
+
+class _Printer(Protocol):
+    def text(self, text: str, /) -> None: ...
 
 
 class Sizing:
@@ -191,6 +195,11 @@ class PromptElement:
             else:
                 out.append(repr(item))
         return "".join(out)
+
+    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: FBT001  # called so by hypothesis and IPython
+        """The same for those who would print the props alone, as they do with attrs classes."""
+        _ = cycle
+        printer.text(repr(self))
 
 
 class _Verbatim(str):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from promptkit import Child, PromptElement, Renderer, RunningLoopError, Sizing, UserMessage, component, render, render_async
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -50,7 +50,7 @@ def three(log: list[str]) -> UserMessage:
 
 def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
     log: list[str] = []
-    made = asyncio.run(render_async(three(log), budget=50, tokenizer=Words()))
+    made = asyncio.run(render_async(three(log), budget=50, tokenizer=WordTokenizer()))
     assert set(log[:3]) == {"+a", "+b", "+c"}
     assert log[3] == "-b"
     assert made.messages[0].text.split() == ["a", "b", "c"]
@@ -59,20 +59,20 @@ def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
 def test_a_later_group_waits_for_the_earlier_one() -> None:
     log: list[str] = []
     prompt = UserMessage()[Loaded(label="late", log=log.append, flex_grow=1), Loaded(label="early", log=log.append)]
-    asyncio.run(render_async(prompt, budget=50, tokenizer=Words()))
+    asyncio.run(render_async(prompt, budget=50, tokenizer=WordTokenizer()))
     assert log.index("-early") < log.index("+late")
 
 
 def test_render_works_without_a_loop() -> None:
     log: list[str] = []
-    assert render(three(log), budget=50, tokenizer=Words()).messages[0].text.split() == ["a", "b", "c"]
+    assert render(three(log), budget=50, tokenizer=WordTokenizer()).messages[0].text.split() == ["a", "b", "c"]
     assert set(log[:3]) == {"+a", "+b", "+c"}
 
 
 def test_render_works_in_a_running_loop_when_nothing_awaits() -> None:
     async def inside() -> str:
         await asyncio.sleep(0)
-        return render(UserMessage()[Ready()], budget=50, tokenizer=Words()).messages[0].text
+        return render(UserMessage()[Ready()], budget=50, tokenizer=WordTokenizer()).messages[0].text
 
     assert asyncio.run(inside()) == "ready 50"
 
@@ -80,23 +80,25 @@ def test_render_works_in_a_running_loop_when_nothing_awaits() -> None:
 def test_render_in_a_running_loop_refuses_what_awaits() -> None:
     async def inside() -> None:
         await asyncio.sleep(0)
-        render(UserMessage()[Loaded(label="a", log=list[str]().append)], budget=50, tokenizer=Words())
+        render(UserMessage()[Loaded(label="a", log=list[str]().append)], budget=50, tokenizer=WordTokenizer())
 
     with pytest.raises(RunningLoopError, match="render_async"):
         asyncio.run(inside())
 
 
 def test_what_never_awaits_needs_no_loop() -> None:
-    assert render(UserMessage()[Ready()], budget=50, tokenizer=Words()).messages[0].text == "ready 50"
+    assert render(UserMessage()[Ready()], budget=50, tokenizer=WordTokenizer()).messages[0].text == "ready 50"
 
 
 def test_both_ways_give_the_same() -> None:
-    assert asyncio.run(render_async(three([]), budget=2, tokenizer=Words())) == render(three([]), budget=2, tokenizer=Words())
+    assert asyncio.run(render_async(three([]), budget=2, tokenizer=WordTokenizer())) == render(
+        three([]), budget=2, tokenizer=WordTokenizer()
+    )
 
 
 def test_a_renderer_remembers_what_was_awaited() -> None:
     log: list[str] = []
-    renderer = Renderer(budget=50, tokenizer=Words())
+    renderer = Renderer(budget=50, tokenizer=WordTokenizer())
     prompt = three(log)
 
     async def turns() -> None:
@@ -108,11 +110,11 @@ def test_a_renderer_remembers_what_was_awaited() -> None:
 
 
 def awaited(prompt: Child) -> object:
-    return asyncio.run(render_async(prompt, budget=50, tokenizer=Words()))
+    return asyncio.run(render_async(prompt, budget=50, tokenizer=WordTokenizer()))
 
 
 def plain(prompt: Child) -> object:
-    return render(prompt, budget=50, tokenizer=Words())
+    return render(prompt, budget=50, tokenizer=WordTokenizer())
 
 
 @pytest.mark.parametrize("rendered", [awaited, plain])
@@ -124,7 +126,7 @@ def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable
 
 def test_many_renders_run_side_by_side() -> None:
     async def many() -> list[str]:
-        made = await asyncio.gather(*(render_async(three([]), budget=50, tokenizer=Words()) for _ in range(20)))
+        made = await asyncio.gather(*(render_async(three([]), budget=50, tokenizer=WordTokenizer()) for _ in range(20)))
         return [one.messages[0].text for one in made]
 
     assert len(set(asyncio.run(many()))) == 1
@@ -135,7 +137,7 @@ def test_a_cancelled_render_leaves_nothing_running() -> None:
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(
-            render_async(UserMessage()[Loaded(label="a", log=log.append, naps=10_000)], budget=50, tokenizer=Words())
+            render_async(UserMessage()[Loaded(label="a", log=log.append, naps=10_000)], budget=50, tokenizer=WordTokenizer())
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)

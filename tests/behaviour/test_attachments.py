@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from promptkit import Child, Chunk, Group, Metadata, Reference, Rendered, Repair, TextChunk, UserMessage, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
-    return render(prompt, budget=budget, tokenizer=Words())
+    return render(prompt, budget=budget, tokenizer=WordTokenizer())
 
 
 def test_a_reference_survives_with_its_element() -> None:

@@ -26,11 +26,11 @@ from promptkit import (
     render,
     to_json,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
-def texts(prompt: Child, budget: int, tokenizer: Words | None = None) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=tokenizer or Words()).messages]
+def texts(prompt: Child, budget: int, tokenizer: WordTokenizer | None = None) -> list[str]:
+    return [message.text for message in render(prompt, budget=budget, tokenizer=tokenizer or WordTokenizer()).messages]
 
 
 def call(made: str, arguments: str = "{}") -> ToolCall:
@@ -61,7 +61,7 @@ class TestD2AnExpandableStaysInItsLimit:
 
     def test_and_grows_outside_of_one(self) -> None:
         prompt = UserMessage()[Expandable(value=lambda sizing: "e " * sizing.token_budget), TextChunk()["smaller"]]
-        made = render(prompt, budget=50, tokenizer=Words())
+        made = render(prompt, budget=50, tokenizer=WordTokenizer())
         assert made.tokens == 50
 
 
@@ -71,14 +71,14 @@ def test_d3_a_count_is_never_that_of_calls_that_have_gone() -> None:
         KeepWith(group="k", priority=1)[ToolMessage(tool_call_id="1")["r r r"]],
         UserMessage(priority=9)["q"],
     )
-    made = render(prompt, budget=11, tokenizer=Words(call=7))
+    made = render(prompt, budget=11, tokenizer=WordTokenizer(per_call=7))
     assert (made.tokens, [message.text for message in made.messages]) == (2, ["text", "q"])
 
 
 class TestD4ABoundaryProtectsWhatStandsBeforeIt:
     def test_but_a_later_sibling_is_still_pruned(self) -> None:
         prompt = (UserMessage(priority=1)["stable one", CacheBoundary()], UserMessage(priority=2)["prunable tail two"])
-        made = render(prompt, budget=3, tokenizer=Words())
+        made = render(prompt, budget=3, tokenizer=WordTokenizer())
         assert [message.text for message in made.messages] == ["stable one"]
 
     def test_and_what_it_protects_is_never_pruned(self) -> None:
@@ -115,7 +115,7 @@ class TestD6CallAndResultLeaveTogether:
             ToolMessage(tool_call_id="1", priority=1)["r r"],
             ToolMessage(tool_call_id="2")["s"],
         )
-        made = render(prompt, budget=2, tokenizer=Words())
+        made = render(prompt, budget=2, tokenizer=WordTokenizer())
         assert [[call.id for call in message.tool_calls] for message in made.messages] == [["2"], []]
         assert [message.text for message in made.messages] == ["said", "s"]
 
@@ -134,7 +134,7 @@ class TestD6CallAndResultLeaveTogether:
 
     def test_an_empty_result_is_sent_as_an_empty_result(self) -> None:
         prompt = (AssistantMessage(tool_calls=[call("1")]), ToolMessage(tool_call_id="1"), UserMessage()["q"])
-        made = render(prompt, budget=10, tokenizer=Words())
+        made = render(prompt, budget=10, tokenizer=WordTokenizer())
         assert made.messages[1] == Message(role="tool", tool_call_id="1")
 
     def test_an_id_may_be_used_again_in_a_later_round(self) -> None:
@@ -164,19 +164,22 @@ class TestD8JsonKeepsEverything:
             AssistantMessage(tool_calls=[call("1", '{"x": 1}')])["said"],
             ToolMessage(tool_call_id="1")["r"],
         )
-        travelled = from_json(to_json(prompt, tokenizer=Words(), budget=50))
+        travelled = from_json(to_json(prompt, tokenizer=WordTokenizer(), budget=50))
         for budget in (50, 5, 3):
-            assert render(travelled, budget=budget, tokenizer=Words()).messages == render(prompt, budget=budget, tokenizer=Words()).messages
+            assert (
+                render(travelled, budget=budget, tokenizer=WordTokenizer()).messages
+                == render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
+            )
 
     def test_an_embedded_tree_counts_in_sizing(self) -> None:
         seen: list[int] = []
-        travelled = from_json(to_json(Group()["three words here"], tokenizer=Words(), budget=50))
+        travelled = from_json(to_json(Group()["three words here"], tokenizer=WordTokenizer(), budget=50))
 
         def note(sizing: Sizing) -> str:
             seen.append(sizing.token_budget)
             return ""
 
-        render(UserMessage()[travelled, Expandable(flex_grow=1, value=note)], budget=10, tokenizer=Words())
+        render(UserMessage()[travelled, Expandable(flex_grow=1, value=note)], budget=10, tokenizer=WordTokenizer())
         assert seen[0] == 7
 
 
@@ -185,7 +188,7 @@ class TestD9NothingIsSharedBetweenRenders:
         children = [TextChunk(priority=5)["a"], TextChunk(priority=6)["b"]]
         prompt = UserMessage()[PrioritizedList(priority=1)[children]]
         before = repr(prompt)
-        render(prompt, budget=1, tokenizer=Words())
+        render(prompt, budget=1, tokenizer=WordTokenizer())
         assert repr(prompt) == before
         assert [child.priority for child in children] == [5, 6]
 
@@ -205,6 +208,6 @@ class TestD10NoRecursionLimit:
 
     def test_two_hundred_thousand_children(self) -> None:
         many = [f"{index} " for index in range(200_000)]
-        made = render(UserMessage(pass_priority=True)[many], budget=1_000, tokenizer=Words())
+        made = render(UserMessage(pass_priority=True)[many], budget=1_000, tokenizer=WordTokenizer())
         assert made.tokens == 1_000
         assert made.messages[0].text.split() == [str(index) for index in range(199_000, 200_000)]

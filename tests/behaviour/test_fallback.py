@@ -17,11 +17,11 @@ from promptkit import (
     UserMessage,
     render,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
-    return render(prompt, budget=budget, tokenizer=Words())
+    return render(prompt, budget=budget, tokenizer=WordTokenizer())
 
 
 def texts(prompt: Child, budget: int) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from promptkit import Child, First, Group, SystemMessage, Text, TextChunk, UserMessage, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 CHOICES = (Text()["whole file with six words"], Text()["an outline"], Text()["name"])
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import Child, PromptElement, Sizing, SystemMessage, Text, TokenLimit, ToolMessage, UserMessage, component, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -47,7 +47,7 @@ specs = st.builds(
 def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(made: list[Spec], budget: int) -> None:
     seen: list[tuple[float, int, int]] = []
     probes = [Probe(seen=seen, use=s.use, flex_grow=s.grow, flex_basis=s.basis, flex_reserve=s.reserve) for s in made]
-    rendered = render(UserMessage()[probes], budget=budget, tokenizer=Words())
+    rendered = render(UserMessage()[probes], budget=budget, tokenizer=WordTokenizer())
     assert rendered.tokens <= budget
     left = budget
     for group in sorted({grow for grow, _, _ in seen}, reverse=True):
@@ -60,7 +60,7 @@ def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(made: list[
 def budgets(*probes: tuple[int, Mapping[str, object]], budget: int = 100) -> list[int]:
     seen: list[list[tuple[float, int, int]]] = [[] for _ in probes]
     made = [Probe(seen=seen[index], use=use, **props) for index, (use, props) in enumerate(probes)]  # type: ignore[arg-type]  # layout props of mixed types  # pyright: ignore[reportArgumentType]
-    render(UserMessage()[made], budget=budget, tokenizer=Words())
+    render(UserMessage()[made], budget=budget, tokenizer=WordTokenizer())
     return [notes[0][1] for notes in seen]
 
 
@@ -100,31 +100,33 @@ class TestShares:
 class TestWhatIsTakenBefore:
     def test_literals_and_framing_are_taken_from_the_children(self) -> None:
         seen: list[tuple[float, int, int]] = []
-        render(UserMessage()["three words here", Probe(seen=seen)], budget=40, tokenizer=Words(4))
+        render(UserMessage()["three words here", Probe(seen=seen)], budget=40, tokenizer=WordTokenizer(per_message=4))
         assert seen[0][1] == 33
 
     def test_a_tool_message_is_framed_like_any_other(self) -> None:
         seen: list[tuple[float, int, int]] = []
-        render(ToolMessage(tool_call_id="1")[Probe(seen=seen)], budget=40, tokenizer=Words(4), pairing="lenient")
+        render(ToolMessage(tool_call_id="1")[Probe(seen=seen)], budget=40, tokenizer=WordTokenizer(per_message=4), pairing="lenient")
         assert seen[0][1] == 36
 
     def test_a_limit_caps_the_share_and_gives_the_rest_to_its_siblings(self) -> None:
         free: list[tuple[float, int, int]] = []
         capped: list[tuple[float, int, int]] = []
-        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=10)[Probe(seen=capped)]], budget=100, tokenizer=Words())
+        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=10)[Probe(seen=capped)]], budget=100, tokenizer=WordTokenizer())
         assert (free[0][1], capped[0][1]) == (90, 10)
 
     def test_a_limit_above_its_share_changes_nothing(self) -> None:
         free: list[tuple[float, int, int]] = []
         capped: list[tuple[float, int, int]] = []
-        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=1000)[Probe(seen=capped)]], budget=100, tokenizer=Words())
+        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=1000)[Probe(seen=capped)]], budget=100, tokenizer=WordTokenizer())
         assert (free[0][1], capped[0][1]) == (50, 50)
 
     def test_flex_says_nothing_about_order(self) -> None:
-        rendered = render(UserMessage()[Text(flex_grow=1)["a "], Text()["b "], Text(flex_grow=2)["c"]], budget=9, tokenizer=Words())
+        rendered = render(UserMessage()[Text(flex_grow=1)["a "], Text()["b "], Text(flex_grow=2)["c"]], budget=9, tokenizer=WordTokenizer())
         assert rendered.messages[0].text.split() == ["a", "b", "c"]
 
     def test_across_messages_each_sees_what_the_earlier_ones_left(self) -> None:
         seen: list[tuple[float, int, int]] = []
-        render((UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]), budget=50, tokenizer=Words(1))
+        render(
+            (UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]), budget=50, tokenizer=WordTokenizer(per_message=1)
+        )
         assert seen[0][1] == 50 - 11 - 1

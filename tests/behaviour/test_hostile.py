@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 TEXTS = {
     "a million spaces": " " * 1_000_000,
@@ -52,13 +52,13 @@ class TestDepth:
         deep: Child = "x "
         for level in range(depth):
             deep = Group(priority=level)["y ", deep]
-        made = render(UserMessage()[deep], budget=budget, tokenizer=Words())
+        made = render(UserMessage()[deep], budget=budget, tokenizer=WordTokenizer())
         assert made.tokens <= budget
         assert len(made.removals) >= depth - budget
         assert made.explain()
 
     def test_a_renderer_remembers_deep_trees(self) -> None:
-        renderer = Renderer(budget=50, tokenizer=Words())
+        renderer = Renderer(budget=50, tokenizer=WordTokenizer())
         for _ in range(2):
             assert renderer.render(UserMessage()[nested(10_000, Text()["deep"])]).tokens == 1
 
@@ -72,22 +72,22 @@ class TestDepth:
 class TestWidth:
     def test_two_hundred_thousand_messages(self) -> None:
         many = [UserMessage(priority=index)[f"turn {index}"] for index in range(200_000)]
-        made = render(many, budget=1_000, tokenizer=Words())
+        made = render(many, budget=1_000, tokenizer=WordTokenizer())
         assert [message.text for message in made.messages] == [f"turn {index}" for index in range(199_500, 200_000)]
 
     def test_two_hundred_thousand_texts_of_one_message(self) -> None:
-        made = render(UserMessage()[[f"{index} " for index in range(200_000)]], budget=10, tokenizer=Words())
+        made = render(UserMessage()[[f"{index} " for index in range(200_000)]], budget=10, tokenizer=WordTokenizer())
         assert made.messages[0].text == " ".join(str(index) for index in range(199_990, 200_000)) + " "
 
     @pytest.mark.slow
     def test_a_million_children(self) -> None:
         many = [UserMessage(priority=index)["turn"] for index in range(1_000_000)]
-        made = render(many, budget=1_000, tokenizer=Words())
+        made = render(many, budget=1_000, tokenizer=WordTokenizer())
         assert len(made.messages) == 1_000
 
     @pytest.mark.slow
     def test_a_million_texts_of_one_message(self) -> None:
-        made = render(UserMessage()[["w "] * 1_000_000], budget=1_000, tokenizer=Words())
+        made = render(UserMessage()[["w "] * 1_000_000], budget=1_000, tokenizer=WordTokenizer())
         assert made.tokens == 1_000
 
 
@@ -95,5 +95,5 @@ def test_an_endless_generator_is_no_reason_to_recurse() -> None:
     def lines() -> object:
         yield from (f"{index} " for index in range(50_000))
 
-    made = render(UserMessage()[lines()], budget=5, tokenizer=Words())  # type: ignore[index]  # an iterator, as a user's generator is  # pyright: ignore[reportArgumentType]
+    made = render(UserMessage()[lines()], budget=5, tokenizer=WordTokenizer())  # type: ignore[index]  # an iterator, as a user's generator is  # pyright: ignore[reportArgumentType]
     assert made.tokens == 5

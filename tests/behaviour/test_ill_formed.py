@@ -33,7 +33,7 @@ from promptkit import (
     UserMessage,
     render,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
 ANSWER = ToolMessage(tool_call_id="x")["r"]
@@ -66,7 +66,7 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
 @pytest.mark.parametrize(("prompt", "error", "path"), [case[1:] for case in WHEN_RENDERED], ids=[case[0] for case in WHEN_RENDERED])
 def test_what_is_wrong_is_said_with_its_path(prompt: Child, error: type[TreeError], path: str) -> None:
     with pytest.raises(error) as caught:
-        render(prompt, budget=50, tokenizer=Words())
+        render(prompt, budget=50, tokenizer=WordTokenizer())
     assert type(caught.value) is error
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: " if path else "")
@@ -97,15 +97,15 @@ def test_what_is_wrong_when_built_is_said_when_built(build: Callable[[], object]
 
 def test_a_negative_budget_is_refused() -> None:
     with pytest.raises(BadPropError, match="budget"):
-        render(UserMessage()["a"], budget=-1, tokenizer=Words())
+        render(UserMessage()["a"], budget=-1, tokenizer=WordTokenizer())
 
 
 @pytest.mark.parametrize("prompt", [(CALLING, UserMessage()["q"]), (UserMessage()["q"], ANSWER)])
 def test_lenient_pairing_lets_the_unpaired_pass(prompt: Child) -> None:
-    assert len(render(prompt, budget=50, tokenizer=Words(), pairing="lenient").messages) == 2
+    assert len(render(prompt, budget=50, tokenizer=WordTokenizer(), pairing="lenient").messages) == 2
 
 
 def test_nothing_at_all_is_no_error() -> None:
     for nothing in ((), None, Group(), UserMessage(), " \n"):
-        made = render(nothing, budget=5, tokenizer=Words())
+        made = render(nothing, budget=5, tokenizer=WordTokenizer())
         assert (made.messages, made.tokens) == ((), 0)

@@ -11,8 +11,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from promptkit import BudgetExceededError, Child, PromptElement, Rendered, Renderer, Sizing, Text, UserMessage, component, render
+from promptkit.testing import WordTokenizer
 from tests.behaviour.strategies import prompts, tokenizers
-from tests.behaviour.tokenizers import Words
 
 if TYPE_CHECKING:
     from promptkit import Tokenizer
@@ -70,7 +70,7 @@ class Plain(PromptElement):
 class TestWhatComponentsRemember:
     def test_what_did_not_read_its_budget_is_not_run_again(self) -> None:
         runs: list[str] = []
-        renderer = Renderer(budget=100, tokenizer=Words())
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         turns = [UserMessage()[Counted(label=f"turn{index}", runs=runs.append)] for index in range(5)]
         for count in range(1, 6):
             renderer.render(tuple(turns[:count]))
@@ -78,14 +78,14 @@ class TestWhatComponentsRemember:
 
     def test_an_equal_component_built_anew_is_not_run_again_either(self) -> None:
         RUNS.clear()
-        renderer = Renderer(budget=100, tokenizer=Words())
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         for _ in range(3):
             renderer.render(UserMessage()[Plain(label="same")])
         assert RUNS == ["same"]
 
     def test_what_read_its_budget_runs_again_when_the_budget_has_changed(self) -> None:
         runs: list[str] = []
-        renderer = Renderer(budget=100, tokenizer=Words())
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         reader = Counted(label="reader", runs=runs.append, reads=True, flex_grow=1)
         assert renderer.render(UserMessage()[reader]).messages[0].text == "reader 100"
         assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[reader])).messages[1].text == "reader 97"
@@ -93,7 +93,7 @@ class TestWhatComponentsRemember:
 
     def test_what_read_its_budget_is_remembered_for_that_budget(self) -> None:
         runs: list[str] = []
-        renderer = Renderer(budget=100, tokenizer=Words())
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         prompt = UserMessage()[Counted(label="reader", runs=runs.append, reads=True)]
         renderer.render(prompt)
         renderer.render(prompt)
@@ -102,7 +102,7 @@ class TestWhatComponentsRemember:
     def test_a_look_at_other_budgets_runs_nothing(self) -> None:
         runs: list[str] = []
         rendered = render(
-            UserMessage()[Counted(label="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=Words()
+            UserMessage()[Counted(label="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=WordTokenizer()
         )
         assert [rendered.whatif(budget).tokens for budget in (3, 1, 0)] == [3, 1, 0]
         assert runs == ["once"]
@@ -110,16 +110,16 @@ class TestWhatComponentsRemember:
 
 class TestStablePrefix:
     def test_the_first_render_has_nothing_to_be_compared_with(self) -> None:
-        assert Renderer(budget=10, tokenizer=Words()).render(UserMessage()["a b"]).stable_prefix == 0
+        assert Renderer(budget=10, tokenizer=WordTokenizer()).render(UserMessage()["a b"]).stable_prefix == 0
 
     def test_appending_keeps_the_whole_of_the_render_before(self) -> None:
-        renderer = Renderer(budget=10, tokenizer=Words(1))
+        renderer = Renderer(budget=10, tokenizer=WordTokenizer(per_message=1))
         first = UserMessage()["a b"]
         renderer.render(first)
         assert renderer.render((first, UserMessage()["c"])).stable_prefix == 3
 
     def test_a_change_at_the_front_keeps_nothing(self) -> None:
-        renderer = Renderer(budget=10, tokenizer=Words(1))
+        renderer = Renderer(budget=10, tokenizer=WordTokenizer(per_message=1))
         renderer.render(UserMessage()["a b"])
         assert renderer.render((UserMessage()["x"], UserMessage()["a b"])).stable_prefix == 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptkit import Child, Isolate, PromptElement, Renderer, Sizing, TextChunk, UserMessage, component, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -18,7 +18,7 @@ class Told(PromptElement):
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
 
 
 def test_the_subtree_is_pruned_to_its_own_budget() -> None:
@@ -42,7 +42,7 @@ def test_it_is_kept_or_pruned_as_a_whole() -> None:
 
 def test_it_is_remembered_between_turns() -> None:
     runs: list[int] = []
-    renderer = Renderer(budget=50, tokenizer=Words())
+    renderer = Renderer(budget=50, tokenizer=WordTokenizer())
     isolated = Isolate(tokens=7)[Told(runs=runs)]
     for count in range(1, 5):
         renderer.render((UserMessage()[isolated], *(UserMessage()["turn"] for _ in range(count))))

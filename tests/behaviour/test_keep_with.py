@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from promptkit import AssistantMessage, Child, KeepWith, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
 
 
 def test_the_last_of_a_member_takes_the_others_along() -> None:
@@ -41,7 +41,7 @@ def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:
         ToolMessage(tool_call_id="1")["result"],
         KeepWith(group="turn", priority=0)[UserMessage()["note"]],
     )
-    made = render(prompt, budget=2, tokenizer=Words())
+    made = render(prompt, budget=2, tokenizer=WordTokenizer())
     assert [(message.text, message.tool_calls) for message in made.messages] == [("said", ())]
 
 

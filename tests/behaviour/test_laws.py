@@ -19,9 +19,10 @@ from tests.behaviour.trees import planted
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
+    from promptkit.testing.trees import Feature
 
 AMPLE = 10_000
-WITHOUT_FALLBACK = tuple(feature for feature in FEATURES if feature != "fallback")
+WITHOUT_FALLBACK: tuple[Feature, ...] = tuple(feature for feature in FEATURES if feature != "fallback")
 SHARES = st.sampled_from((0.0, 0.2, 0.5, 0.8, 0.95, 1.0, 1.1))
 
 

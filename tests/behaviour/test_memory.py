@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptkit import Child, PromptElement, Reference, Renderer, Sizing, Text, TextChunk, Truncate, UserMessage, component, render
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -23,7 +23,7 @@ class Shown(PromptElement):
 
 
 def test_a_list_that_the_caller_appends_to_is_looked_at_again() -> None:
-    renderer = Renderer(budget=50, tokenizer=Words())
+    renderer = Renderer(budget=50, tokenizer=WordTokenizer())
     turns = ["a"]
     renderer.render(Turns(turns=turns))
     turns.append("b")
@@ -31,7 +31,7 @@ def test_a_list_that_the_caller_appends_to_is_looked_at_again() -> None:
 
 
 def test_equal_values_of_other_types_are_other_props() -> None:
-    renderer = Renderer(budget=50, tokenizer=Words())
+    renderer = Renderer(budget=50, tokenizer=WordTokenizer())
     assert [renderer.render(Shown(value=value)).messages[0].text for value in (1, True, 1.0)] == ["1", "True", "1.0"]
 
 
@@ -58,7 +58,7 @@ def test_a_cut_turn_never_exceeds_the_budget_nor_brings_back_what_it_dropped() -
 def test_what_is_required_but_says_nothing_does_not_hold_its_message() -> None:
     prompt = (UserMessage()["a"], UserMessage()[Text(required=True)[""], TextChunk(priority=1)["notes " * 9]])
     for budget in range(15):
-        made = render(prompt, budget=budget, tokenizer=Words(message=2))
+        made = render(prompt, budget=budget, tokenizer=WordTokenizer(per_message=2))
         assert made.tokens == sum(2 + len(message.text.split()) for message in made.messages) <= budget
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import DoesNotFitError, Oracle, oracle
 from tests.behaviour.recorded import RECORDED, Case, UnjudgedError, cases, converted, shown
-from tests.behaviour.tokenizers import Chars, Words
+from tests.behaviour.tokenizers import Chars
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -32,8 +33,8 @@ def _tokenizer(case: Case) -> Tokenizer | None:
     kind: Any = case["tokenizer"]  # Any: a name or an object
     made: Case = {"kind": kind} if isinstance(kind, str) else kind
     if made["kind"] == "words":
-        return Words(made.get("perMessage", 0), 0, made.get("image", 0))
-    return Chars(made.get("perMessage", 0)) if made["kind"] == "chars" else None
+        return WordTokenizer(per_message=made.get("perMessage", 0), per_image=made.get("image", 0))
+    return Chars(per_message=made.get("perMessage", 0)) if made["kind"] == "chars" else None
 
 
 def _judged() -> list[Any]:  # Any: pytest's parameter sets
@@ -61,7 +62,7 @@ def _answer(answers: Oracle, budget: float) -> Case:
 @pytest.mark.parametrize(("case", "tree"), _judged())
 def test_the_oracle_agrees_with_what_was_recorded(case: Case, tree: Any) -> None:
     tokenizer = _tokenizer(case)
-    answers = oracle(tree, tokenizer or Words())
+    answers = oracle(tree, tokenizer or WordTokenizer())
     expected = case["expected"]
     steps: list[Case] = expected.get("steps") or [{"budget": case["budget"], **expected}]
     if tokenizer is None:

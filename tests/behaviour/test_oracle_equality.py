@@ -14,6 +14,7 @@ from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
+    from promptkit.testing.trees import Feature
 
 
 def budgets(answers: Oracle) -> list[int]:
@@ -52,7 +53,7 @@ def test_equals_the_oracle_in_a_real_vocabulary(prompt: Child) -> None:
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.slow
-def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: str) -> None:
+def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: Feature) -> None:
     @settings(max_examples=int(os.environ.get("EXAMPLES", "60")))
     @given(prompts((feature,)), tokenizers())
     def law(prompt: Child, tokenizer: Tokenizer) -> None:

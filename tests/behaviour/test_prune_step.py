@@ -10,14 +10,15 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from promptkit import BadPropError, BudgetExceededError, Renderer, SystemMessage, UserMessage, render
+from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
-from tests.behaviour.tokenizers import Words
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
+    from promptkit.testing.trees import Feature
 
-FEATURES = ("required", "boundary", "limit", "keep", "legacy", "tools", "pass", "media")
+FEATURES: tuple[Feature, ...] = ("required", "boundary", "limit", "keep", "legacy", "tools", "pass", "media")
 
 
 @given(prompts(FEATURES), tokenizers(), st.integers(1, 20), st.floats(0, 1))
@@ -45,7 +46,7 @@ def test_removes_the_surplus_rounded_up_to_a_multiple_of_the_step(prompt: Child,
 
 
 def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
-    renderer = Renderer(budget=200, tokenizer=Words(), prune_step=60)
+    renderer = Renderer(budget=200, tokenizer=WordTokenizer(), prune_step=60)
     turns: list[UserMessage] = []
     firsts: list[str] = []
     for index in range(60):
@@ -60,14 +61,14 @@ def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
 
 
 def test_without_a_step_the_first_message_changes_with_every_turn() -> None:
-    renderer = Renderer(budget=200, tokenizer=Words())
+    renderer = Renderer(budget=200, tokenizer=WordTokenizer())
     turns = [UserMessage()[f"turn{index} " + "word " * 9] for index in range(60)]
     firsts = [renderer.render(tuple(turns[: count + 1])).messages[0].text.split()[0] for count in range(30, 60)]
     assert len(set(firsts)) == 30
 
 
 def test_what_was_dropped_stays_dropped() -> None:
-    renderer = Renderer(budget=20, tokenizer=Words(), prune_step=10)
+    renderer = Renderer(budget=20, tokenizer=WordTokenizer(), prune_step=10)
     old = [UserMessage()[f"turn{index} b c d e"] for index in range(5)]
     kept = renderer.render(tuple(old)).messages
     again = renderer.render(tuple(old)).messages
@@ -76,4 +77,4 @@ def test_what_was_dropped_stays_dropped() -> None:
 
 def test_a_negative_step_is_refused() -> None:
     with pytest.raises(BadPropError, match="prune_step"):
-        Renderer(budget=10, tokenizer=Words(), prune_step=-1)
+        Renderer(budget=10, tokenizer=WordTokenizer(), prune_step=-1)

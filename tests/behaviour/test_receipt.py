@@ -20,11 +20,11 @@ from promptkit import (
     component,
     render,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
-    return render(prompt, budget=budget, tokenizer=Words())
+    return render(prompt, budget=budget, tokenizer=WordTokenizer())
 
 
 PROMPT = (

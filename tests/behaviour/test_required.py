@@ -22,11 +22,11 @@ from promptkit import (
     UserMessage,
     render,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=Words()).messages]
+    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
 
 
 class TestWhatStays:
@@ -81,7 +81,7 @@ class TestWhatStays:
             AssistantMessage(tool_calls=[ToolCall(id="1", name="f")])[Text(required=True)["a"]],
             ToolMessage(tool_call_id="1", priority=0)["r"],
         )
-        made = render(prompt, budget=1, tokenizer=Words())
+        made = render(prompt, budget=1, tokenizer=WordTokenizer())
         assert [(message.text, message.tool_calls) for message in made.messages] == [("a", ())]
 
 
@@ -95,7 +95,7 @@ class TestTheError:
 
     def raised(self, prompt: Child, budget: int) -> BudgetExceededError:
         with pytest.raises(BudgetExceededError) as caught:
-            render(prompt, budget=budget, tokenizer=Words())
+            render(prompt, budget=budget, tokenizer=WordTokenizer())
         return caught.value
 
     def test_says_by_how_much(self) -> None:

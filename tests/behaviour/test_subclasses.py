@@ -19,7 +19,7 @@ from promptkit import (
     component,
     render,
 )
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -64,20 +64,20 @@ class Endless(PromptElement):
 
 def test_an_extended_element_does_what_the_element_does() -> None:
     prompt = UserMessage()[Section(tag="x")["a"], Either()["b b b b", "c"], Otherwise(alt="none")[None], Note(value=3)]
-    made = render(prompt, budget=9, tokenizer=Words())
+    made = render(prompt, budget=9, tokenizer=WordTokenizer())
     assert made.messages[0].text == "<x>\na\n</x>\nc\nnone"
     assert made.metadata == (3,)
 
 
 def test_an_extended_message_may_render_its_content() -> None:
-    assert render(Greeting(who="Ada"), budget=9, tokenizer=Words()).messages[0].text == "Hello Ada"
+    assert render(Greeting(who="Ada"), budget=9, tokenizer=WordTokenizer()).messages[0].text == "Hello Ada"
 
 
 def test_a_render_that_could_not_be_heeded_is_refused() -> None:
     with pytest.raises(BadPropError, match="Odd defines render, and Truncate"):
-        render(UserMessage()[Odd()["x"]], budget=9, tokenizer=Words())
+        render(UserMessage()[Odd()["x"]], budget=9, tokenizer=WordTokenizer())
 
 
 def test_a_component_that_renders_itself_is_an_error_and_no_endless_loop() -> None:
     with pytest.raises(TreeError, match="renders itself"):
-        render(Endless(), budget=9, tokenizer=Words())
+        render(Endless(), budget=9, tokenizer=WordTokenizer())

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import SystemMessage, Text, Tokenizer, Truncate, UserMessage, render
-from tests.behaviour.tokenizers import Chars, Runs, Words
+from promptkit.testing import WordTokenizer
+from tests.behaviour.tokenizers import Chars, Runs
 
 TEXT = "\n".join(f"line {index}" for index in range(1, 11))
 
 
 def cut(truncate: Truncate, budget: int, tokenizer: Tokenizer | None = None) -> str:
-    made = render(UserMessage()[truncate], budget=budget, tokenizer=tokenizer or Words())
+    made = render(UserMessage()[truncate], budget=budget, tokenizer=tokenizer or WordTokenizer())
     return "".join(message.text for message in made.messages)
 
 
@@ -48,7 +49,7 @@ def test_a_limit_of_its_own_comes_before_the_share() -> None:
 
 def test_a_later_group_cuts_to_what_is_left() -> None:
     prompt = (SystemMessage()["four words of system"], UserMessage(flex_grow=1)[Truncate()[TEXT]])
-    made = render(prompt, budget=10, tokenizer=Words())
+    made = render(prompt, budget=10, tokenizer=WordTokenizer())
     assert made.messages[0].text == "four words of system"
     assert made.messages[1].text.startswith("line 1")
 
@@ -56,7 +57,7 @@ def test_a_later_group_cuts_to_what_is_left() -> None:
 characters = st.text(st.sampled_from("ab c1\n.é👨\u200d👩🇩🇪e\u0301"), max_size=60)
 
 
-@given(characters, st.integers(0, 40), st.sampled_from(("head", "tail", "middle")), st.sampled_from((Words(), Chars(), Runs())))
+@given(characters, st.integers(0, 40), st.sampled_from(("head", "tail", "middle")), st.sampled_from((WordTokenizer(), Chars(), Runs())))
 def test_never_costs_more_than_its_share(text: str, tokens: int, keep: str, tokenizer: Tokenizer) -> None:
     made = cut(Truncate(keep=keep, tokens=tokens, marker="…")[text], 1_000, tokenizer)  # type: ignore[arg-type]  # one of the three  # pyright: ignore[reportArgumentType]
     assert tokenizer.count(made) <= tokens
@@ -80,4 +81,4 @@ def test_a_grapheme_is_never_cut(grapheme: str) -> None:
 
 def test_it_is_pruned_like_anything_else() -> None:
     prompt = UserMessage()[Truncate(priority=1, tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]]
-    assert render(prompt, budget=1, tokenizer=Words()).messages[0].text == "kept"
+    assert render(prompt, budget=1, tokenizer=WordTokenizer()).messages[0].text == "kept"

@@ -2,9 +2,11 @@
 
 - A `python` block runs in a namespace of its own; one that begins with `# continues` goes on with the block before it.
 - A `text` block right after it holds what it prints.
-- In a `console` block each line `$ promptkit ...` runs; the lines below it, if there are any, are its output.
+- In a `console` block each line `$ promptkit ...` or `$ pytest ...` runs, and `$ cat FILE` shows a file; the lines below it, if there are
+  any, are its output. How long pytest took is written as 0.10 s.
 - A `jinja` block is parsed.
-- `file=NAME` after the language writes the block to that file, in a folder that the page's blocks run in; it is not run.
+- `file=NAME` after the language writes the block to that file, in a folder that the page's blocks run in; it is not run. It is there for
+  the blocks below it.
 - Other languages are for reading.
 
 Run with `PROMPTKIT_DOCS=write` in the environment, a page that prints something else is rewritten, and the test fails once.
@@ -61,13 +63,12 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = blocks(page)
-    for block in found:
-        if block.file:
-            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
-            Path(block.file).write_text(block.text, encoding="utf-8")
     stale: list[tuple[Block, str]] = []
     module = types.ModuleType("page")
     for block, following in zip(found, [*found[1:], None], strict=False):
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.text, encoding="utf-8")
         if block.language == "jinja":
             parse_template(block)
         elif block.language == "console" and (printed := run_console(block)) != block.text:
@@ -113,14 +114,24 @@ def run_console(block: Block) -> str:
     shown: list[str] = []
     for match in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         command, expected = shlex.split(match[1]), match[2]
-        assert command[0] == "promptkit", f"only promptkit is run here: {match[1]}"
-        script = [str(Path(sys.executable).parent / "promptkit"), *command[1:]]
-        environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
-        done = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
-        assert done.returncode == 0 or expected, f"{match[1]}\n{done.stderr}"
-        printed = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
+        printed = run_command(command, match[1], may_fail=bool(expected))
         shown.append(f"$ {match[1]}\n{printed if expected else ''}")
     return "".join(shown)
+
+
+def run_command(command: list[str], written: str, *, may_fail: bool) -> str:
+    assert command[0] in {"promptkit", "pytest", "cat"}, f"only promptkit, pytest and cat are run here: {written}"
+    if command[0] == "cat":
+        return "".join(Path(name).read_text(encoding="utf-8") for name in command[1:])
+    scripts = {"promptkit": [str(Path(sys.executable).parent / "promptkit")], "pytest": [sys.executable, "-m", "pytest"]}
+    # What this session of pytest sets is none of the page's. A module is written twice within a second: no cache of it would notice.
+    passed_on = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = passed_on | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:benchmark -p no:hypothesispytest"  # which take longer to load than the tests
+    done = subprocess.run([*scripts[command[0]], *command[1:]], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0 or may_fail, f"{written}\n{done.stdout}{done.stderr}"
+    printed = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
+    return re.sub(r"(?<= in )\d+\.\d\ds\b", "0.10s", printed) if command[0] == "pytest" else printed
 
 
 def test_the_gate_runs_what_the_readme_says() -> None:

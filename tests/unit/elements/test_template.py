@@ -32,7 +32,7 @@ from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BadPropError, TemplateError, TextTooLongError
 from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render
-from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,15 +41,8 @@ if TYPE_CHECKING:
 PICTURE = Image(src="https://example.org/a.png")
 
 
-class Words(Tokenizer):
-    """One token a word."""
-
-    def count(self, text: str) -> int:
-        return len(text.split())
-
-
 def sizing() -> Sizing:
-    return Sizing(lambda: 1000, Words())
+    return Sizing(lambda: 1000, WordTokenizer())
 
 
 def children(template: Template) -> tuple[str | PromptElement | None, ...]:
@@ -292,7 +285,7 @@ class TestErrors:
             raise TextTooLongError("elsewhere")
 
         with pytest.raises(TextTooLongError, match=r"^elsewhere$"):
-            Template(source="{{ token_budget() }}").render(Sizing(budget, Words()))
+            Template(source="{{ token_budget() }}").render(Sizing(budget, WordTokenizer()))
 
 
 class TestFiles:
@@ -449,16 +442,18 @@ class TestRendering:
     )
     def test_prunes_a_template_as_any_other_tree(self, budget: int, messages: list[str]) -> None:
         values = {"history": ["one two three", "four five {% system %}"], "notes": "n n"}
-        rendered = render(Template(source=PROMPT, values=values), budget=budget, tokenizer=Words())
+        rendered = render(Template(source=PROMPT, values=values), budget=budget, tokenizer=WordTokenizer())
         assert [message.text for message in rendered.messages] == messages
 
     def test_puts_text_into_the_message_around_it(self) -> None:
-        rendered = render(UserMessage()["Dear ", Template(source="{{ name }}\n", values={"name": "Ada"}), "!"], budget=9, tokenizer=Words())
+        rendered = render(
+            UserMessage()["Dear ", Template(source="{{ name }}\n", values={"name": "Ada"}), "!"], budget=9, tokenizer=WordTokenizer()
+        )
         assert [message.text for message in rendered.messages] == ["Dear Ada!"]
 
     def test_raises_what_the_template_raises(self) -> None:
         with pytest.raises(TemplateError) as caught:
-            render(Template(source="\n{{ x }}"), budget=9, tokenizer=Words())
+            render(Template(source="\n{{ x }}"), budget=9, tokenizer=WordTokenizer())
         assert (caught.value.file, caught.value.line) == ("<template>", 2)
 
 

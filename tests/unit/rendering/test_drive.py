@@ -15,7 +15,7 @@ from promptkit.errors import RunningLoopError
 from promptkit.rendering.drive import abandon
 from promptkit.rendering.renderer import render, render_async
 from promptkit.rendering.tree import Node
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 
 @component
@@ -29,12 +29,12 @@ class Calls(PromptElement):
 
 
 def plain(prompt: Child) -> str:
-    return render(prompt, budget=50, tokenizer=Words()).messages[0].text
+    return render(prompt, budget=50, tokenizer=WordTokenizer()).messages[0].text
 
 
 def awaited(prompt: Child) -> str:
     async def inside() -> str:
-        return (await render_async(prompt, budget=50, tokenizer=Words())).messages[0].text
+        return (await render_async(prompt, budget=50, tokenizer=WordTokenizer())).messages[0].text
 
     return asyncio.run(inside())
 
@@ -77,7 +77,7 @@ def test_components_may_share_one_task() -> None:
     async def inside() -> str:
         task = asyncio.ensure_future(naps("shared "))
         prompt = UserMessage()[Calls(make=lambda: task), Calls(make=lambda: task), Calls(make=naps)]
-        return (await render_async(prompt, budget=50, tokenizer=Words())).messages[0].text
+        return (await render_async(prompt, budget=50, tokenizer=WordTokenizer())).messages[0].text
 
     assert asyncio.run(inside()).split() == ["shared", "shared", "nap"]
 
@@ -89,7 +89,7 @@ def test_a_task_that_fails_for_two_fails_the_render_once() -> None:
 
     async def inside() -> None:
         task = asyncio.ensure_future(late())
-        await render_async(UserMessage()[Calls(make=lambda: task), Calls(make=lambda: task)], budget=50, tokenizer=Words())
+        await render_async(UserMessage()[Calls(make=lambda: task), Calls(make=lambda: task)], budget=50, tokenizer=WordTokenizer())
 
     with pytest.raises(LookupError, match="no such file"):
         asyncio.run(inside())

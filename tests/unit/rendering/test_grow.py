@@ -13,7 +13,7 @@ from promptkit.elements.layout import Group
 from promptkit.elements.text import Expandable
 from promptkit.errors import BadChildError
 from promptkit.rendering.renderer import render, render_async
-from tests.behaviour.tokenizers import Words
+from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
     from promptkit.element import Child, Sizing
@@ -36,12 +36,12 @@ def second(value: Callable[[], object], *, is_async: bool) -> UserMessage:
 
 
 def plain(prompt: Child) -> str:
-    return render(prompt, budget=50, tokenizer=Words()).messages[0].text
+    return render(prompt, budget=50, tokenizer=WordTokenizer()).messages[0].text
 
 
 def awaited(prompt: Child) -> str:
     async def inside() -> str:
-        return (await render_async(prompt, budget=50, tokenizer=Words())).messages[0].text
+        return (await render_async(prompt, budget=50, tokenizer=WordTokenizer())).messages[0].text
 
     return asyncio.run(inside())
 
@@ -84,5 +84,5 @@ def test_what_grew_leaves_the_next_one_the_rest() -> None:
         told.append(sizing.token_budget)
         return "a" if len(told) <= 2 else "a b c"
 
-    render(UserMessage()[Expandable(value=value), Expandable(value=value)], budget=11, tokenizer=Words())
+    render(UserMessage()[Expandable(value=value), Expandable(value=value)], budget=11, tokenizer=WordTokenizer())
     assert told == [5, 5, 10, 8]

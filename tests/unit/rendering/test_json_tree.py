@@ -13,8 +13,8 @@ from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
 from promptkit.rendering.json_tree import from_json, to_json
 from promptkit.rendering.renderer import render
+from promptkit.testing import WordTokenizer
 from promptkit.tokens.tokenizer import Count
-from tests.behaviour.tokenizers import Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def shown(prompt: Child, budget: int = 100) -> tuple[Message, ...]:
-    return render(prompt, budget=budget, tokenizer=Words()).messages
+    return render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
 
 
 def there_and_back(prompt: Child) -> PromptElement:
-    return from_json(to_json(prompt, tokenizer=Words()))
+    return from_json(to_json(prompt, tokenizer=WordTokenizer()))
 
 
 def component_named(name: str) -> PromptElement:
@@ -71,8 +71,8 @@ class OwnReference(Reference):
 
 def test_an_element_that_extends_one_of_the_grammar_is_written_as_that() -> None:
     prompt = UserMessage()["a", OwnChunk(priority=1)["b"], OwnBoundary(), OwnReference(to="file:a"), Metadata(value=1)]
-    made = render(there_and_back(prompt), budget=100, tokenizer=Words())
-    expected = render(prompt, budget=100, tokenizer=Words())
+    made = render(there_and_back(prompt), budget=100, tokenizer=WordTokenizer())
+    expected = render(prompt, budget=100, tokenizer=WordTokenizer())
     assert made.messages == expected.messages
     assert [reference.to for reference in made.references] == ["file:a"]
 
@@ -92,7 +92,7 @@ class Told(PromptElement):
         return str(sizing.token_budget)
 
 
-class Primed(Words):
+class Primed(WordTokenizer):
     """The reply is primed with 3 tokens."""
 
     def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
@@ -113,6 +113,6 @@ def test_an_expandable_is_written_once_and_does_not_grow() -> None:
         asked.append(sizing.token_budget)
         return "text"
 
-    data = to_json(UserMessage()["one two", Expandable(value=value)], budget=10, tokenizer=Words())
+    data = to_json(UserMessage()["one two", Expandable(value=value)], budget=10, tokenizer=WordTokenizer())
     assert asked == [8]
     assert shown(from_json(data))[0].text == "one twotext"

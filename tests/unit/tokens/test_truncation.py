@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 import regex  # type: ignore[import-untyped]  # it has none
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tokens.truncation import truncate_text
+
+if TYPE_CHECKING:
+    from promptkit.tokens.tokenizer import Tokenizer
 
 Keep = Literal["head", "tail", "middle"]
 KEEPS: list[Keep] = ["head", "tail", "middle"]
@@ -40,13 +43,6 @@ texts = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 markers = st.sampled_from(["[…]", "", "\n[cut]\n", "…", "\u0301"])
 
 
-class Words(Tokenizer):
-    """One token a word."""
-
-    def count(self, text: str) -> int:
-        return len(text.split())
-
-
 def cut(text: str, tokens: int, keep: Keep = "head", marker: str = "[…]", *, ratio: float = 0.4, tokenizer: Tokenizer = TOKENIZER) -> str:
     return truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=tokenizer)
 
@@ -61,7 +57,7 @@ def test_never_has_more_tokens_than_it_may(text: str, tokens: int, keep: Keep, m
 @given(text=texts, keep=st.sampled_from(KEEPS), marker=markers, more=st.integers(0, 3))
 def test_what_fits_is_unchanged(text: str, keep: Keep, marker: str, more: int) -> None:
     assert cut(text, TOKENIZER.count(text) + more, keep, marker) == text
-    assert cut(text, Words().count(text) + more, keep, marker, tokenizer=Words()) in {text, ""}
+    assert cut(text, WordTokenizer().count(text) + more, keep, marker, tokenizer=WordTokenizer()) in {text, ""}
 
 
 @settings(max_examples=300, deadline=None)
@@ -108,7 +104,7 @@ def test_where_only_the_marker_fits_it_stands_alone_and_where_it_does_not_nothin
 
 
 def test_works_with_any_tokenizer() -> None:
-    assert cut("one two three four five", 4, "head", " […]", tokenizer=Words()).split() == ["one", "two", "three", "[…]"]
+    assert cut("one two three four five", 4, "head", " […]", tokenizer=WordTokenizer()).split() == ["one", "two", "three", "[…]"]
 
 
 @pytest.mark.parametrize(

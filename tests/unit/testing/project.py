@@ -1,0 +1,50 @@
+"""A project of somebody else's: a folder with a test file, and pytest run in it as on a command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+
+__all__ = ["Project"]
+
+
+@attrs.frozen
+class Project:
+    """A folder that pytest is run in."""
+
+    folder: Path
+
+    def write(self, text: str, name: str = "test_prompt.py") -> None:
+        """A file of the project."""
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def run(self, *arguments: str, python: tuple[str, ...] = ("-m", "pytest")) -> str:
+        """What pytest prints. Warnings are errors; what this test session sets in the environment is not passed on."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+        # A module that is changed within one second must not be taken from its cache.
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1", "COLUMNS": "80", "NO_COLOR": "1"}
+        # hypothesis alone takes as long to load as all else, and a cache would be one more file in the project.
+        without = [word for plugin in ("hypothesispytest", "benchmark", "cacheprovider") for word in ("-p", f"no:{plugin}")]
+        command = [sys.executable, *python, "-q", "-W", "error", *without, *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, encoding="utf-8")
+        return f"{done.stdout}{done.stderr}"
+
+    def counts(self, *arguments: str) -> dict[str, int]:
+        """How many tests and snapshots of each kind the last lines name: `{"passed": 1, "snapshot generated": 1}`."""
+        printed = self.run(*arguments)
+        found = re.findall(r"(\d+) ((?:snapshots? |unused snapshots? )?[a-z]+)(?=[ ,.])", printed)
+        return {what.replace("snapshots", "snapshot"): int(number) for number, what in found if what != "in"}
+
+    def files(self) -> dict[str, str]:
+        """The snapshots: path and text."""
+        return {
+            path.relative_to(self.folder / "__snapshots__").as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted((self.folder / "__snapshots__").rglob("*"))
+            if path.is_file()
+        }
