@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.conformance.schema import Outcome
 
-__all__ = ["differences"]
+__all__ = ["differences", "lacking"]
 
 WIDTH = 600  # characters of a shown value
 
@@ -32,6 +32,25 @@ def differences(expected: Outcome, found: Outcome) -> list[str]:
         else:
             lines += [f"budget {budget}: {line}" for line in _compare(wanted[budget], got[budget])]
     return lines
+
+
+def lacking(expected: Outcome, found: Outcome) -> list[str]:
+    """One line for each budget at which less was kept than the reference keeps, in tokens, or only one of them failed."""
+    if "crash" in found:
+        return ["crashed: " + found["crash"]]
+    budgets = {step["budget"] for outcome in (expected, found) for step in outcome.get("steps", [outcome | {"budget": 0}])}
+    lines: list[str] = []
+    for budget in sorted(budgets, reverse=True):
+        wanted, got = _at(expected, budget), _at(found, budget)
+        if ("error" in wanted) != ("error" in got) or wanted.get("tokenCount", 0) > got.get("tokenCount", 0):
+            lines += [f"budget {budget}: expected no less than {_shown(wanted)}", f"found {_shown(got)}"]
+    return lines
+
+
+def _at(outcome: Outcome, budget: int) -> Outcome:
+    """What holds at a budget: the step of the smallest budget that is not below it. What came to one thing only, everywhere."""
+    steps: list[Outcome] = [step for step in outcome.get("steps", [outcome | {"budget": budget}]) if step["budget"] >= budget]
+    return min(steps, key=lambda step: int(step["budget"])) if steps else {}
 
 
 def _compare(expected: Outcome, found: Outcome) -> list[str]:

@@ -1,13 +1,13 @@
 """`python -m tests.conformance.record COUNT [SEED]`: random jobs with what prompt-tsx makes of them, one JSON object a line.
 
-The environment variable PROMPT_TSX_HARNESS names the reference harness: a script for Node that reads jobs from a file and
-writes outcomes. Without a SEED, 0 is taken.
+Without a SEED, 0 is taken. prompt-tsx is run by `harness.mjs`, from the folder that `folder()` names.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from benchmarks.peers.place import default_place
 from tests.conformance.generate import generate
 
 if TYPE_CHECKING:
@@ -22,10 +23,27 @@ if TYPE_CHECKING:
 
     from tests.conformance.schema import Job
 
-__all__ = ["HARNESS", "jobs", "record"]
+__all__ = ["folder", "jobs", "missing", "record"]
 
-HARNESS = "PROMPT_TSX_HARNESS"
-LEFT_OUT = ("name", "ms", "removed", "stats", "epochs")
+FOLDER = "PROMPT_TSX"
+HARNESS = Path(__file__).with_name("harness.mjs")
+
+
+def folder() -> Path:
+    """Where prompt-tsx is installed: what PROMPT_TSX names, or else the environment of `python -m benchmarks.peers.setup`."""
+    return Path(os.environ.get(FOLDER) or default_place() / "prompt-tsx").resolve()
+
+
+def missing() -> str:
+    """What is not there to run prompt-tsx with, and how to get it; empty if it is all there."""
+    if shutil.which("node") is None:
+        return "there is no node to run prompt-tsx with"
+    if not (folder() / "node_modules" / "@vscode" / "prompt-tsx").is_dir():
+        return (
+            f"there is no @vscode/prompt-tsx in {folder()}: run `python -m benchmarks.peers.setup --peers prompt-tsx`, "
+            f"or `npm install @vscode/prompt-tsx` in a folder that {FOLDER} names"
+        )
+    return ""
 
 
 def jobs(count: int, seed: int) -> list[Job]:
@@ -33,25 +51,22 @@ def jobs(count: int, seed: int) -> list[Job]:
     return [generate(Random(seed * 1_000_003 + index), f"fuzz {seed}.{index}") for index in range(count)]
 
 
-def record(wanted: Sequence[Job], harness: str) -> Iterator[Job]:
+def record(wanted: Sequence[Job]) -> Iterator[Job]:
     """The jobs as cases: with `expected`, what the reference made of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "jobs.jsonl"
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "jobs.jsonl"
         file.write_text("".join(json.dumps(job) + "\n" for job in wanted), encoding="utf-8")
-        ran = subprocess.run(["node", harness, str(file)], capture_output=True, text=True, check=True, encoding="utf-8")
+        command = ["node", str(HARNESS), str(folder()), str(file)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8")
     for job, line in zip(wanted, ran.stdout.splitlines(), strict=True):
-        yield {**job, "expected": _without(json.loads(line))}
-
-
-def _without(outcome: Job) -> Job:
-    """An outcome without what is not compared, and without the stop at the first error that every smaller budget repeats."""
-    kept = {key: value for key, value in outcome.items() if key not in LEFT_OUT}
-    if "steps" in kept:
-        kept["steps"] = [_without(step) for step in kept["steps"]]
-    return kept
+        outcome: Job = json.loads(line)
+        del outcome["name"]
+        yield {**job, "expected": outcome}
 
 
 if __name__ == "__main__":
     amount, start = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0  # an optional argument
-    for case in record(jobs(amount, start), os.environ[HARNESS]):
+    if reason := missing():
+        sys.exit(reason)
+    for case in record(jobs(amount, start)):
         print(json.dumps(case, ensure_ascii=False))

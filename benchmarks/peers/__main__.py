@@ -1,0 +1,144 @@
+"""promptkit and its peers on one workload, side by side: `python -m benchmarks.peers`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.figures import Case, Comparison, Probe
+from benchmarks.peers.peer import OWN, Peer, UnknownPeerError, chosen, peers
+from benchmarks.peers.place import InstallError, Place, default_place
+from benchmarks.peers.race import Entrant, probe, race
+from benchmarks.peers.report import markdown, table
+from benchmarks.peers.speaker import Speaker
+from benchmarks.peers.work import SHAPES, ShapeName, make
+
+__all__ = ["main"]
+
+PROBE_SIZE: Final = 40
+
+
+def say(line: str) -> None:
+    """Progress, where it does not mix with the figures."""
+    print(line, file=sys.stderr)
+
+
+def entrants_of(wanted: Sequence[Peer], place: Place) -> list[Entrant]:
+    """The peers, installed where they are not there yet; one that cannot be has no speaker."""
+    place.write_vocabulary()
+    entrants: list[Entrant] = []
+    for peer in wanted:
+        try:
+            if not place.has(peer):
+                say(f"installing {', '.join(peer.packages)} for {peer.name}")
+                place.install(peer)
+            entrants.append(Entrant(peer, Speaker(place.command(peer), place.environment(), place.of(peer) / "said.log")))
+        except InstallError as error:
+            entrants.append(Entrant(peer, None, str(error)))
+    return entrants
+
+
+def compare(  # noqa: PLR0913  # what a comparison is made of
+    entrants: Sequence[Entrant], shapes: Sequence[ShapeName], sizes: Sequence[int], *, rounds: int, limit: float, probe_size: int
+) -> Comparison:
+    """Every shape in every size."""
+    cases: list[Case] = []
+    probes: dict[str, dict[str, Probe]] = {}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for shape in shapes:
+                say(f"{shape}: {probe_size} items at several budgets")
+                probes[shape] = probe(entrants, shape, probe_size, Path(folder), limit)
+                for size in sizes:
+                    case = race(entrants, make(shape, size), rounds=rounds, folder=Path(folder), limit=limit, say=say)
+                    cases.append(case)
+    finally:
+        for entrant in entrants:
+            if entrant.speaker is not None:
+                entrant.speaker.end()
+    return Comparison(
+        peers=[entrant.peer for entrant in entrants],
+        cases=cases,
+        probes=probes,
+        probe_size=probe_size,
+        rounds=rounds,
+        limit=limit,
+        node=node_version(),
+    )
+
+
+def node_version() -> str:
+    """The version of Node, or a word that there is none."""
+    node = shutil.which("node")
+    if node is None:
+        return "none"
+    return subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip().removeprefix("v")  # noqa: S603  # our own arguments
+
+
+def shapes_of(text: str) -> list[ShapeName]:
+    """Shapes with commas between. Raises ValueError."""
+    names = text.split(",")
+    found: list[ShapeName] = [shape for shape in SHAPES if names.count(shape)]
+    if len(found) < len(names):
+        raise ValueError(text)
+    return found
+
+
+def sizes_of(text: str) -> list[int]:
+    """Sizes with commas between, each a whole number from 1. Raises ValueError."""
+    sizes = sorted({int(size) for size in text.split(",")})
+    if sizes[0] < 1:
+        raise ValueError(text)
+    return sizes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0, or 1 if promptkit itself gave no figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of the documentation")
+    parser.add_argument("--from", dest="kept", type=Path, metavar="FILE.json", help="show what --json printed before; measure nothing")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart as well; needs matplotlib")
+    parser.add_argument("--peers", default="", help=f"some of {', '.join(peers())}, with commas between (default all)")
+    parser.add_argument("--shapes", type=shapes_of, default=SHAPES, help=f"some of {','.join(SHAPES)} (default all)")
+    parser.add_argument("--sizes", type=sizes_of, help="items of a workload, with commas between (default 100,1000,5000)")
+    parser.add_argument("--rounds", type=int, help="counted runs of each peer on each workload (default 7)")
+    parser.add_argument("--limit", type=float, help="seconds of processor time after which a run is ended (default 60)")
+    parser.add_argument("--place", type=Path, default=default_place(), help="the folder of the peers' environments (default %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="100 and 1,000 items, three rounds, ten seconds, where nothing else is given")
+    options = parser.parse_args(arguments)
+    try:
+        wanted = chosen([OWN, *filter(None, options.peers.split(","))] if options.peers else [])
+    except UnknownPeerError as error:
+        parser.error(str(error))
+    if options.kept:
+        comparison = Comparison.from_json(json.loads(options.kept.read_text(encoding="utf-8")))
+    else:
+        comparison = compare(
+            entrants_of(wanted, Place(options.place)),
+            options.shapes,
+            options.sizes or ([100, 1_000] if options.quick else [100, 1_000, 5_000]),
+            rounds=options.rounds or (3 if options.quick else 7),
+            limit=options.limit or (10 if options.quick else 60),
+            probe_size=PROBE_SIZE,
+        )
+    if options.plot:
+        from benchmarks.peers.chart import draw
+
+        draw(comparison, options.plot)
+    if options.json:
+        print(json.dumps(comparison.to_json(), indent=2))
+    else:
+        print((markdown if options.markdown else table)(comparison))
+    return int(any(case.outcomes[OWN].status != "ran" for case in comparison.cases))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The peers: what `peers.toml` says of each."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import attrs
+
+__all__ = ["OWN", "Peer", "UnknownPeerError", "chosen", "peers"]
+
+HERE: Final = Path(__file__).parent
+OWN: Final = "promptkit"
+"""The name of promptkit itself, to which times are compared."""
+
+
+class UnknownPeerError(Exception):
+    """A name that is in no section of `peers.toml`."""
+
+
+@attrs.frozen(kw_only=True)
+class Peer:
+    """A library that fits a prompt into a budget, and how it is measured."""
+
+    name: str
+    title: str
+    runtime: Literal["python", "node"]
+    packages: tuple[str, ...]
+    """Pinned, in the installer's own words: `name==version` for pip, `name@version` for npm."""
+    adapter: Path
+    tokenizer: str
+    use: str
+    lacks: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """Shape → why the peer has nothing for it."""
+
+    @property
+    def version(self) -> str:
+        """The version of the library itself, as pinned; promptkit is the checkout."""
+        return "this checkout" if self.name == OWN else self.packages[0].replace("==", "@").rpartition("@")[2]
+
+
+@cache
+def peers() -> Mapping[str, Peer]:
+    """All peers by name, promptkit first."""
+    told = tomllib.loads((HERE / "peers.toml").read_text(encoding="utf-8"))
+    return {name: _peer(name, **given) for name, given in told.items()}
+
+
+def _peer(name: str, *, packages: Sequence[str], adapter: str, **given: Any) -> Peer:  # noqa: ANN401  # Any: as the file has it
+    return Peer(name=name, packages=tuple(packages), adapter=HERE / "adapters" / adapter, **given)
+
+
+def chosen(names: Iterable[str]) -> tuple[Peer, ...]:
+    """The peers of these names in the order of `peers.toml`; all if there are none.
+
+    Raises UnknownPeerError.
+    """
+    wanted = {*names}
+    if unknown := wanted - peers().keys():
+        message = f"No peer is called {', '.join(sorted(unknown))}: choose of {', '.join(peers())}."
+        raise UnknownPeerError(message)
+    return tuple(peer for peer in peers().values() if not wanted or peer.name in wanted)

@@ -1,0 +1,133 @@
+"""Where the peers live: an environment for each, made once and kept, outside the repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from benchmarks.peers.peer import OWN, Peer
+from promptkit.tokens.vocab.blob import bundled, official
+
+__all__ = ["SERVE", "InstallError", "Place", "default_place", "digest"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SERVE: Final = Path(__file__).with_name("serve.py")
+
+# tiktoken looks for a file named after the sha1 of its address in its cache folder.
+CACHED: Final = {
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+}
+
+
+class InstallError(Exception):
+    """A peer's environment that could not be made. The message is the installer's first line about it."""
+
+
+def default_place() -> Path:
+    """Where the environments are if nobody says otherwise: a folder of the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "promptkit", "peers")
+
+
+@attrs.frozen
+class Place:
+    """A folder with one folder for each peer, and the vocabularies that tiktoken would otherwise download."""
+
+    folder: Path
+
+    def of(self, peer: Peer) -> Path:
+        """The folder of a peer: a virtual environment of Python, or one with `node_modules`."""
+        return self.folder / peer.name
+
+    def has(self, peer: Peer) -> bool:
+        """Whether a peer is there as it is pinned now, and promptkit as this checkout has it now."""
+        note = self._note(peer)
+        return note.is_file() and note.read_text(encoding="utf-8") == _contents(peer)
+
+    def install(self, peer: Peer) -> None:
+        """Make a peer's environment, unless it is there. Needs the package index. Raises InstallError."""
+        if self.has(peer):
+            return
+        folder = self.of(peer)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if peer.runtime == "python":
+            venv.create(folder, with_pip=True)
+            checkout = [str(ROOT)] if peer.name == OWN else []
+            _run(
+                [str(_python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *checkout, *peer.packages], folder
+            )
+        else:
+            (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+            _run(["npm", "install", "--no-audit", "--no-fund", "--save-exact", *peer.packages], folder)
+        self._note(peer).write_text(_contents(peer), encoding="utf-8")
+
+    def command(self, peer: Peer) -> list[str]:
+        """What speaks for a peer that is installed."""
+        folder = self.of(peer)
+        if peer.runtime == "python":
+            # -P: an adapter has the name of its peer, and must not be imported for it.
+            return [str(_python(folder)), "-P", str(SERVE), str(peer.adapter)]
+        return ["node", "--expose-gc", str(peer.adapter), str(folder)]
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment variables that a peer runs with: the vocabularies are here, nothing is fetched."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return {**kept, "TIKTOKEN_CACHE_DIR": str(self._vocabulary), "LITELLM_LOCAL_MODEL_COST_MAP": "True", "CENDOR_TELEMETRY": "off"}
+
+    def write_vocabulary(self) -> None:
+        """The official vocabulary files, from promptkit's own data, as tiktoken's cache has them; tiktoken checks their sums."""
+        self._vocabulary.mkdir(parents=True, exist_ok=True)
+        for encoding, name in CACHED.items():
+            file = self._vocabulary / name
+            if not file.is_file():
+                beside = file.with_suffix(".part")
+                beside.write_bytes(official(bundled(encoding)))
+                beside.replace(file)
+
+    @property
+    def _vocabulary(self) -> Path:
+        return self.folder / "vocabulary"
+
+    def _note(self, peer: Peer) -> Path:
+        """Written when all else is there, so that a half-made environment is made again."""
+        return self.of(peer) / "installed.json"
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
+def _contents(peer: Peer) -> str:
+    return json.dumps({"packages": peer.packages, "python": sys.version, "source": digest(ROOT) if peer.name == OWN else None})
+
+
+def digest(checkout: Path) -> str:
+    """What tells the promptkit of one checkout from that of another."""
+    summed = hashlib.sha256()
+    for file in (checkout / "pyproject.toml", *sorted((checkout / "promptkit").rglob("*"))):
+        if file.is_file() and "__pycache__" not in file.parts:
+            summed.update(str(file.relative_to(checkout)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return summed.hexdigest()
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own arguments
+    except FileNotFoundError as error:
+        message = f"there is no {command[0]} to install with"
+        raise InstallError(message) from error
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        told = [line for line in lines if "error" in line.lower()]
+        raise InstallError((told or lines or [f"{command[0]} exited with {done.returncode}"])[0])

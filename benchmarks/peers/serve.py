@@ -1,0 +1,83 @@
+"""Speaks for a Python peer, in the peer's own environment: `python -P serve.py ADAPTER.py`. Needs nothing but Python.
+
+A line with the path of a workload comes in, a line of JSON goes out: the seconds of one run, of the processor and on the clock;
+the processor seconds of tokenising every text once with the same tokenizer; what the peer says that the result counts; the messages
+that it kept. An exception is
+answered as `error`. The adapter is a script with four functions:
+
+- `fit(work)` does what is measured, from the plain data to the peer's own result
+- `wire(result)` makes Chat Completions messages of the result
+- `claim(result)` is the tokens of the result as the peer counts them, or None
+- `encode(text)` is the peer's tokenizer
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["answer"]
+
+
+def answer(adapter: dict[str, Any], path: str) -> dict[str, Any]:  # Any: JSON, and functions of any adapter
+    """One run of an adapter on the workload in a file. The file is read anew for all that is timed: a string remembers its hash."""
+    work = _read(path)
+    seconds, clock, result = _timed(lambda: adapter["fit"](work))
+    texts, encode = [text for item in _read(path)["items"] for text in _texts(item)], adapter["encode"]
+    floor, _, _ = _timed(lambda: sum(len(encode(text)) for text in texts))
+    claim, messages = adapter["claim"](result), adapter["wire"](result)
+    return {"seconds": seconds, "clock": clock, "floor": floor, "claim": claim, "messages": messages}
+
+
+def _read(path: str) -> dict[str, Any]:  # Any: JSON
+    work: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))  # Any: JSON
+    return work
+
+
+def _texts(item: dict[str, Any]) -> list[str]:  # Any: JSON
+    """What there is to tokenise in a message."""
+    return [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:  # Any: whatever a peer gives back
+    """Seconds of processor time and on the clock, and what came out. The garbage collector rests, as under `timeit`."""
+    gc.collect()
+    gc.disable()
+    try:
+        start, began = time.process_time(), time.perf_counter()
+        result = call()
+        return time.process_time() - start, time.perf_counter() - began, result
+    finally:
+        gc.enable()
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    # What a library prints goes to the log, so that the answers stand alone.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    adapter: dict[str, Any] | None = None  # Any: functions of any adapter
+    for line in sys.stdin:
+        try:
+            if adapter is None:
+                adapter = runpy.run_path(sys.argv[1])
+                gc.freeze()  # what a library brings along need not be looked through before every run
+            reply = answer(adapter, line.strip())
+        except Exception as error:  # noqa: BLE001  # whatever a peer raises is its answer
+            text = str(error).strip().partition("\n")[0]
+            reply = {"error": f"{type(error).__name__}: {text}"}
+        out.write(json.dumps(reply) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

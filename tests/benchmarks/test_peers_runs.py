@@ -1,0 +1,177 @@
+"""Adapters as processes: asked, timed, ended; and what a race makes of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from benchmarks.peers.peer import OWN, Peer, peers
+from benchmarks.peers.place import SERVE
+from benchmarks.peers.race import SHARES, Entrant, probe, race
+from benchmarks.peers.speaker import Speaker, SpeakerError, TooLongError
+from benchmarks.peers.verdict import CUT, judge
+from benchmarks.peers.work import SHAPES, ShapeName, make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Speak = Callable[[str], Speaker]
+
+LIMIT = 20.0
+"""Seconds; nothing here comes near it but what is made to."""
+
+ENDS = "def claim(result): return 7\ndef wire(result): return result\ndef encode(text): return text.split()\n"
+KEEPS_TWO = ENDS + "def fit(work): return work['items'][-2:]\n"
+CUTS = ENDS + "def fit(work): return [{**work['items'][-1], 'content': 'x'}]\n"
+RAISES = ENDS + "def fit(work): raise ValueError('no budget\\nand more')\n"
+CHATS = ENDS + "import os\ndef fit(work):\n    print('hello'); os.system('echo there')\n    return work['items'][-2:]\n"
+DIES = ENDS + "import os\ndef fit(work):\n    os.write(2, b'out of memory\\n'); os._exit(3)\n"
+HANGS_LATER = ENDS + "def fit(work):\n    while len(work['items']) > 30: pass\n    return work['items'][-2:]\n"
+
+
+@pytest.fixture
+def speak(tmp_path: Path) -> Iterator[Speak]:
+    """Makes the speaker of an adapter with this text. All are ended afterwards."""
+    speakers: list[Speaker] = []
+
+    def make_speaker(text: str) -> Speaker:
+        adapter = tmp_path / f"adapter_{len(speakers)}.py"
+        adapter.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-P", str(SERVE), str(adapter)]
+        speakers.append(Speaker(command, os.environ, adapter.with_suffix(".log")))
+        return speakers[-1]
+
+    yield make_speaker
+    for speaker in speakers:
+        speaker.end()
+
+
+@pytest.fixture
+def work_file(tmp_path: Path) -> Path:
+    file = tmp_path / "work.json"
+    file.write_text(make("messages", 10).to_json(), encoding="utf-8")
+    return file
+
+
+def entrant(name: str, speaker: Speaker | None, note: str = "") -> Entrant:
+    return Entrant(attrs.evolve(peers()["langchain"], name=name), speaker, note)
+
+
+def test_an_adapter_answers_as_often_as_it_is_asked(speak: Speak, work_file: Path) -> None:
+    speaker = speak(KEEPS_TWO)
+    for _ in range(3):
+        answer = speaker.ask(work_file, LIMIT)
+        assert list(answer.messages) == list(make("messages", 10).items[-2:])
+        assert answer.claim == 7
+        assert answer.seconds >= 0
+        assert answer.clock > 0
+        assert answer.floor > 0
+
+
+def test_what_a_library_prints_is_no_answer(speak: Speak, work_file: Path) -> None:
+    speaker = speak(CHATS)
+    assert len(speaker.ask(work_file, LIMIT).messages) == 2
+    assert len(speaker.ask(work_file, LIMIT).messages) == 2
+    assert "there" in speaker.log.read_text(encoding="utf-8")
+
+
+def test_an_exception_is_told_in_its_first_line_and_the_adapter_goes_on(speak: Speak, work_file: Path) -> None:
+    speaker = speak(RAISES)
+    for _ in range(2):
+        with pytest.raises(SpeakerError, match=r"^ValueError: no budget$"):
+            speaker.ask(work_file, LIMIT)
+
+
+def test_a_library_that_is_not_there_is_told(speak: Speak, work_file: Path) -> None:
+    with pytest.raises(SpeakerError, match=r"^ModuleNotFoundError: No module named 'nowhere_to_be_found'$"):
+        speak("import nowhere_to_be_found\n").ask(work_file, LIMIT)
+
+
+def test_a_process_that_ends_is_told_by_its_last_words_and_started_again(speak: Speak, work_file: Path) -> None:
+    speaker = speak(DIES)
+    for _ in range(2):
+        with pytest.raises(SpeakerError, match=r"^out of memory$"):
+            speaker.ask(work_file, LIMIT)
+
+
+def test_an_adapter_that_cannot_be_started_is_told(tmp_path: Path, work_file: Path) -> None:
+    with pytest.raises(SpeakerError, match="No such file"):
+        Speaker([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(work_file, LIMIT)
+
+
+def test_a_run_that_takes_too_long_is_ended(speak: Speak, work_file: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.json"
+    small.write_text(make("messages", 20).to_json(), encoding="utf-8")
+    work_file.write_text(make("messages", 40).to_json(), encoding="utf-8")
+    speaker = speak(HANGS_LATER)
+    speaker.ask(small, LIMIT)
+    with pytest.raises(TooLongError, match=r"^over 0\.5 s$"):
+        speaker.ask(work_file, 0.5)
+    assert len(speaker.ask(small, LIMIT).messages) == 2
+
+
+def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Path) -> None:
+    lacking = Entrant(attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}), speak(KEEPS_TWO))
+    entrants = [
+        entrant("keeps", speak(KEEPS_TWO)),
+        entrant("cuts", speak(CUTS)),
+        entrant("raises", speak(RAISES)),
+        entrant("hangs", speak(HANGS_LATER)),
+        entrant("none", None, "no such version"),
+        lacking,
+    ]
+    said: list[str] = []
+    small, large = (race(entrants, make("messages", size), rounds=2, folder=tmp_path, limit=0.5, say=said.append) for size in (20, 40))
+    assert {name: outcome.status for name, outcome in large.outcomes.items()} == {
+        "keeps": "ran",
+        "cuts": "ran",
+        "raises": "failed",
+        "hangs": "over",
+        "none": "failed",
+        "lacks": "lacks",
+    }
+    assert small.outcomes["hangs"].status == "ran"
+    assert large.outcomes["hangs"].note == "over 0.5 s at 40"
+    assert large.outcomes["none"].note == "no such version"
+    assert large.outcomes["lacks"].note == "no history"
+    keeps = small.outcomes["keeps"]
+    assert (keeps.runs, keeps.kept, keeps.claim, keeps.faults) == (2, 2, 7, ())
+    assert small.outcomes["cuts"].faults == ("not the newest in a row", CUT)
+    assert len(said) == 6
+
+
+def test_what_took_too_long_is_not_asked_for_more(speak: Speak, tmp_path: Path) -> None:
+    entrants = [entrant("hangs", speak(HANGS_LATER))]
+    probe(entrants, "messages", 10, tmp_path, LIMIT)
+    race(entrants, make("messages", 40), rounds=1, folder=tmp_path, limit=0.5, say=len)
+    larger = race(entrants, make("messages", 50), rounds=1, folder=tmp_path, limit=0.5, say=len)
+    assert larger.outcomes["hangs"].note == "over 0.5 s at 40"
+
+
+def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_path: Path) -> None:
+    found = probe([entrant("keeps", speak(KEEPS_TWO)), entrant("cuts", speak(CUTS))], "messages", 10, tmp_path, LIMIT)
+    assert (found["keeps"].budgets, found["keeps"].fits, found["keeps"].sound) == (len(SHARES), len(SHARES), len(SHARES))
+    assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (len(SHARES), 0, len(SHARES))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp_path: Path) -> None:
+    own: Peer = peers()[OWN]
+    speaker = Speaker([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")
+    try:
+        for size in (40, 60):
+            work = make(shape, size)
+            file = tmp_path / "work.json"
+            file.write_text(work.to_json(), encoding="utf-8")
+            answer = speaker.ask(file, LIMIT)
+            verdict = judge(work, answer.messages)
+            assert verdict.faults == ()
+            assert len(verdict.kept) == work.most()
+            assert answer.claim == verdict.tokens
+    finally:
+        speaker.end()
