@@ -149,8 +149,9 @@ class _Turn(PromptElement):
 
     def _shown(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
         most = self.truncate_at
-        text = None if most is None or message.role != "tool" else lambda text: cut(text, most)
-        return recorded(message, priority=priority, fallback=fallback, text=text)
+        if most is None or message.role != "tool":
+            return recorded(message, priority=priority, fallback=fallback)
+        return recorded(message, priority=priority, fallback=fallback, text=lambda text: cut(text, most))
 
     def _marker(self, count: int) -> Child:
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from promptkit_components import pair
 from promptkit_components.demo import demo, load, save
 
-from promptkit import Message, ToolCall, render
+from promptkit import Message, ToolCall, pair, render
 
 SHOWN = demo()
 

@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from promptkit_components import History
-from promptkit_components.pairing import NO_RESULT
 
-from promptkit import BoundaryPart, Message, PromptElement, Rendered, Renderer, Repair, SystemMessage, ToolCall, UserMessage, render
+from promptkit import (
+    NO_RESULT,
+    BoundaryPart,
+    Message,
+    PromptElement,
+    Rendered,
+    Renderer,
+    Repair,
+    SystemMessage,
+    ToolCall,
+    UserMessage,
+    render,
+)
 
 MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from promptkit_components import ToolCalls
-from promptkit_components.pairing import NO_RESULT
 
-from promptkit import TextChunk, ToolCall, ToolRound, render
+from promptkit import NO_RESULT, TextChunk, ToolCall, ToolRound, render
 
 
 def round_of(number: int, output: str = "ok") -> ToolRound:
