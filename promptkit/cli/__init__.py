@@ -13,7 +13,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `promptkit` with these arguments, or those of the process; the exit status is returned.
 
-    0: done. 1: the reader of the output went away. 2: a mistake, said in one line on stderr. 130: interrupted.
+    0: done. 1: worse than the baseline, or the reader of the output went away. 2: a mistake, said in one line on stderr. 130: interrupted.
     """
     from promptkit.cli.program import run
 

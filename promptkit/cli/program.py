@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.bench import bench
+from promptkit.cli.compact import compact
 from promptkit.cli.demo import demo
 from promptkit.cli.failure import explain_failure
 from promptkit.cli.render import render
+from promptkit.cli.trace import trace
+from promptkit.cli.transcript import transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +56,12 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
         click.echo(ctx.get_help())
 
 
+program.add_command(bench)
+program.add_command(compact)
 program.add_command(demo)
 program.add_command(render)
+program.add_command(trace)
+program.add_command(transcript)
 
 
 def run(arguments: Sequence[str] | None) -> int:
@@ -63,7 +71,7 @@ def run(arguments: Sequence[str] | None) -> int:
             # A prompt may hold what a terminal's encoding cannot write, such as half a surrogate pair.
             stream.reconfigure(errors="backslashreplace")
     try:
-        program.main(arguments, prog_name="promptkit", standalone_mode=False)
+        status: object = program.main(arguments, prog_name="promptkit", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         click.echo(f"promptkit: {' '.join(error.format_message().split())}", err=True)
@@ -75,4 +83,4 @@ def run(arguments: Sequence[str] | None) -> int:
         # The interpreter flushes stdout once more on its way out, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return 0
+    return status if isinstance(status, int) else 0

@@ -172,8 +172,8 @@ class Meter:
     def _follow(self, items: Sequence[Projected]) -> None:
         """Bring the sums up to date: what is as it was at the front of the view stays, the rest is looked up or counted."""
         old = self._items
-        same = 0
-        for before, now in zip(old, items, strict=False):
+        same = len(old) if list(items[: len(old)]) == old else 0  # as a rule something was appended: compared at once
+        for before, now in zip(old[same:], items[same:], strict=False):
             if before is not now and not _is_same(before, now):
                 break
             same += 1

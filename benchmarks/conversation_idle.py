@@ -1,0 +1,116 @@
+"""What conversations cost that nobody talks to, and what it takes to decide in a long one. No network, no model."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit import Message, Reply, Usage
+from promptkit.agent.session import AgentSession
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.events import CompactionCommitted, Events
+from promptkit.compaction.plan import LastRequest
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Said
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.compaction.events import Event
+
+__all__ = ["Idle", "decide_ms", "idle"]
+
+SAID = " ".join(["word"] * 60)
+TURNS = 24
+
+
+@attrs.frozen
+class Quick:
+    """A model that answers at once, and writes a summary where one is asked for."""
+
+    name: str = "quick"
+
+    async def complete(self, messages: Sequence[Message], *, tools: object = ()) -> Reply:
+        """Some words."""
+        _ = tools
+        await asyncio.sleep(0)
+        asked = "<summary>" in messages[-1].text
+        text = f"<analysis>so</analysis><summary>{SAID}</summary>" if asked else SAID
+        return Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
+
+
+@attrs.frozen(kw_only=True)
+class Idle:
+    """Conversations in one process, each of which has been summarized in the background."""
+
+    conversations: int
+    kib: float
+    """Of memory for each, its transcript included."""
+    summaries: int
+    """Made in the background, of all of them together."""
+
+
+async def idle(count: int) -> Idle:
+    """So many conversations of two dozen turns side by side, then at rest. Memory is what Python allocates, by tracemalloc."""
+    committed: list[CompactionCommitted] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CompactionCommitted) and event.trigger == "background":
+            committed.append(event)
+
+    tokenizer = WordTokenizer()
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    sessions = [
+        AgentSession(
+            model=Quick(),
+            instructions="Be brief.",
+            budget=Budget(window=2_600, reply_tokens=200),
+            tokenizer=tokenizer,
+            events=Events(tell),
+        )
+        for _ in range(count)
+    ]
+    for turn in range(TURNS):
+        await asyncio.gather(*(session.run(f"{turn} {SAID}") for session in sessions))
+    summaries = len(committed)
+    committed.clear()
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for session in sessions:
+        await session.close()
+    return Idle(conversations=count, kib=(after - before) / 1024 / count, summaries=summaries)
+
+
+async def decide_ms(entries: int, *, times: int = 51) -> float:
+    """The median of milliseconds that all decisions around one request take in a transcript of so many entries, after the first."""
+    session = AgentSession(
+        model=Quick(), budget=Budget(window=100 * entries, reply_tokens=0), tokenizer=WordTokenizer(), instructions="Be brief."
+    )
+    for number in range(entries // 2):
+        session.transcript.say(Message(role="user", content=(f"{number} {SAID}",)))
+        answer = Message(role="assistant", content=(SAID,))
+        session.transcript.append(Said(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
+    keeper = session.keeper
+    took: list[float] = []
+    for number in range(times + 1):
+        session.transcript.say(Message(role="user", content=(f"again {number}",)))
+        reply = Message(role="assistant", content=(f"and again {number}",))
+        started = time.perf_counter()
+        await keeper.prepare()
+        keeper.rendered(keeper.reading().local)
+        seconds = time.perf_counter() - started
+        request = LastRequest(messages=keeper.view.messages)
+        session.transcript.append(Said(message=reply, usage=Usage(input_tokens=200_000), model="quick"))
+        started = time.perf_counter()
+        keeper.answered(request, reply)
+        took.append(seconds + time.perf_counter() - started)
+    return 1_000 * statistics.median(took[1:])

@@ -1,0 +1,1 @@
+"""The turn loop: render, call, append, decide."""

@@ -1,0 +1,284 @@
+"""One conversation with a model that has tools: render, call, append, and keep within the window."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from promptkit.agent.prompt import Conversation, ConversationView, Recordings
+from promptkit.agent.summaries import UNLIMITED, default_summarizer, most_summary_tokens
+from promptkit.agent.tools import Tool, call_tools
+from promptkit.compaction.blocks import is_summary
+from promptkit.compaction.budget import budget_for
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.keeper import Keeper
+from promptkit.compaction.plan import LastRequest
+from promptkit.compaction.policy import default_policy
+from promptkit.compaction.refusal import learnt
+from promptkit.errors import BudgetExceededError, ContextOverflowError, NothingToAnswerError, TooManyRoundsError
+from promptkit.messages import Message, Part
+from promptkit.providers.model import with_options
+from promptkit.rendering.renderer import Renderer
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.entries import Said, Setting
+from promptkit.transcript.log import Transcript
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.budget import Budget
+    from promptkit.compaction.events import Events
+    from promptkit.compaction.hooks import Hooks
+    from promptkit.compaction.policy import Policy
+    from promptkit.compaction.selection import Keep
+    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.element import Child
+    from promptkit.messages import Usage
+    from promptkit.providers.model import Model, Reply
+    from promptkit.rendering.result import Rendered
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.store import Store
+
+__all__ = ["AgentSession", "Turn"]
+
+MODEL = "model"
+"""The setting that is written when a session goes on with another model."""
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """What came of one message of the person."""
+
+    text: str
+    """What the model said at the end."""
+    rounds: int
+    """How many requests that took."""
+    usage: tuple[Usage, ...]
+    """Of each request, in order."""
+
+
+class AgentSession:
+    """A conversation that never outgrows its window. For one event loop; `SyncSession` is the same for programs without one.
+
+    `prompt` makes the prompt of a request from the view of the transcript; without one, `instructions` and the messages are sent.
+    `budget` is what requests may take, by default what is known of the model. `summarizer` is asked in the foreground and the
+    background; by default the live conversation is, then a copy of it, then no model at all. `keep` says what a summary leaves as it
+    is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `rng` gives the jitter of the
+    policy's thresholds. `enabled=False`: nothing is summarized or pruned that nobody asked for.
+
+    A transcript that holds something already is gone on with, also where a program was killed in the middle of a turn.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a session is made of, each with a default
+        self,
+        *,
+        model: Model,
+        transcript: Transcript | None = None,
+        instructions: Child = None,
+        prompt: Prompt | None = None,
+        tools: Sequence[Tool] = (),
+        budget: Budget | None = None,
+        policy: Policy | None = None,
+        summarizer: Summarizer | None = None,
+        keep: Keep | None = None,
+        tokenizer: Tokenizer | None = None,
+        hooks: Hooks | None = None,
+        events: Events | None = None,
+        read_tool: str = "read_file",
+        enabled: bool = True,
+        max_rounds: int = 100,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.model = model
+        self.transcript = Transcript() if transcript is None else transcript
+        self.tools: Mapping[str, Tool] = {tool.definition.name: tool for tool in tools}
+        self.max_rounds = max_rounds
+        self._definitions = tuple(tool.definition for tool in tools)
+        recordings = Recordings()
+        self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
+        self._tokenizer = tokenizer
+        self._summarizer = summarizer
+        budget = budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions)
+        self.compactor = Compactor(
+            self.transcript,
+            summarizer=summarizer or default_summarizer(model, budget, self.tokenizer),
+            keep=keep,
+            tokenizer=self.tokenizer,
+            max_summary_tokens=most_summary_tokens(budget),
+            max_result_tokens=budget.result_tokens,
+            hooks=hooks,
+            events=events,
+            read_tool=read_tool,
+        )
+        self.keeper = Keeper(
+            self.compactor,
+            budget=budget,
+            policy=policy or default_policy(draw=rng),
+            tokenizer=self.tokenizer,
+            model=model.name,
+            enabled=enabled,
+        )
+        self.last_rendered: Rendered | None = None
+        """The last request, with its receipt."""
+        self._renderer: Renderer | None = None
+        self._turn = asyncio.Lock()
+        self._like = partial(
+            AgentSession,
+            instructions=instructions,
+            prompt=prompt,
+            tools=tools,
+            policy=policy,
+            summarizer=summarizer,
+            keep=keep,
+            tokenizer=tokenizer,
+            hooks=hooks,
+            events=events,
+            read_tool=read_tool,
+            enabled=enabled,
+            max_rounds=max_rounds,
+            rng=rng,
+        )
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What counts: the one that was given, else the model's."""
+        return self._tokenizer or tokenizer_for(self.model.name)
+
+    async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> Turn:
+        """Say something to the model, and do what it asks for until it is done. `on_text` hears its text as it comes.
+
+        Everything that is said is in the transcript, durably, before the next thing happens. What is said while a turn is going on is
+        said when that one is done.
+
+        Raises NothingToAnswerError for empty content, WindowFullError if the conversation cannot be made to fit, TooManyRoundsError after
+        `max_rounds` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
+        again: `resume` goes on with the turn, and `run` says something else.
+        """
+        parts = (content,) if isinstance(content, str) else tuple(content)
+        if not any(part.strip() if isinstance(part, str) else True for part in parts):
+            raise NothingToAnswerError
+        async with self._turn:
+            self.transcript.say(Message(role="user", content=parts))
+            self.keeper.asked()
+            return await self._work(on_text)
+
+    async def resume(self, *, on_text: Callable[[str], object] | None = None) -> Turn:
+        """Go on with a turn that was cut short by an error, a cancellation or the end of a program, without saying anything.
+
+        Calls that were made then are not made again: the model is told that they have no result. Raises NothingToAnswerError where the
+        model has had the last word, and as `run` does.
+        """
+        async with self._turn:
+            items = self.keeper.view.items
+            if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
+                raise NothingToAnswerError
+            self.keeper.asked()
+            return await self._work(on_text)
+
+    async def compact(self, instructions: str | None = None) -> Entry | None:
+        """Summarize now, because somebody asks for it. None if there is nothing to summarize.
+
+        Raises SummaryError if no summary was to be had, CompactionRunningError while another is made in the foreground.
+        """
+        return await self.keeper.compact(instructions)
+
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. None if there is none."""
+        self.keeper.turned("a compaction was undone")
+        return self.compactor.undo()
+
+    def rewind(self, to: str | None) -> Entry:
+        """Go on from an earlier entry, from the very beginning for None. What came after it stays in the transcript, as a branch."""
+        self.keeper.turned("the conversation goes on from elsewhere")
+        return self.transcript.rewind(to)
+
+    def fork(self, store: Store, *, at: str | None = None) -> AgentSession:
+        """A session like this one that goes on from an entry, by default the last, in a transcript of its own in an empty store."""
+        return self._like(model=self.model, budget=self.keeper.budget, transcript=self.transcript.fork(store, at=at))
+
+    def switch(self, model: Model, *, budget: Budget | None = None) -> None:
+        """Go on with another model. Where its window is smaller, the next request makes room."""
+        self.model = model
+        self.transcript.append(Setting(name=MODEL, value=model.name))
+        budget = budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions)
+        self.keeper.switch(model.name, budget, tokenizer=self.tokenizer)
+        self._fit(budget)
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        await self.keeper.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _work(self, on_text: Callable[[str], object] | None) -> Turn:
+        usages: list[Usage] = []
+        for _ in range(self.max_rounds):
+            reply = await self._request(on_text)
+            usages.append(reply.usage)
+            if not reply.message.tool_calls:
+                return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages))
+            await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
+            self.keeper.worked()
+        raise TooManyRoundsError(self.max_rounds)
+
+    async def _request(self, on_text: Callable[[str], object] | None) -> Reply:
+        await self.keeper.prepare()
+        refused = False
+        while True:
+            rendered = await self._rendered()
+            model = self.model  # another may be switched to while this one thinks
+            try:
+                reply = await with_options(model, on_text=on_text).complete(rendered.messages, tools=self._definitions)
+            except ContextOverflowError as error:
+                if refused:
+                    raise
+                refused = True
+                if model is self.model:
+                    self._fit(learnt(self.keeper.budget, refused=rendered.tokens, window=error.window))
+                await self.keeper.overflow(rendered.tokens, refused_by=model.name)
+                continue
+            break
+        self.transcript.append(Said(message=reply.message, usage=reply.usage, model=model.name, finish=reply.finish))
+        self.keeper.answered(LastRequest(messages=rendered.messages, tools=self._definitions), reply.message)
+        return reply
+
+    async def _rendered(self) -> Rendered:
+        while True:
+            renderer = self._renderer_for(self.keeper.budget.render_budget)
+            view = ConversationView(messages=self.keeper.view.messages, may_prune=self.keeper.pruned)
+            try:
+                self.last_rendered = await renderer.render_async(self._prompt(view))
+            except BudgetExceededError as error:
+                await self.keeper.overflow(error.required)
+                continue
+            self.keeper.rendered(self.last_rendered.tokens)
+            return self.last_rendered
+
+    def _renderer_for(self, budget: int | None) -> Renderer:
+        renderer = self._renderer
+        room = UNLIMITED if budget is None else budget
+        if renderer is None or renderer.context.tokens != room:
+            renderer = self._renderer = Renderer(budget=room, model=self.model.name, tokenizer=self.tokenizer, tools=self._definitions)
+        return renderer
+
+    def _fit(self, budget: Budget) -> None:
+        """Keep to another budget from now on."""
+        self.keeper.budget = budget
+        self.compactor.switch(
+            summarizer=self._summarizer or default_summarizer(self.model, budget, self.tokenizer),
+            tokenizer=self.tokenizer,
+            max_summary_tokens=most_summary_tokens(budget),
+            max_result_tokens=budget.result_tokens,
+        )
+        self._renderer = None

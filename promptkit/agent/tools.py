@@ -1,0 +1,86 @@
+"""What an agent can do: tools, called as the model asks, answered in the order of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import attrs
+
+from promptkit.messages import Message, Part
+
+if TYPE_CHECKING:
+    from promptkit.messages import ToolCall, ToolDefinition
+
+__all__ = ["CANCELLED", "Result", "Tool", "call_tools"]
+
+Result: TypeAlias = "str | Sequence[Part]"
+"""What a tool returns: text, or parts such as images."""
+
+CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
+"""What answers a call that was not waited for."""
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """Something that the model may call.
+
+    `run` gets the arguments of the call as a JSON object, and returns what the model is told; plain or `async`. A plain one runs on a
+    thread of its own, so that tools of one round run side by side. What it raises is told to the model, which may try otherwise.
+    """
+
+    definition: ToolDefinition
+    run: Callable[[Mapping[str, object]], Result | Awaitable[Result]]
+
+
+async def call_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], told: Callable[[Sequence[Message]], object]) -> None:
+    """Call what the model asks for, side by side; `told` gets the results, in the order of the calls, however long each takes.
+
+    Raises nothing but what cancels it. `told` is called then, too: what is done is done, and every other call is answered by CANCELLED.
+    """
+    known = sorted(tools)
+    tasks = [asyncio.ensure_future(_call(tools.get(call.name), call, known)) for call in calls]
+    try:
+        await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        told([_told(call, task) for call, task in zip(calls, tasks, strict=True)])
+
+
+def _told(call: ToolCall, task: asyncio.Future[Message]) -> Message:
+    """The result of a call, or that there is none: a tool may also cancel itself."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return _answer(call, CANCELLED)
+    return task.result()
+
+
+async def _call(tool: Tool | None, call: ToolCall, known: Sequence[str]) -> Message:
+    if tool is None:
+        return _answer(call, f"Error: there is no tool {call.name!r}. The tools are {', '.join(known) or '(none)'}.")
+    try:
+        arguments: object = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        return _answer(call, f"Error: the arguments are no JSON: {error}")
+    if not isinstance(arguments, dict):
+        return _answer(call, "Error: the arguments are no JSON object.")
+    given = cast("dict[str, object]", arguments)  # JSON objects have string keys
+    try:
+        result = await _run(tool, given)
+        return _answer(call, result)
+    except Exception as error:  # noqa: BLE001  # whatever a tool raises, or returns that is no content, is told to the model
+        return _answer(call, f"Error: {type(error).__name__}: {error}")
+
+
+async def _run(tool: Tool, arguments: Mapping[str, object]) -> Result:
+    if inspect.iscoroutinefunction(tool.run):
+        return cast("Result", await tool.run(arguments))  # an async function's result is awaited
+    result = await asyncio.to_thread(tool.run, arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _answer(call: ToolCall, result: Result) -> Message:
+    return Message(role="tool", content=(result,) if isinstance(result, str) else tuple(result), tool_call_id=call.id)

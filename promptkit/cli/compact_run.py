@@ -1,0 +1,205 @@
+"""The work of `promptkit compact`: plan, summary, checkpoint, and what is printed of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Self
+
+import attrs
+import click
+
+from promptkit.cli.failure import refuse
+from promptkit.cli.harmless import clip, harmless
+from promptkit.cli.progress import working
+from promptkit.cli.receipt import write_json
+from promptkit.cli.transcript_rows import first_line, short, who
+from promptkit.compaction.budget import budget_for
+from promptkit.compaction.chunked import ChunkedSummarizer
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.extractive import ExtractiveSummarizer
+from promptkit.compaction.full import FullSummarizer
+from promptkit.compaction.selection import select
+from promptkit.compaction.simple import SimpleSummarizer
+from promptkit.compaction.summarizer import Chain
+from promptkit.errors import SummaryError
+from promptkit.rendering.layout import Sizer
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.jsonl import JsonlStore
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.projection import project, summary_message
+from promptkit.transcript.records import entry_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from promptkit.compaction.draft import Draft
+    from promptkit.compaction.plan import Plan
+    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.messages import Message
+    from promptkit.providers.openai import OpenAIModel
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["Order", "run"]
+
+WINDOW = 128_000
+"""Tokens, where no window is given and none is known of the model."""
+
+GAIN = 2
+"""A summary without a model has at most half of what it stands for."""
+
+MARGIN = 4_000
+"""Tokens of instructions and of what a count may be wrong: what is larger than the window less this is summarized in stretches."""
+
+HEAD, TAIL = 10, 10
+"""Messages that are listed at the beginning and at the end of what is left out."""
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What was asked for. `note` is what is to be said before anything is done."""
+
+    file: Path
+    instructions: str | None
+    model: str | None
+    note: str | None
+    window: int | None
+    dry_run: bool
+    as_json: bool
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What came of it. Figures are tokens of the messages that a model is shown."""
+
+    plan: Plan
+    draft: Draft | None
+    entry: Entry | None
+    before: int
+    after: int
+
+
+def run(order: Order) -> None:
+    """Compact a transcript and print what came of it. Raises SummaryError, and TranscriptError for a file that is none."""
+    transcript = Transcript(JsonlStore(order.file))
+    name = harmless(str(order.file))
+    if order.note and not order.as_json:
+        click.echo(order.note, err=True)
+    with working(f"Summarizing {name}"):
+        outcome = asyncio.run(_compacted(order, transcript))
+    if order.as_json:
+        write_json(_as_json(order, outcome))
+        return
+    if outcome.draft is None:
+        click.echo(f"{name}: {outcome.before:,} tokens, and nothing to summarize: all of it is recent.")
+        return
+    _print(order, transcript, outcome, outcome.draft)
+
+
+async def _compacted(order: Order, transcript: Transcript) -> Outcome:
+    tokenizer = tokenizer_for(order.model)
+    sizer = Sizer(tokenizer)
+
+    def size(messages: Iterable[Message]) -> int:
+        return sum(map(sizer.message, messages))
+
+    view = project(transcript.path())
+    before = size(view.messages)
+    plan = select(view, leaf=transcript.leaf or "", tokenizer=tokenizer)
+    if plan.is_empty:
+        return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
+    dropped = size(item.message for item in (*plan.dropped, *plan.prefix))
+    async with _Writer(order, tokenizer, dropped) as writer:
+        compactor = Compactor(transcript, summarizer=writer.chain, tokenizer=tokenizer, max_summary_tokens=writer.most)
+        try:
+            draft = await compactor.draft(plan, trigger="manual", instructions=order.instructions)
+        except SummaryError as error:
+            refuse(f"{error} The file is as it was{'' if order.model is None else '; --extractive asks no model'}.")
+        if draft is None:
+            return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
+        entry = None if order.dry_run else await compactor.commit(draft)
+    if entry is None:
+        stays = [item.message for item in (*plan.pinned, *plan.replayed, *plan.kept)]
+        return Outcome(plan=plan, draft=draft, entry=None, before=before, after=size([summary_message(draft.summary.text), *stays]))
+    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=size(project(transcript.path()).messages))
+
+
+class _Writer:
+    """Who writes the summary, and how long it may be: a model while the block runs, or nobody but the transcript itself."""
+
+    def __init__(self, order: Order, tokenizer: Tokenizer, dropped: int) -> None:
+        budget = budget_for(order.model or "", tokenizer=tokenizer, window=order.window)
+        if budget.limit is None:
+            budget = attrs.evolve(budget, window=WINDOW)
+        self.most = budget.summary_tokens
+        self._model: OpenAIModel | None = None
+        self.chain: Summarizer = ExtractiveSummarizer(tokenizer=tokenizer)
+        if order.model is None:
+            self.most = min(self.most, max(1, dropped // GAIN))
+            return
+        from promptkit.providers.openai import OpenAIModel
+
+        # Other servers that speak OpenAI's protocol mostly have the older of its two endpoints.
+        model = self._model = OpenAIModel(order.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
+        window = (budget.limit or WINDOW) + (budget.reply or 0)
+        simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
+        if dropped + self.most + MARGIN <= window:
+            self.chain = Chain((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+        else:
+            self.chain = Chain((ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._model is not None:
+            await self._model.aclose()
+
+
+def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft) -> None:
+    plan, summary = outcome.plan, draft.summary
+    items = (*plan.dropped, *plan.prefix)
+    sizer = Sizer(tokenizer_for(order.model))
+    kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
+    noun = "message" if len(items) == 1 else "messages"
+    would = "would be left out" if order.dry_run else "left out"
+    click.echo(f"{len(items):,} {noun} {would}, {kept:,} kept:")
+    for at, item in enumerate(items):
+        if HEAD <= at < len(items) - TAIL:
+            if at == HEAD:
+                click.echo(f"  …  {len(items) - HEAD - TAIL:,} more")
+            continue
+        entry = transcript.get(item.entry)
+        said = clip(first_line(entry), 70)
+        click.echo(f"  {short(item.entry):<8}  {who(entry):<10}  {sizer.message(item.message):>7,}  {said}")
+    paid = "" if summary.usage is None else f", {summary.usage.input_tokens:,} tokens read and {summary.usage.output_tokens:,} written"
+    click.echo(f"\nSummary ({summary.mode}{f' by {harmless(summary.model)}' if summary.model else ''}{paid}):\n")
+    click.echo(harmless(summary.text))
+    click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
+    if outcome.entry is not None:
+        click.echo(f"entry {harmless(outcome.entry.id)} written to {harmless(str(order.file))}")
+    elif order.dry_run:
+        click.echo("nothing was written")
+    else:
+        click.echo("nothing was written: the conversation went on meanwhile")
+
+
+def _as_json(order: Order, outcome: Outcome) -> dict[str, object]:
+    plan, draft = outcome.plan, outcome.draft
+    summary = draft.summary if draft else None
+    return {
+        "file": str(order.file),
+        "dry_run": order.dry_run,
+        "note": order.note,
+        "tokens_before": outcome.before,
+        "tokens_after": outcome.after,
+        "dropped": [item.entry for item in (*plan.dropped, *plan.prefix)],
+        "kept": [item.entry for item in (*plan.pinned, *plan.replayed, *plan.kept)],
+        "mode": summary.mode if summary else None,
+        "model": summary.model if summary else None,
+        "usage": attrs.asdict(summary.usage) if summary and summary.usage else None,
+        "summary": summary.text if summary else None,
+        "entry": entry_to_json(outcome.entry) if outcome.entry else None,
+    }

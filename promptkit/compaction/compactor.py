@@ -1,0 +1,264 @@
+"""Makes one compaction of a transcript happen: plan, hook, summary, check, commit. Or leaves everything as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.blocks import is_opening
+from promptkit.compaction.breadcrumb import with_breadcrumb
+from promptkit.compaction.draft import Draft, checkpoint_of
+from promptkit.compaction.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    Events,
+    SummaryDiscarded,
+)
+from promptkit.compaction.hooks import Hooks, guarded_after, guarded_before
+from promptkit.compaction.plan import Plan, SummaryTask
+from promptkit.compaction.selection import Rounds, select
+from promptkit.compaction.shown import Shown
+from promptkit.errors import CompactionRunningError, SummaryError, TranscriptConflictError
+from promptkit.rendering.layout import Sizer
+from promptkit.transcript.entries import Checkpoint, Edit, Reset
+from promptkit.transcript.projection import summary_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit.compaction.plan import LastRequest, Summary
+    from promptkit.compaction.selection import Keep
+    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.projection import Projection
+
+__all__ = ["Compactor"]
+
+TRIES = 10
+"""How often a checkpoint is worked out anew because another process has just written."""
+
+
+class Compactor:
+    """Compacts one transcript. One compaction at a time; each that starts ends with exactly one event.
+
+    `keep` says what of the view stays as it is; `max_summary_tokens` is the most that a summary may have, `max_result_tokens` the most that
+    the view shows of one tool result. `read_tool` is the name of the tool by which the model reads the transcript. `clock` gives seconds
+    that only grow.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a compaction is made of
+        self,
+        transcript: Transcript,
+        *,
+        summarizer: Summarizer,
+        keep: Keep | None = None,
+        tokenizer: Tokenizer,
+        max_summary_tokens: int,
+        max_result_tokens: int | None = None,
+        hooks: Hooks | None = None,
+        events: Events | None = None,
+        read_tool: str = "read_file",
+        clock: Callable[[], float] = time.monotonic,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.transcript = transcript
+        self.summarizer = summarizer
+        self.keep: Keep = Rounds() if keep is None else keep
+        self.max_summary_tokens = max_summary_tokens
+        self.events = events or Events()
+        self._tokenizer = tokenizer
+        self._sizer = Sizer(tokenizer)
+        self._shown = Shown(tokenizer, result_tokens=max_result_tokens)
+        self._hooks = hooks or Hooks()
+        self._read_tool = read_tool
+        self._clock = clock
+        self._logger = logger or logging.getLogger("promptkit")
+        self._count = 0
+        self._running: asyncio.Event | None = None
+
+    def switch(self, *, summarizer: Summarizer, tokenizer: Tokenizer, max_summary_tokens: int, max_result_tokens: int | None) -> None:
+        """Go on with another model's figures."""
+        self.summarizer = summarizer
+        self.max_summary_tokens = max_summary_tokens
+        self._tokenizer = tokenizer
+        self._sizer = Sizer(tokenizer)
+        self._shown.switch(tokenizer, result_tokens=max_result_tokens)
+
+    @property
+    def view(self) -> Projection:
+        """What the model is shown of the transcript now."""
+        return self._shown.view(self.transcript.path())
+
+    @property
+    def running(self) -> bool:
+        """Whether a compaction is running that was asked for with `compact`."""
+        return self._running is not None
+
+    def plan(self, keep: Keep | None = None) -> Plan:
+        """What a compaction would drop now."""
+        leaf = self.transcript.leaf
+        if leaf is None:
+            return Plan(leaf="")
+        return select(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
+
+    async def compact(
+        self, plan: Plan | None = None, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
+    ) -> Entry | None:
+        """Summarize and commit. None if there is nothing to drop, if a hook called it off, or if the conversation changed meanwhile.
+
+        Raises SummaryError if no summary was to be had, CompactionRunningError while another is running; the transcript is as it was then.
+        """
+        if self._running is not None:
+            raise CompactionRunningError
+        ended = self._running = asyncio.Event()
+        try:
+            draft = await self.draft(plan or self.plan(), trigger=trigger, instructions=instructions, last_request=last_request)
+            return None if draft is None else await self.commit(draft)
+        finally:
+            self._running = None
+            ended.set()
+
+    async def settled(self) -> None:
+        """Wait until no compaction is running."""
+        while self._running is not None:
+            await self._running.wait()
+
+    async def draft(
+        self, plan: Plan, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
+    ) -> Draft | None:
+        """A summary for a plan, without touching the transcript. None if there is nothing to drop, or a hook called it off.
+
+        It has started then, and ends with `commit` or `discard`, of which one must follow.
+        """
+        if plan.is_empty:
+            return None
+        self._count += 1
+        number, since = self._count, self._clock()
+        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
+        try:
+            summary = await self._summary(plan, trigger, instructions, last_request)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self._failed(number, trigger, error, since)
+            else:
+                self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
+            raise
+        if summary is None:
+            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
+            return None
+        return Draft(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, since=since)
+
+    async def commit(self, draft: Draft) -> Entry | None:
+        """Write the checkpoint. None, and an event that says why, if the conversation is not what the plan was made for any more.
+
+        What was appended meanwhile, here or by another process, stays behind the summary. Raises TranscriptError if it cannot be written.
+        """
+        try:
+            entry = self._written(draft)
+        except Exception as error:
+            self._failed(draft.number, draft.trigger, error, draft.since)
+            raise
+        if entry is None:
+            return None
+        await guarded_after(self._hooks, entry, logger=self._logger)
+        return entry
+
+    def discard(self, draft: Draft, reason: str) -> None:
+        """Let go of a summary that is not needed any more."""
+        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=self._clock() - draft.since))
+
+    def undo(self) -> Entry | None:
+        """Take the latest compaction back: what it summarized is shown again. None if there is none."""
+        checkpoint = self.view.checkpoint
+        if checkpoint is None:
+            return None
+        return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
+
+    def changed(self, leaf: str) -> str | None:
+        """Why what was worked out for a leaf does not hold any more; None while it does. Entries that were merely appended change nothing."""
+        path = self.transcript.path()
+        for at in range(len(path) - 1, -1, -1):
+            if path[at].id == leaf:
+                return None
+            if isinstance(path[at].payload, Checkpoint | Edit | Reset):
+                return f"a {path[at].kind} was written meanwhile"
+        return "the conversation went another way"
+
+    async def _summary(self, plan: Plan, trigger: str, instructions: str | None, last_request: LastRequest | None) -> Summary | None:
+        wanted = await guarded_before(self._hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
+        if wanted.cancel:
+            return None
+        if wanted.summary is not None:
+            try:
+                return self._baked(plan, wanted.summary)
+            except SummaryError as error:
+                self._logger.warning("a hook's summary is not taken, and another is made: %s", error)
+        opening = next((item.entry for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_opening(item)), None)
+        earlier = None if opening is None else self.transcript.get(opening).payload
+        task = SummaryTask(
+            plan=plan,
+            max_tokens=self.max_summary_tokens,
+            instructions="\n\n".join(filter(None, (instructions, *wanted.instructions))) or None,
+            last_request=last_request,
+            tools=() if last_request is None else last_request.tools,
+            facts=earlier.facts if isinstance(earlier, Checkpoint) else {},
+        )
+        return self._baked(plan, await self.summarizer.summarize(task))
+
+    def _baked(self, plan: Plan, summary: Summary) -> Summary:
+        """The summary with its breadcrumb; everything that it stands for is on the disk by now. Raises SummaryError if nothing is gained."""
+        if not summary.text.strip():
+            raise SummaryError(reason="empty", detail="the summary is blank.")
+        tokens = self._tokenizer.count(summary.text)
+        if tokens > self.max_summary_tokens:
+            most = f"{self.max_summary_tokens:,} is the most that it may have"
+            raise SummaryError(reason="too_large", detail=f"the summary has {tokens:,} tokens, and {most}.")
+        store = self.transcript.store
+        text = with_breadcrumb(summary.text, place=store.place, lines=store.lines, tool=self._read_tool)
+        replaced = sum(self._sizer.message(item.message) for item in (*plan.dropped, *plan.prefix))
+        if self._sizer.message(summary_message(text)) >= replaced:
+            raise SummaryError(reason="not_smaller", detail=f"the summary is no smaller than the {replaced:,} tokens that it stands for.")
+        return attrs.evolve(summary, text=text)
+
+    def _written(self, draft: Draft) -> Entry | None:
+        """The entry of the checkpoint, behind whatever was written meanwhile; None if that changed what it rests on."""
+        for left in reversed(range(TRIES)):
+            stale = self.changed(draft.plan.leaf)
+            if stale is not None:
+                self.discard(draft, stale)
+                return None
+            checkpoint = checkpoint_of(draft, self.view.items, count=self._sizer.message)
+            try:
+                (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
+            except TranscriptConflictError:  # another process has written, and that has been read by now
+                if not left:
+                    raise
+            else:
+                self._committed(draft, entry, checkpoint)
+                return entry
+        return None
+
+    def _committed(self, draft: Draft, entry: Entry, checkpoint: Checkpoint) -> None:
+        self.events.emit(
+            CompactionCommitted(
+                number=draft.number,
+                trigger=draft.trigger,
+                checkpoint=entry.id,
+                mode=draft.summary.mode,
+                tokens_before=checkpoint.tokens_before or 0,
+                tokens_after=checkpoint.tokens_after or 0,
+                seconds=self._clock() - draft.since,
+            )
+        )
+
+    def _failed(self, number: int, trigger: str, error: Exception, since: float) -> None:
+        reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
+        self.events.emit(CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - since))

@@ -1,0 +1,133 @@
+"""What happens to a conversation's window, as plain data for whoever wants to know: a meter, a log, a trace."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+__all__ = [
+    "CompactionCancelled",
+    "CompactionCommitted",
+    "CompactionFailed",
+    "CompactionStarted",
+    "Decided",
+    "Event",
+    "Events",
+    "Subscriber",
+    "SummaryDiscarded",
+    "log_events",
+]
+
+
+@attrs.frozen(kw_only=True)
+class Decided:
+    """The policy looked at the window."""
+
+    decision: str
+    """The name of the decision's class, such as `StartBackground`."""
+    reason: str
+    """In words, with the figures."""
+    tokens: int | None = None
+    """Of the request at hand; None: unknown."""
+    ratio: float | None = None
+    """What these are of the budget's base."""
+    threshold: float | None = None
+    """What the ratio was compared with."""
+    warm: bool | None = None
+    """Whether the provider's prompt cache was taken to be warm, where that matters."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactionStarted:
+    """A summary is being made. Exactly one of committed, failed, cancelled and discarded follows."""
+
+    number: int
+    """Of the compaction, within its conversation: the terminal event has the same."""
+    trigger: str
+    messages: int
+    """How many messages the summary will stand for."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactionCommitted:
+    """The summary stands in the transcript. Figures are tokens and seconds."""
+
+    number: int
+    trigger: str
+    checkpoint: str
+    """The id of the entry."""
+    mode: str
+    tokens_before: int
+    tokens_after: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class CompactionFailed:
+    """No summary was to be had, or it could not be written; the transcript is as it was."""
+
+    number: int
+    trigger: str
+    reason: str
+    detail: str
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class CompactionCancelled:
+    """It was called off; the transcript is as it was."""
+
+    number: int
+    trigger: str
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class SummaryDiscarded:
+    """A summary was made and is not used: the conversation moved on, or is small enough again."""
+
+    number: int
+    trigger: str
+    reason: str
+    seconds: float
+
+
+Event: TypeAlias = Decided | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
+
+Subscriber: TypeAlias = Callable[[Event], None]
+
+
+class Events:
+    """Hands events to subscribers, in order. One that raises is logged and breaks nothing."""
+
+    def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
+        self._subscribers = list(subscribers)
+        self._logger = logger or logging.getLogger("promptkit")
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have one more told."""
+        self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        """Tell all."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                self._logger.exception("a subscriber to promptkit's events raised")
+
+
+def log_events(logger: logging.Logger) -> Subscriber:
+    """A subscriber that writes one line for each event: failures as warnings, the rest as information."""
+
+    def write(event: Event) -> None:
+        level = (
+            logging.WARNING if isinstance(event, CompactionFailed) else logging.INFO if not isinstance(event, Decided) else logging.DEBUG
+        )
+        facts = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
+        logger.log(level, "%s %s", type(event).__name__, facts)
+
+    return write

@@ -1,0 +1,297 @@
+"""Keeps one conversation within its window: asks the policy, and does what it decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.attempts import Attempts, judge
+from promptkit.compaction.background import Background
+from promptkit.compaction.decision import Apply, Compact, Discard, Nothing, Prune, RenderPruned, StartBackground, Wait
+from promptkit.compaction.events import Decided
+from promptkit.compaction.policy import State
+from promptkit.compaction.reduction_edits import Pruning, prune_outputs
+from promptkit.compaction.selection import Rounds
+from promptkit.compaction.sent import Sent
+from promptkit.compaction.usage import Meter
+from promptkit.errors import CompactionRunningError, WindowFullError
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+    from promptkit.compaction.compactor import Compactor
+    from promptkit.compaction.decision import Decision
+    from promptkit.compaction.draft import Draft
+    from promptkit.compaction.plan import LastRequest, Plan
+    from promptkit.compaction.policy import Phase, Policy
+    from promptkit.compaction.usage import Reading
+    from promptkit.messages import Message
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.projection import Projection
+
+__all__ = ["Keeper"]
+
+
+class Keeper:
+    """Acts on the policy's decisions for one transcript. One per conversation, in one event loop.
+
+    What every request has beside the conversation is learnt from each render. With `enabled=False` nothing is done that nobody asked
+    for. `prunes`: the policy takes old tool outputs out, and is told what that would save.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a window is kept with
+        self,
+        compactor: Compactor,
+        *,
+        budget: Budget,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        model: str,
+        enabled: bool = True,
+        prunes: bool = False,
+    ) -> None:
+        self.compactor = compactor
+        self.budget = budget
+        self.policy = policy
+        self.enabled = enabled
+        self.prunes = prunes
+        self.model = model
+        self.background = Background(unused=lambda draft: compactor.discard(draft, "it was made after it had been cancelled"))
+        self.attempts = Attempts()
+        self.pruned = False
+        """The request at hand is to be rendered with a history that may be pruned."""
+        self._tokenizer = tokenizer
+        self._meter = Meter(tokenizer, model=model)
+        self._read: tuple[object, Reading] | None = None
+        self._fixed = budget.tools
+        self._rendered = 0
+        """The items of the view that the last render showed."""
+        self._tokens = 0
+        """What that render came to."""
+        self._sent: Sent | None = None
+        self._compacted = self._waited = self._failure_told = False
+        self._warm = False
+
+    @property
+    def view(self) -> Projection:
+        """What the model is shown of the transcript now."""
+        return self.compactor.view
+
+    def reading(self) -> Reading:
+        """How much of the window the next request takes."""
+        transcript = self.compactor.transcript
+        key = (len(transcript), transcript.leaf, self._fixed, self.budget)
+        if self._read is None or self._read[0] != key:
+            self._read = key, self._meter.read(transcript.path(), self.view, beside=self._fixed, window=self.budget.window)
+        return self._read[1]
+
+    def asked(self) -> None:
+        """The person has spoken: one more attempt is free."""
+        self.attempts = self.attempts.asked()
+        self._warm = False
+
+    def worked(self) -> None:
+        """A round of tool calls is done: the start of the next request is in the provider's cache."""
+        self._warm = True
+
+    def switch(self, model: str, budget: Budget, *, tokenizer: Tokenizer) -> None:
+        """Go on with another model. A summary in the making is dropped: it was made for the window of the one before."""
+        self.turned("the model was changed")
+        self._tokenizer = tokenizer
+        self._meter = Meter(tokenizer, model=model)
+        self._read = None
+        self.model, self.budget = model, budget
+        self._fixed = budget.tools
+        self._sent = None
+        self._warm = False
+
+    def turned(self, why: str) -> None:
+        """The conversation goes on from elsewhere, or with another model: what was in the making or tried before is of no matter."""
+        self.drop(why)
+        self.attempts = Attempts()
+
+    def drop(self, why: str) -> None:
+        """End the background's pass, whatever has become of it."""
+        self._discard(self.background.cancel(), why)
+
+    async def close(self) -> None:
+        """End what runs in the background, and wait until it has ended."""
+        self._discard(await self.background.close(), "the conversation was closed")
+
+    async def prepare(self) -> None:
+        """Before a request is rendered: put in place what is ready, prune, or compact at a threshold."""
+        self.pruned = self._compacted = self._waited = False
+        while True:
+            decision = self._decide("before_render", self.reading().tokens)
+            match decision:
+                case Apply():
+                    await self._apply()
+                case Discard(because=because):
+                    self.drop(str(because))
+                    continue
+                case Prune():
+                    if self._prune():
+                        continue
+                case Compact(trigger=trigger):
+                    await self._compact(trigger)
+                case _:
+                    pass
+            return
+
+    async def overflow(self, tokens: int, *, refused_by: str | None = None) -> None:  # noqa: C901  # a case for each decision
+        """A request was too large: by the render's count, or because a provider refused it.
+
+        Afterwards it is to be rendered again. Raises WindowFullError where nothing more can be done.
+        """
+        if refused_by is not None:
+            self.pruned = False  # what it was pruned to was still too much, and the budget is a smaller one now
+        while True:
+            decision = self._decide("overflow" if refused_by is None else "rejected", tokens, refused_by)
+            match decision:
+                case Apply():
+                    if await self._apply():
+                        return
+                case Wait(seconds=seconds):
+                    self._waited = True
+                    await self.background.wait(seconds)
+                case Compact(trigger=trigger):
+                    self.drop("the foreground could not wait for it")
+                    if await self._compact(trigger, live=refused_by is None):
+                        return
+                case RenderPruned():
+                    self.pruned = True
+                    return
+                case Discard(because=because):
+                    self.drop(str(because))
+                case Nothing() if refused_by not in {None, self.model}:
+                    return
+                case _:
+                    raise WindowFullError(str(decision.because))
+
+    def rendered(self, tokens: int) -> None:
+        """A request of so many tokens was rendered, and fits."""
+        items = self.view.items
+        if not self.pruned:
+            self._fixed = max(0, tokens - (self.reading().local - self._fixed))
+        self._rendered, self._tokens = len(items), tokens
+
+    def answered(self, request: LastRequest, reply: Message) -> None:
+        """The model's answer to what was rendered is in the transcript: start a summary beside the conversation, if it is time."""
+        leaf, items = self.compactor.transcript.leaf, self.view.items
+        self._sent = None if self.pruned or leaf is None else Sent(request=request, leaf=leaf, items=self._rendered).answered(reply, items)
+        decision = self._decide("rendered", max(self._tokens, self.reading().tokens))
+        if isinstance(decision, StartBackground):
+            self._start()
+
+    async def compact(self, instructions: str | None = None) -> Entry | None:
+        """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop."""
+        if self.compactor.running:
+            raise CompactionRunningError
+        self.drop("a compaction was asked for")
+        before = self.reading().tokens
+        plan = self.compactor.plan()
+        entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live(plan))
+        if entry is not None:
+            self._settle(before)
+        return entry
+
+    def _live(self, plan: Plan) -> LastRequest | None:
+        """The last request, if it shows all that a plan drops."""
+        sent = self._sent
+        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.changed(sent.leaf)
+        return sent.request if sent is not None and usable else None
+
+    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None = None) -> State:
+        if self.background.state == "failed" and not self._failure_told:
+            self._failure_told = True
+            self.attempts = self.attempts.settled("failed", background=True)
+        plan = self.background.plan
+        return State(
+            phase=phase,
+            budget=self.budget,
+            tokens=tokens,
+            fixed=self._fixed,
+            prunable=self._pruning().saved if self.prunes and phase == "before_render" else 0,
+            warm=self._warm,
+            enabled=self.enabled,
+            background=self.background.state,
+            stale=plan is not None and self.compactor.changed(plan.leaf) is not None,
+            attempts=self.attempts,
+            compacted=self._compacted,
+            waited=self._waited,
+            pruned=self.pruned,
+            model=self.model,
+            refused_by=refused_by,
+        )
+
+    def _decide(self, phase: Phase, tokens: int | None, refused_by: str | None = None) -> Decision:
+        state = self._state(phase, tokens, refused_by)
+        decision = self.policy.decide(state)
+        why = decision.because
+        event = Decided(
+            decision=type(decision).__name__, reason=str(why), tokens=tokens, ratio=state.ratio, threshold=why.threshold, warm=why.warm
+        )
+        self.compactor.events.emit(event)
+        return decision
+
+    def _start(self) -> None:
+        keep = self.compactor.keep
+        plan = self.compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, Rounds) else keep)
+        if plan.is_empty or self.compactor.running:
+            return
+        self._failure_told = False
+        request = self._live(plan)
+        self.background.start(lambda: self.compactor.draft(plan, trigger="background", last_request=request), plan)
+
+    async def _apply(self) -> bool:
+        draft = self.background.take()
+        if draft is None:
+            return False
+        before = self.reading().tokens
+        try:
+            entry = await self.compactor.commit(draft)
+        except Exception:  # noqa: BLE001  # the event has said why: the disk may be full, and the person may still be answered
+            self.attempts = self.attempts.settled("failed")
+            return False
+        if entry is None:
+            return False
+        self._compacted = True
+        self._settle(before, background=True)
+        return True
+
+    async def _compact(self, trigger: str, *, live: bool = True) -> bool:
+        before = self.reading().tokens
+        plan = self.compactor.plan()
+        try:
+            entry = await self.compactor.compact(plan, trigger=trigger, last_request=self._live(plan) if live else None)
+        except CompactionRunningError:  # somebody asked for one meanwhile: it serves this request, too
+            await self.compactor.settled()
+            if self.compactor.changed(plan.leaf):
+                self._compacted = True
+                return True
+            entry = None
+        except Exception:  # noqa: BLE001  # the event has said why; the policy decides what to do without a summary
+            entry = None
+        if entry is None:
+            self.attempts = self.attempts.settled("failed")
+            return False
+        self._compacted = True
+        self._settle(before)
+        return True
+
+    def _settle(self, before: int, *, background: bool = False) -> None:
+        self.attempts = self.attempts.settled(judge(before, self.reading().tokens, budget=self.budget), background=background)
+
+    def _discard(self, draft: Draft | None, why: str) -> None:
+        if draft is not None:
+            self.compactor.discard(draft, why)
+
+    def _pruning(self) -> Pruning:
+        return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)
+
+    def _prune(self) -> bool:
+        edits = self._pruning().edits
+        if edits:
+            self.compactor.transcript.append(*edits)
+        return bool(edits)

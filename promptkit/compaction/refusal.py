@@ -1,0 +1,36 @@
+"""What a provider's refusal teaches of its window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import BadPropError, ToolsFillBudgetError, WindowFullError
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+
+__all__ = ["learnt"]
+
+SMALLER = 0.8
+"""What the next request may have of one that was refused, where nothing better is known: the provider counts otherwise."""
+
+
+def learnt(budget: Budget, *, refused: int, window: int | None = None) -> Budget:
+    """The budget after a request of `refused` tokens was too large, by the count made here; `window` is the provider's own figure.
+
+    The limit is below `refused` then. Raises WindowFullError if that leaves nothing beside the tools.
+    """
+    try:
+        if window is not None and window > 0 and (budget.window is None or window < budget.window):
+            reply = budget.reply_tokens if budget.reply_tokens is not None and budget.reply_tokens < window else None
+            reserve = budget.reserve if budget.reserve is not None and budget.reserve < window else None
+            budget = attrs.evolve(budget, window=window, reply_tokens=reply, reserve=reserve)
+        limit = budget.limit
+        if limit is None or limit >= refused:
+            budget = attrs.evolve(budget, picked=max(1, int(refused * SMALLER)))
+    except (ToolsFillBudgetError, BadPropError) as error:
+        message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
+        raise WindowFullError(message) from error
+    return budget

@@ -1,0 +1,126 @@
+"""What writes summaries: the protocol, what every summary of a model is held to, and the chain that tries one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from promptkit.compaction.blocks import is_summary
+from promptkit.compaction.breadcrumb import without_breadcrumb
+from promptkit.compaction.facts import Facts, fold
+from promptkit.compaction.parsing import extract_summary, without_analysis
+from promptkit.compaction.plan import Summary
+from promptkit.errors import SummaryError
+from promptkit.messages import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from promptkit.compaction.plan import SummaryTask
+    from promptkit.messages import Json, Message
+    from promptkit.providers.model import Reply
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.projection import Projected
+
+__all__ = ["Chain", "Summarizer", "accepted", "added", "carried", "dropped_items", "dropped_messages", "earlier_summary"]
+
+
+class Summarizer(Protocol):
+    """Writes a summary of what a plan drops."""
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """The summary. Raises SummaryError if there is none to be had; what cancels it passes through."""
+        ...
+
+
+@attrs.frozen
+class Chain:
+    """Tries summarizers one after the other until one has a summary.
+
+    The last is best one that needs no model, so that a conversation is never lost to a failing provider.
+    """
+
+    links: Sequence[Summarizer]
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """The first summary that is accepted; it costs what those that were not accepted cost, too.
+
+        Raises SummaryError with what every link failed of.
+        """
+        failures: list[str] = []
+        usages: list[Usage | None] = []
+        for link in self.links:
+            try:
+                summary = await link.summarize(task)
+            except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the next link is there for that
+                failures.append(f"{type(link).__name__}: {error}")
+                usages.append(error.usage if isinstance(error, SummaryError) else None)
+                continue
+            return attrs.evolve(summary, usage=added([*usages, summary.usage]))
+        detail = "; ".join(failures) or "there is nothing in the chain."
+        raise SummaryError(reason="every", detail=detail, usage=added(usages))
+
+
+def dropped_items(task: SummaryTask) -> list[Projected]:
+    """What the summary stands for, without the summary before it. Raises SummaryError if that is nothing: no model is asked then."""
+    items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
+    if not items:
+        raise SummaryError(reason="nothing", detail="nothing was said that no summary stands for yet.")
+    return items
+
+
+def dropped_messages(task: SummaryTask) -> list[Message]:
+    """The messages of `dropped_items`."""
+    return [item.message for item in dropped_items(task)]
+
+
+def earlier_summary(task: SummaryTask) -> str | None:
+    """The summary before this one, without its breadcrumb; None where this is the first."""
+    return None if task.plan.previous is None else without_breadcrumb(task.plan.previous)
+
+
+def carried(task: SummaryTask) -> Mapping[str, Json]:
+    """The facts for the next checkpoint, if a model writes its summary: those of the one before, with those of what is dropped now."""
+    return attrs.evolve(fold(Facts.from_json(task.facts), dropped_items(task)), earlier=None).to_json()
+
+
+def accepted(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, tagged: bool) -> Summary:  # noqa: PLR0913  # keywords
+    """The summary in a model's reply, if it is one.
+
+    `tagged`: it must stand between summary tags; otherwise a reply without them is taken as it is, but for its thoughts. Raises
+    SummaryError for a reply that calls tools, was withheld, is empty, or is larger than the task allows.
+    """
+    usage = reply.usage
+    if reply.message.tool_calls:
+        names = ", ".join(call.name for call in reply.message.tool_calls)
+        raise SummaryError(reason="tool_call", detail=f"the model called {names} where a summary was asked for.", usage=usage)
+    if reply.finish == "content_filter":
+        raise SummaryError(reason="withheld", detail="the provider withheld the reply.", usage=usage)
+    text = extract_summary(reply.message.text)
+    if text is None:
+        if tagged:
+            raise SummaryError(reason="untagged", detail="the model answered without summary tags.", usage=usage)
+        text = without_analysis(reply.message.text)
+    if not text:
+        raise SummaryError(reason="empty", detail="the model answered with an empty summary.", usage=usage)
+    tokens = tokenizer.count(text)
+    if tokens > task.max_tokens:
+        raise SummaryError(
+            reason="too_large",
+            detail=f"the summary has {tokens:,} tokens, and {task.max_tokens:,} is the most that it may have.",
+            usage=usage,
+        )
+    return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=carried(task))
+
+
+def added(usages: Iterable[Usage | None]) -> Usage | None:
+    """What several requests cost together; None if none said."""
+    known = [usage for usage in usages if usage is not None]
+    if not known:
+        return None
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in known),
+        output_tokens=sum(usage.output_tokens for usage in known),
+        cached_tokens=sum(usage.cached_tokens for usage in known),
+    )

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit import BudgetExceededError, Message, ToolCall, render
+from promptkit.agent.prompt import Conversation, ConversationView, Recordings
+from promptkit.rendering.renderer import Renderer
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.projection import summary_message
+
+TOKENIZER = WordTokenizer()
+SUMMARY = summary_message("what was before")
+PINNED = Message(role="system", content=("rules of the house",))
+
+
+def asked(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def said(text: str) -> Message:
+    return Message(role="assistant", content=(text,))
+
+
+def round_of(call: str, result: str) -> list[Message]:
+    return [
+        Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)),
+        Message(role="tool", content=(result,), tool_call_id=call),
+    ]
+
+
+TALK = (
+    SUMMARY,
+    asked("first question"),
+    said("first answer"),
+    asked("second question"),
+    *round_of("c1", "some long result"),
+    said("so far"),
+)
+
+
+def test_everything_is_shown_as_it_was_said_behind_the_instructions() -> None:
+    rendered = render(Conversation(view=ConversationView(messages=TALK), instructions="Be brief."), tokenizer=TOKENIZER)
+    assert rendered.messages == (Message(role="system", content=("Be brief.",)), *TALK)
+
+
+def test_nothing_leaves_unless_it_may() -> None:
+    prompt = Conversation(view=ConversationView(messages=TALK), instructions="Be brief.")
+    whole = render(prompt, tokenizer=TOKENIZER).tokens
+    assert render(prompt, tokenizer=TOKENIZER, budget=whole).tokens == whole
+    with pytest.raises(BudgetExceededError):
+        render(prompt, tokenizer=TOKENIZER, budget=whole - 1)
+
+
+@given(budget=st.integers(9, 30), pinned=st.booleans())
+def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget: int, pinned: bool) -> None:
+    talk = (PINNED, *TALK) if pinned else TALK
+    prompt = Conversation(view=ConversationView(messages=talk, may_prune=True))
+    messages = render(prompt, tokenizer=TOKENIZER, budget=budget + 4).messages
+    assert SUMMARY in messages
+    assert asked("second question") in messages
+    assert (PINNED in messages) == pinned
+    places = [talk.index(message) for message in messages if message not in {SUMMARY, PINNED, asked("second question")}]
+    gone = [at for at, message in enumerate(talk) if message not in messages]
+    assert all(at > left for at in places for left in gone)  # whatever left is older than whatever stays
+    calls = [call.id for message in messages for call in message.tool_calls]
+    assert calls == [message.tool_call_id for message in messages if message.role == "tool"]
+
+
+def test_a_view_says_what_is_the_summary_and_what_came_after_it() -> None:
+    view = ConversationView(messages=TALK)
+    assert view.summary is SUMMARY
+    assert view.recent == TALK[1:]
+    assert ConversationView(messages=TALK[1:]).summary is None
+    assert ConversationView(messages=TALK, may_prune=True).keep_turns == 0
+    assert ConversationView(messages=TALK).keep_turns >= 2
+
+
+def test_the_same_message_is_the_same_element_and_what_is_gone_is_forgotten() -> None:
+    recordings = Recordings()
+    first = recordings.of(TALK)
+    second = recordings.of((*TALK, asked("third")))
+    assert all(one is other for one, other in zip(first, second, strict=False))
+    twin = Message(role="user", content=("first question",))
+    assert recordings.of((twin,))[0] is not first[1]
+    assert recordings.of(TALK)[1] is not first[1]
+
+
+class Counting(WordTokenizer):
+    def count(self, text: str) -> int:
+        COUNTED.append(text)
+        return super().count(text)
+
+
+COUNTED: list[str] = []
+
+
+def test_a_renderer_counts_only_what_is_new() -> None:
+    renderer, recordings = Renderer(budget=1_000, tokenizer=Counting()), Recordings()
+    renderer.render(Conversation(view=ConversationView(messages=TALK), recordings=recordings))
+    COUNTED.clear()
+    grown = ConversationView(messages=(*TALK, asked("third question")))
+    renderer.render(Conversation(view=grown, recordings=recordings))
+    assert "first question" not in COUNTED
+    assert "third question" in COUNTED

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import ToolCall, ToolDefinition
+from promptkit.agent.session import AgentSession
+from promptkit.agent.sync import SyncSession
+from promptkit.agent.tools import Tool
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.events import Events
+from promptkit.errors import NothingToAnswerError
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from tests.unit.compaction.talk import words
+from tests.unit.compaction.writers import Recorder, Writer
+
+if TYPE_CHECKING:
+    from promptkit.compaction.events import Event
+    from promptkit.testing.scripted import Step
+
+
+def session(*steps: Step, events: Events | None = None) -> AgentSession:
+    return AgentSession(
+        model=ScriptedModel(steps),
+        tools=[Tool(definition=ToolDefinition(name="read"), run=lambda _: "text")],
+        budget=Budget(window=1_000, reply_tokens=0),
+        summarizer=Writer(),
+        tokenizer=WordTokenizer(),
+        events=events,
+        rng=lambda: 0.5,
+    )
+
+
+def test_a_program_without_an_event_loop_holds_a_conversation() -> None:
+    heard: list[str] = []
+    with SyncSession(session([ToolCall(id="c1", name="read")], "done", "again")) as talk:
+        assert talk.run("look").text == "done"
+        assert talk.run("and now", on_text=heard.append).text == "again"
+    assert heard == ["again"]
+
+
+def test_a_summary_is_made_between_two_calls_with_nobody_waiting() -> None:
+    ready, told = threading.Event(), Recorder()
+
+    def tell(event: Event) -> None:
+        told(event)
+        if type(event).__name__ == "CompactionCommitted":
+            ready.set()
+
+    inner = session(words(400, "a"), [ToolCall(id="c1", name="read")], words(400, "b"), "end", events=Events(tell))
+    with SyncSession(inner) as talk:
+        talk.run("first")
+        talk.run("second")
+        talk.run("third")
+        assert ready.wait(10)
+    assert any(isinstance(entry.payload, Checkpoint) for entry in inner.transcript.path())
+    told.check()
+
+
+def test_what_a_session_can_do_can_be_done_without_a_loop() -> None:
+    with SyncSession(session(words(50, "a"), words(50, "b"), "c")) as talk:
+        talk.run("first")
+        talk.run("second")
+        assert talk.compact("mind the parser") is not None
+        assert talk.undo_compaction() is not None
+        talk.rewind(None)
+        talk.switch(ScriptedModel(["other"], name="other"), budget=Budget(window=1_000, reply_tokens=0))
+        assert talk.run("anew").text == "other"
+        with pytest.raises(NothingToAnswerError):
+            talk.resume()
+
+
+def test_errors_come_out_where_the_call_was_made() -> None:
+    with SyncSession(session(ValueError("broken model"))) as talk, pytest.raises(ValueError, match="broken model"):
+        talk.run("look")
+
+
+def test_a_closed_session_leaves_no_thread_and_may_be_closed_again() -> None:
+    before = threading.active_count()
+    talk = SyncSession(session("done"))
+    talk.run("look")
+    talk.close()
+    talk.close()
+    assert threading.active_count() == before
+    with pytest.raises(RuntimeError):
+        talk.run("more")
+
+
+def test_sessions_may_run_side_by_side_and_inside_a_running_loop() -> None:
+    import asyncio
+
+    async def inside() -> str:
+        with SyncSession(session("one")) as first, SyncSession(session("two")) as second:
+            return first.run("a").text + second.run("b").text
+
+    assert asyncio.run(inside()) == "onetwo"

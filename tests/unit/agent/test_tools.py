@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.agent.tools import CANCELLED, Tool, call_tools
+from promptkit.messages import ImagePart, ToolCall, ToolDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from promptkit.agent.tools import Result
+    from promptkit.messages import Message
+
+
+def tool(name: str, run: Callable[[Mapping[str, object]], Result | Awaitable[Result]]) -> Tool:
+    return Tool(definition=ToolDefinition(name=name), run=run)
+
+
+def call(name: str, number: int = 1, arguments: str = "{}") -> ToolCall:
+    return ToolCall(id=f"c{number}", name=name, arguments=arguments)
+
+
+async def results(calls: Sequence[ToolCall], *tools: Tool) -> list[Message]:
+    told: list[Message] = []
+    await call_tools({each.definition.name: each for each in tools}, calls, told.extend)
+    return told
+
+
+def texts(calls: Sequence[ToolCall], *tools: Tool) -> list[str]:
+    return [message.text for message in asyncio.run(results(calls, *tools))]
+
+
+def test_results_come_in_the_order_of_the_calls_however_long_each_takes() -> None:
+    ended: list[str] = []
+    quick_ended = asyncio.Event()
+
+    async def slow(arguments: Mapping[str, object]) -> Result:
+        await quick_ended.wait()
+        ended.append("slow")
+        return "slow"
+
+    async def quick(arguments: Mapping[str, object]) -> Result:
+        ended.append("quick")
+        quick_ended.set()
+        return "quick"
+
+    made = asyncio.run(results([call("slow", 1), call("quick", 2)], tool("slow", slow), tool("quick", quick)))
+    assert [(message.tool_call_id, message.text) for message in made] == [("c1", "slow"), ("c2", "quick")]
+    assert ended == ["quick", "slow"]
+
+
+def test_plain_functions_run_side_by_side() -> None:
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meets(arguments: Mapping[str, object]) -> Result:
+        meeting.wait()
+        return "met"
+
+    assert texts([call("meets", 1), call("meets", 2)], tool("meets", meets)) == ["met", "met"]
+
+
+def test_arguments_are_the_json_object_that_the_model_wrote() -> None:
+    def shows(arguments: Mapping[str, object]) -> Result:
+        return f"{arguments['path']} {arguments['lines']}"
+
+    assert texts([call("shows", 1, '{"path": "a.py", "lines": [1, 2]}')], tool("shows", shows)) == ["a.py [1, 2]"]
+
+
+@pytest.mark.parametrize(("arguments", "told"), [('{"path": "a', "are no JSON:"), ("[1]", "are no JSON object"), ("", "ran")])
+def test_arguments_that_are_none_are_told_to_the_model(arguments: str, told: str) -> None:
+    assert told in texts([call("shows", 1, arguments)], tool("shows", lambda _: "ran"))[0]
+
+
+def test_a_tool_that_is_not_there_is_told_with_those_that_are() -> None:
+    assert texts([call("write")], tool("read", lambda _: ""), tool("list", lambda _: "")) == [
+        "Error: there is no tool 'write'. The tools are list, read."
+    ]
+    assert texts([call("write")]) == ["Error: there is no tool 'write'. The tools are (none)."]
+
+
+def test_what_a_tool_raises_is_told_to_the_model_and_the_others_go_on() -> None:
+    def raises(arguments: Mapping[str, object]) -> Result:
+        raise FileNotFoundError("a.py")
+
+    assert texts([call("raises", 1), call("fine", 2)], tool("raises", raises), tool("fine", lambda _: "fine")) == [
+        "Error: FileNotFoundError: a.py",
+        "fine",
+    ]
+
+
+def test_parts_such_as_images_are_passed_on() -> None:
+    image = ImagePart(url="https://example.com/x.png")
+    (message,) = asyncio.run(results([call("shot")], tool("shot", lambda _: ["A picture:", image])))
+    assert message.content == ("A picture:", image)
+
+
+def test_a_plain_function_may_return_what_is_to_be_awaited() -> None:
+    async def later() -> Result:
+        return "later"
+
+    assert texts([call("later")], tool("later", lambda _: later())) == ["later"]
+
+
+def test_a_tool_that_cancels_itself_is_no_cancellation_of_the_turn() -> None:
+    async def quits(arguments: Mapping[str, object]) -> Result:
+        raise asyncio.CancelledError
+
+    assert texts([call("quits", 1), call("fine", 2)], tool("quits", quits), tool("fine", lambda _: "fine")) == [CANCELLED, "fine"]
+
+
+def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is_answered() -> None:
+    async def hangs(arguments: Mapping[str, object]) -> Result:
+        await asyncio.Event().wait()
+        return "never"
+
+    async def quick(arguments: Mapping[str, object]) -> Result:
+        return "done"
+
+    async def cancelled() -> list[Message]:
+        told: list[Message] = []
+        known = {"hangs": tool("hangs", hangs), "quick": tool("quick", quick)}
+        running = asyncio.ensure_future(call_tools(known, [call("hangs", 1), call("quick", 2)], told.extend))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return told
+
+    assert [(message.tool_call_id, message.text) for message in asyncio.run(cancelled())] == [("c1", CANCELLED), ("c2", "done")]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.events import Events
+from promptkit.compaction.hooks import Before, Hooks
+from promptkit.compaction.plan import Summary
+from promptkit.messages import Message
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log import Transcript
+from tests.unit.compaction.talk import words
+from tests.unit.compaction.writers import Recorder, Writer
+
+if TYPE_CHECKING:
+    from promptkit.compaction.plan import Plan
+    from promptkit.transcript.entries import Entry
+
+
+@attrs.define
+class Says(Hooks):
+    """A hook that wants what a test says, and keeps what it was told."""
+
+    wanted: Before | BaseException = attrs.field(factory=Before)
+    after_error: Exception | None = None
+    before_calls: list[tuple[str, str | None, int]] = attrs.field(factory=list[tuple[str, "str | None", int]])
+    after_calls: list[str] = attrs.field(factory=list[str])
+
+    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+        self.before_calls.append((trigger, instructions, len(plan.dropped)))
+        if isinstance(self.wanted, BaseException):
+            raise self.wanted
+        return self.wanted
+
+    async def after(self, checkpoint: Entry) -> None:
+        self.after_calls.append(checkpoint.id)
+        if self.after_error is not None:
+            raise self.after_error
+
+
+def compacted(hooks: Hooks, *, instructions: str | None = None) -> tuple[Entry | None, Writer, Recorder]:
+    log = Transcript()
+    for name in ("one", "two"):
+        log.say(Message(role="user", content=(words(10, name),)), Message(role="assistant", content=(words(10, name),)))
+    writer, told = Writer(), Recorder()
+    compactor = Compactor(
+        log,
+        summarizer=writer,
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=30,
+        hooks=hooks,
+        events=Events(told),
+        logger=logging.getLogger("t"),
+    )
+    entry = asyncio.run(compactor.compact(trigger="manual", instructions=instructions))
+    told.check()
+    return entry, writer, told
+
+
+def text(entry: Entry | None) -> str:
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    return entry.payload.summary
+
+
+def test_a_hook_that_overrides_nothing_changes_nothing() -> None:
+    entry, writer, told = compacted(Hooks())
+    assert text(entry) == "S"
+    assert writer.tasks[0].instructions is None
+    assert told.ends == ["committed"]
+
+
+def test_a_hook_is_told_what_is_to_happen_and_what_has() -> None:
+    hooks = Says()
+    entry, _, _ = compacted(hooks, instructions="mind the parser")
+    assert hooks.before_calls == [("manual", "mind the parser", 2)]
+    assert entry is not None
+    assert hooks.after_calls == [entry.id]
+
+
+def test_a_hook_calls_a_compaction_off_and_no_model_is_asked() -> None:
+    hooks = Says(wanted=Before(cancel=True))
+    entry, writer, told = compacted(hooks)
+    assert entry is None
+    assert writer.tasks == []
+    assert told.ends == ["cancelled"]
+    assert hooks.after_calls == []
+
+
+def test_a_hook_s_summary_takes_the_place_of_the_model_s() -> None:
+    entry, writer, _ = compacted(Says(wanted=Before(summary=Summary(text="mine", mode="hook"))))
+    assert text(entry) == "mine"
+    assert writer.tasks == []
+
+
+@pytest.mark.parametrize("bad", ["  ", words(31), words(25)])
+def test_E105_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
+    entry, writer, told = compacted(Says(wanted=Before(summary=Summary(text=bad, mode="hook"))))
+    assert text(entry) == "S"
+    assert len(writer.tasks) == 1
+    assert told.ends == ["committed"]
+    assert "a hook's summary is not taken" in caplog.text
+
+
+def test_a_hook_adds_to_the_person_s_instructions() -> None:
+    _, writer, _ = compacted(Says(wanted=Before(instructions=("keep the ports", "and the names"))), instructions="mind the parser")
+    assert writer.tasks[0].instructions == "mind the parser\n\nkeep the ports\n\nand the names"
+
+
+def test_E105_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    entry, _, told = compacted(Says(wanted=ValueError("broken hook")))
+    assert text(entry) == "S"
+    assert told.ends == ["committed"]
+    assert "broken hook" in caplog.text
+
+
+def test_I37_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    entry, _, told = compacted(Says(after_error=ValueError("broken hook")))
+    assert text(entry) == "S"
+    assert told.ends == ["committed"]
+    assert "broken hook" in caplog.text
+
+
+def test_a_cancellation_inside_a_hook_is_one() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        compacted(Says(wanted=asyncio.CancelledError()))
