@@ -189,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=200, help="of the conversation, at least 10 (default 200)")
     parser.add_argument("--conversations", type=int, default=1_000, help="that are idle in one process (default 1,000)")
     parser.add_argument("--answer", type=float, default=0.02, help="seconds that an answer takes (default 0.02)")
-    parser.add_argument("--summary", type=float, default=1.0, help="seconds that a summary takes (default 1)")
-    parser.add_argument("--pause", type=float, default=0.1, help="seconds before the person goes on (default 0.1)")
+    parser.add_argument("--summary", type=float, default=2.0, help="seconds that a summary takes (default 2)")
+    parser.add_argument("--pause", type=float, default=0.3, help="seconds before the person goes on (default 0.3)")
     asked = parser.parse_args(arguments)
     figures = asyncio.run(
         measure(

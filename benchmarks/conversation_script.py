@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 import attrs
@@ -35,7 +36,7 @@ INSTRUCTIONS = "You are a coding agent. Read before you change, run the tests af
 
 _BREADCRUMB = re.compile(r'kept in the transcript "([^"]+)"')
 _ASKED = re.compile("<summary>|Write the summary")
-_WORDS = Path(__file__).with_name("README.md").read_text(encoding="utf-8").split()
+_WORDS = topics["assignment"].split()
 
 
 def words(count: int, seed: int) -> str:
@@ -117,7 +118,7 @@ def tools() -> list[Tool]:
 
 def _read(arguments: Mapping[str, object]) -> str:
     path = str(arguments["path"])
-    return f"# {path}\n{words(90, sum(path.encode()))}"
+    return f"# {path}\n{words(60, sum(path.encode()))}"
 
 
 def _search(arguments: Mapping[str, object]) -> str:

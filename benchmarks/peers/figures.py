@@ -103,13 +103,16 @@ class Comparison:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Comparison:  # Any: JSON
         """A comparison as `to_json` wrote it. Raises UnknownPeerError for a peer that there is no longer."""
-        cases = [
-            Case(**{**case, "outcomes": {name: _outcome(**each) for name, each in case["outcomes"].items()}}) for case in told["cases"]
-        ]
+        cases: list[Case] = []
+        for case in told["cases"]:
+            fields: dict[str, Any] = {**case, "outcomes": {name: _outcome(**each) for name, each in case["outcomes"].items()}}  # Any: JSON
+            cases.append(Case(**fields))
         probes = {shape: {name: Probe(**each) for name, each in found.items()} for shape, found in told["probes"].items()}
-        return cls(**{**told, "peers": chosen(told["peers"]), "cases": cases, "probes": probes})
+        everything: dict[str, Any] = {**told, "peers": chosen(told["peers"]), "cases": cases, "probes": probes}  # Any: JSON
+        return cls(**everything)
 
 
 def _outcome(*, over_promptkit: float | None, over_floor: float | None, **given: Any) -> Outcome:  # noqa: ANN401  # Any: JSON
     _ = over_promptkit, over_floor  # they follow from the times
-    return Outcome(**{**given, "faults": tuple(given["faults"])})
+    fields: dict[str, Any] = {**given, "faults": tuple(given["faults"])}  # Any: JSON
+    return Outcome(**fields)

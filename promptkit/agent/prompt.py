@@ -94,7 +94,7 @@ class Conversation(PromptElement):
 
     def _blocks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
         summary = next((at for at, message in enumerate(messages) if summary_text(message) is not None), None)
-        asked = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user" and at != summary), None)
+        asked = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
         for start, end in spans(messages):
             stays = start in {summary, asked} or messages[start].role == "system"
             yield Chunk(priority=start, required=stays)[elements[start:end]]

@@ -75,8 +75,6 @@ def _since(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Mess
     texts = Counter((message.role, message.text) for message in sent if not message.tool_calls)
     last: int | None = None
     for at, message in enumerate(dropped):
-        if message.role == "tool":
-            continue  # with its call; its text may have been cut
         key = (message.role, message.text)
         if any(call.id in calls for call in message.tool_calls) or (not message.tool_calls and texts[key] > 0):
             last = at

@@ -15,6 +15,7 @@ from promptkit.errors import (
     BudgetExceededError,
     CompactionRunningError,
     CutPointError,
+    NothingToAnswerError,
     PromptKitError,
     SummaryError,
     TemplateError,
@@ -45,6 +46,7 @@ SAMPLES: tuple[PromptKitError, ...] = (
         budget=1, required=2, largest={"UserMessage": 2}, messages=[MESSAGE], metadata=["m"], removed=[], where="TokenLimit"
     ),
     CompactionRunningError(),
+    NothingToAnswerError(),
     CutPointError(entry="e1", why="it is not shown"),
     OfCountError(7),
     SummaryError(reason="empty", detail="the model said nothing."),

@@ -129,6 +129,9 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1  # nothing goes on that nobody waits for
         return told
 
     assert [(message.tool_call_id, message.text) for message in asyncio.run(cancelled())] == [("c1", CANCELLED), ("c2", "done")]

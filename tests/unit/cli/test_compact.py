@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, ToolCall
+from promptkit import Message, ToolCall, tokenizer_for
 from promptkit.cli import main
+from promptkit.compaction.breadcrumb import without_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl import JsonlStore
@@ -35,7 +36,7 @@ def write(path: Path, turns: int = TURNS, *, words: int = 60) -> None:
     numbers = iter(range(10_000))
     transcript = Transcript(JsonlStore(path), clock=lambda: 1_767_225_600.0, new_id=lambda: f"e{next(numbers)}")
     call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read_file", arguments='{"path": "parser.py"}'),))
-    transcript.say(said("user", "Mend the \x1b[31mparser."))
+    transcript.say(said("user", "Mend the \x1b[31mparser\x07."))
     transcript.say(call)
     transcript.say(Message(role="tool", tool_call_id="c", content=("def parse(): ... " * words,)))
     transcript.say(said("assistant", "Read."))
@@ -94,6 +95,12 @@ class TestWithoutAModel:
         assert isinstance(dropped, list)
         assert isinstance(kept, list)
         assert [*dropped, *kept] == [entry.id for entry in transcript.entries[:-1]]
+
+    def test_the_summary_has_at_most_half_of_what_it_stands_for(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        found = as_json(capsys, str(file), "--extractive")
+
+        count = tokenizer_for(None).count
+        assert count(without_breadcrumb(str(found["summary"]))) <= int(str(found["tokens_before"])) // 2
 
     def test_asked_for_it_says_nothing_of_it(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(capsys, str(file), "--extractive")[2] == ""
@@ -165,7 +172,8 @@ class TestDryRun:
         assert any(line.strip().startswith("…") and line.endswith(" more") for line in lines)
         assert "1. Conversation Overview" in lines
         assert lines[-1] == "nothing was written"
-        assert "\x1b" not in out
+        assert "Mend the \\x1b[31mparser\\x07." in out
+        assert "\x07" not in out
 
     def test_it_says_what_a_real_run_then_does(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         planned = as_json(capsys, str(file), "--dry-run")
@@ -191,6 +199,7 @@ class TestWithAModel:
 
         assert (found["mode"], found["model"], found["note"]) == ("full", "gpt-4.1", None)
         assert str(found["summary"]).startswith("Twenty requests were answered.\n\nEverything")
+        assert server.requests[0].path == "/v1/chat/completions"
         assert "Keep the error texts." in text_of(server.requests[0])
         checkpoint = Transcript(JsonlStore(file)).entries[-1].payload
         assert isinstance(checkpoint, Checkpoint)

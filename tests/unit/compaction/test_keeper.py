@@ -1,111 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 
 from promptkit.compaction.attempts import Attempts
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.events import Events
 from promptkit.compaction.keeper import Keeper
-from promptkit.compaction.plan import LastRequest
-from promptkit.compaction.policy import Thresholds, default_policy, first_match, on_overflow, prune_at
-from promptkit.errors import CompactionRunningError, WindowFullError
-from promptkit.messages import Message, ToolCall
+from promptkit.compaction.policy import default_policy, first_match, on_overflow, prune_at
+from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.transcript.entries import Edit
 from promptkit.transcript.log import Transcript
+from tests.unit.compaction.keeping import BUDGET, Kept, grown, kept, run, turns
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer, state
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from promptkit.compaction.policy import Policy
-
-BUDGET = Budget(window=1_000, reply_tokens=0)
-
-
-@attrs.define
-class Kept:
-    """A keeper with a small window, and the conversation that it keeps."""
-
-    keeper: Keeper
-    writer: Writer
-    told: Recorder
-
-    @property
-    def log(self) -> Transcript:
-        return self.keeper.compactor.transcript
-
-    def user(self, tokens: int, word: str = "ask") -> None:
-        self.log.say(Message(role="user", content=(words(tokens, word),)))
-        self.keeper.asked()
-
-    def round(self, call: str, tokens: int) -> None:
-        """A request that the model answers with a call, the decision after it, and the result."""
-        self.request(Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)))
-        self.log.say(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
-        self.keeper.worked()
-
-    def request(self, reply: Message) -> None:
-        messages = self.keeper.view.messages
-        self.keeper.rendered(self.keeper.reading().tokens)
-        self.log.say(reply)
-        self.keeper.answered(LastRequest(messages=messages), reply)
-
-    def answer(self, tokens: int) -> None:
-        self.request(Message(role="assistant", content=(words(tokens, "answer"),)))
-
-    @property
-    def texts(self) -> list[str]:
-        return [message.text.split(maxsplit=1)[0] for message in self.keeper.view.messages if message.text]
-
-    @property
-    def compacted(self) -> bool:
-        return any(isinstance(entry.payload, Checkpoint) for entry in self.log.path())
-
-
-def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled: bool = True, prunes: bool = False) -> Kept:
-    writing, told = writer or Writer(), Recorder()
-    tokenizer = WordTokenizer()
-    compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
-    keeper = Keeper(
-        compactor,
-        budget=BUDGET,
-        policy=policy or default_policy(draw=lambda: 0.5),
-        tokenizer=tokenizer,
-        model="m",
-        enabled=enabled,
-        prunes=prunes,
-    )
-    return Kept(keeper, writing, told)
-
-
-def run(work: Callable[[], Awaitable[None]], each: Kept) -> None:
-    async def whole() -> None:
-        await work()
-        await each.keeper.close()
-        await asyncio.sleep(0)
-
-    asyncio.run(whole())
-    each.told.check()
-
-
-async def turns(times: int = 4) -> None:
-    for _ in range(times):
-        await asyncio.sleep(0)
-
-
-def grown(each: Kept, tokens: int = 300) -> None:
-    """One turn of two rounds, after which a summary is under way."""
-    each.user(200)
-    each.round("c1", tokens)
-    each.round("c2", tokens)
-    each.answer(50)
 
 
 def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> None:
@@ -125,20 +35,6 @@ def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> 
     run(work, each)
     assert each.told.triggers == ["background"]
     assert each.told.ends == ["committed"]
-
-
-def test_a_cold_conversation_waits_for_the_higher_threshold() -> None:
-    each = kept()
-
-    async def work() -> None:
-        each.user(840)
-        each.answer(10)
-        assert state(each.keeper.background) == "idle"
-        each.user(50)
-        each.answer(20)
-        assert state(each.keeper.background) == "running"
-
-    run(work, each)
 
 
 def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
@@ -168,191 +64,23 @@ def test_E91_a_summary_of_what_was_edited_since_is_dropped() -> None:
         assert not each.compacted
 
     run(work, each)
+    assert "Discard" in each.told.decisions
     assert each.told.ends == ["discarded"]
 
 
-def test_an_overflow_takes_what_is_ready() -> None:
-    each = kept()
+@pytest.mark.parametrize("ready", [True, False])
+def test_what_goes_on_beside_it_gives_way_to_one_that_is_asked_for(ready: bool) -> None:
+    each = kept(writer=Writer(gate=None if ready else asyncio.Event()))
 
     async def work() -> None:
         grown(each)
         await turns()
-        await each.keeper.overflow(1_200)
-        assert each.compacted
+        each.writer.gate = None
+        assert await each.keeper.compact() is not None
+        assert state(each.keeper.background) == "idle"
 
     run(work, each)
-    assert each.told.triggers == ["background"]
-
-
-def test_an_overflow_waits_for_what_is_under_way() -> None:
-    each = kept(writer=Writer(gate=asyncio.Event()))
-
-    async def work() -> None:
-        grown(each)
-        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
-        await turns()
-        assert not waiting.done()
-        assert each.writer.gate is not None
-        each.writer.gate.set()
-        await waiting
-        assert each.compacted
-
-    run(work, each)
-    assert each.told.triggers == ["background"]
-    assert "Wait" in each.told.decisions
-
-
-def test_the_wait_for_what_is_under_way_is_bounded() -> None:
-    policy = default_policy(draw=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.001))
-    each = kept(writer=Writer(gate=asyncio.Event()), policy=policy)
-
-    async def work() -> None:
-        grown(each)
-        await turns()
-        each.writer.gate = None  # the next one answers
-        await each.keeper.overflow(1_200)
-        assert each.compacted
-
-    run(work, each)
-    assert each.told.triggers == ["background", "foreground"]
-    assert sorted(each.told.ends) == ["cancelled", "committed"]
-
-
-def test_who_is_cancelled_while_waiting_is_cancelled_and_the_summary_goes_on() -> None:
-    each = kept(writer=Writer(gate=asyncio.Event()))
-
-    async def work() -> None:
-        grown(each)
-        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
-        await turns()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert each.writer.gate is not None
-        each.writer.gate.set()
-        await turns()
-        assert state(each.keeper.background) == "ready"
-
-    run(work, each)
-
-
-def test_E33_a_background_that_failed_leaves_the_foreground_its_attempt() -> None:
-    each = kept(writer=Writer(error=ValueError("no provider")))
-
-    async def work() -> None:
-        grown(each)
-        await turns()
-        assert state(each.keeper.background) == "failed"
-        each.writer.error = None
-        await each.keeper.overflow(1_200)
-        assert each.compacted
-
-    run(work, each)
-    assert each.told.ends == ["failed", "committed"]
-
-
-def test_E30_one_failed_attempt_for_each_message_of_the_person() -> None:
-    each = kept(writer=Writer(error=ValueError("no provider")))
-
-    async def work() -> None:
-        grown(each)
-        await turns()
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
-        await each.keeper.prepare()
-        await each.keeper.overflow(1_200)
-        assert len(each.writer.tasks) == 2  # one in the background, one in the foreground
-        each.user(1)
-        await each.keeper.prepare()
-        await each.keeper.overflow(1_200)
-        assert len(each.writer.tasks) == 3
-
-    run(work, each)
-
-
-def test_E33_the_breaker_opens_after_three_failures_in_a_row() -> None:
-    each = kept(writer=Writer(error=ValueError("no provider")))
-
-    async def work() -> None:
-        grown(each)
-        for _ in range(6):
-            await turns()
-            each.user(1)
-            await each.keeper.prepare()
-            await each.keeper.overflow(1_200)
-        assert len(each.writer.tasks) == 3
-        assert each.keeper.attempts.in_a_row == 3
-
-    run(work, each)
-
-
-def test_E31_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
-    each = kept(writer=Writer(text=words(199)))
-
-    async def work() -> None:
-        each.user(100)
-        each.round("c1", 300)
-        each.round("c2", 600)  # this one stays, and is too large already
-        await each.keeper.overflow(1_200)
-        assert each.compacted
-        assert each.keeper.attempts.last == "not enough"
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
-        assert len(each.writer.tasks) == 1
-
-    run(work, each)
-
-
-def test_E41_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
-    each = kept(enabled=False)
-
-    async def work() -> None:
-        grown(each)
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
-        assert each.writer.tasks == []
-        assert await each.keeper.compact() is not None  # asked for, it is done
-
-    run(work, each)
-
-
-def test_what_is_too_large_even_pruned_is_said() -> None:
-    each = kept()
-
-    async def work() -> None:
-        each.user(2_000)
-        await each.keeper.overflow(2_000)
-        assert each.keeper.pruned
-        with pytest.raises(WindowFullError, match="pruned"):
-            await each.keeper.overflow(2_000)
-
-    run(work, each)
-
-
-def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
-    each = kept()
-
-    async def work() -> None:
-        each.user(10)
-        each.keeper.rendered(1_010)  # a thousand tokens beside the conversation
-        assert each.keeper.reading().local == 1_010
-        with pytest.raises(WindowFullError, match="no summary helps"):
-            await each.keeper.overflow(1_010)
-
-    run(work, each)
-
-
-def test_E34_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
-    each = kept()
-
-    async def work() -> None:
-        grown(each)
-        each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
-        await each.keeper.overflow(1_200, refused_by="m")
-        assert not each.compacted
-        assert not each.keeper.pruned
-
-    run(work, each)
+    assert sorted(each.told.ends) == sorted(["discarded" if ready else "cancelled", "committed"])
 
 
 def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
@@ -432,29 +160,6 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
         assert each.writer.tasks[0].last_request is None
 
     run(work, each)
-
-
-def test_E86_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> None:
-    each = kept(writer=Writer(gate=asyncio.Event()))
-
-    async def work() -> None:
-        each.user(300)
-        each.answer(300)
-        each.user(300)
-        asked = asyncio.ensure_future(each.keeper.compact())
-        await turns()
-        with pytest.raises(CompactionRunningError):
-            await each.keeper.compact()
-        overflowing = asyncio.ensure_future(each.keeper.overflow(1_200))
-        await turns()
-        assert each.writer.gate is not None
-        each.writer.gate.set()
-        await overflowing
-        assert await asked is not None
-        assert sum(isinstance(entry.payload, Checkpoint) for entry in each.log.path()) == 1
-
-    run(work, each)
-    assert each.told.triggers == ["manual"]
 
 
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import Message, Reply, Usage
+from promptkit.agent.tools import Tool
+from promptkit.compaction.budget import Budget
+from promptkit.errors import (
+    ContextOverflowError,
+    NothingToAnswerError,
+    RateLimitedError,
+)
+from promptkit.testing import ScriptedModel
+from promptkit.transcript.entries import Setting
+from promptkit.transcript.projection import summary_message
+from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
+from tests.unit.compaction.talk import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from promptkit.agent.tools import Result
+
+
+@pytest.mark.parametrize("content", ["", " \n", (), ("", " ")])
+def test_an_empty_message_is_refused_and_nothing_is_written(content: str | tuple[str, ...]) -> None:
+    each = held()
+    with pytest.raises(NothingToAnswerError):
+        asyncio.run(each.session.run(content))
+    assert len(each.session.transcript) == 0
+    assert each.model.requests == []
+
+
+def test_a_background_summary_is_put_in_place_before_the_next_request() -> None:
+    each = held(words(400, "a"), calls(1), words(300, "b"), "end")
+
+    async def talk() -> None:
+        await turn_and_rest(each, words(100, "ask"))
+        await turn_and_rest(each, "again")
+        assert checkpoints(each.session) == []
+        await turn_and_rest(each, "last")
+        await each.session.close()
+
+    asyncio.run(talk())
+    assert each.sent(-1) == ["Be brief.", summary_message("S").text, words(300, "b"), "last"]
+    assert each.told.ends == ["committed"]
+    each.told.check()
+
+
+def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> None:
+    each = held(words(600, "a"), "done")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        await each.session.run(words(500, "second"))
+
+    asyncio.run(talk())
+    assert each.sent(-1) == ["Be brief.", summary_message("S").text, words(500, "second")]
+    assert each.told.triggers == ["foreground"]
+    each.told.check()
+
+
+def test_an_overflow_that_cannot_be_summarized_is_pruned() -> None:
+    each = held(words(600, "a"), "done")
+    each.writer.error = ValueError("no provider")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        await each.session.run(words(500, "second"))
+
+    asyncio.run(talk())
+    assert each.sent(-1)[-1] == words(500, "second")
+    assert words(600, "a") not in each.sent(-1)
+    assert each.told.ends == ["failed"]
+
+
+def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
+    each = held(words(300, "a"), overflow(), "done", budget=Budget(window=100_000, reply_tokens=0))
+
+    async def talk() -> str:
+        await each.session.run("first")
+        return (await each.session.run("second")).text
+
+    assert asyncio.run(talk()) == "done"
+    refused, smaller = each.model.requests[1:]
+    assert len(smaller.messages) < len(refused.messages)
+    limit = each.session.keeper.budget.limit
+    assert limit is not None
+    assert limit < 310  # learnt, and kept to from now on
+
+
+def test_the_window_that_the_provider_names_is_learnt() -> None:
+    each = held(words(300, "a"), overflow(window=250), "done", budget=Budget(window=100_000, reply_tokens=50))
+
+    async def talk() -> None:
+        await each.session.run("first")
+        await each.session.run("second")
+
+    asyncio.run(talk())
+    assert each.session.keeper.budget.window == 250
+    assert sum(len(text.split()) for text in each.sent(-1)) <= 200
+
+
+def test_E30_a_second_refusal_comes_out() -> None:
+    each = held(words(300, "a"), overflow(), overflow(), "done")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        with pytest.raises(ContextOverflowError):
+            await each.session.run("second")
+        assert len(each.model.requests) == 3
+        assert (await each.session.resume()).text == "done"
+
+    asyncio.run(talk())
+
+
+def test_E36_a_rate_limit_is_no_overflow() -> None:
+    each = held(words(300, "a"), RateLimitedError("too many tokens a minute"), "done")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        with pytest.raises(RateLimitedError):
+            await each.session.run("second")
+        assert (await each.session.resume()).text == "done"
+
+    asyncio.run(talk())
+    assert each.writer.tasks == []
+    assert checkpoints(each.session) == []
+
+
+def test_a_conversation_is_compacted_on_demand_and_that_is_undone() -> None:
+    each = held(words(50, "a"), words(50, "b"), "end")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        await each.session.run("second")
+        assert await each.session.compact("mind the parser") is not None
+        assert each.writer.tasks[0].instructions == "mind the parser"
+        shown = len(each.session.keeper.view.items)
+        assert each.session.undo_compaction() is not None
+        assert len(each.session.keeper.view.items) > shown
+        await each.session.run("third")
+
+    asyncio.run(talk())
+    assert each.sent(-1) == ["Be brief.", "first", words(50, "a"), "second", words(50, "b"), "third"]
+
+
+def test_E111_an_empty_conversation_has_nothing_to_compact_undo_or_resume() -> None:
+    each = held()
+
+    async def talk() -> None:
+        assert await each.session.compact() is None
+        assert each.session.undo_compaction() is None
+        with pytest.raises(NothingToAnswerError):
+            await each.session.resume()
+
+    asyncio.run(talk())
+    assert len(each.session.transcript) == 0
+
+
+def test_what_goes_on_beside_it_ends_when_the_conversation_goes_on_from_elsewhere() -> None:
+    each = held(words(800, "a"), calls(1), words(20, "b"), calls(2), words(10, "c"))
+
+    async def talk() -> None:
+        await each.session.run("first")
+        each.writer.gate = asyncio.Event()
+        await turn_and_rest(each, "second")
+        each.session.undo_compaction()
+        assert each.session.keeper.background.plan is None
+        await turn_and_rest(each, "third")
+        assert each.session.keeper.background.plan is not None
+        each.session.rewind(None)
+        assert each.session.keeper.background.plan is None
+        await each.session.close()
+
+    asyncio.run(talk())
+    each.told.check()
+
+
+def test_E98_a_rewind_to_before_a_compaction_shows_what_was() -> None:
+    each = held(words(50, "a"), words(50, "b"), "other way")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        second = each.session.transcript.leaf
+        await each.session.run("second")
+        await each.session.compact()
+        each.session.rewind(second)
+        await each.session.run("third")
+
+    asyncio.run(talk())
+    assert each.sent(-1) == ["Be brief.", "first", words(50, "a"), "third"]
+
+
+def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
+    each = held(words(600, "a"))
+    smaller = ScriptedModel(["done"], name="smaller")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        each.session.switch(smaller, budget=Budget(window=300, reply_tokens=0))
+        await each.session.run("second")
+
+    asyncio.run(talk())
+    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", summary_message("S").text, "second"]
+    settings = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, Setting)]
+    assert settings == [Setting(name="model", value="smaller")]
+
+
+def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> None:
+    each = held(words(800, "a"), calls(1), words(20, "b"))
+    other = ScriptedModel(["done"], name="other")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        each.writer.gate = asyncio.Event()
+        await turn_and_rest(each, "second")
+        assert each.session.keeper.background.state == "running"
+        each.session.switch(other, budget=Budget(window=100_000, reply_tokens=0))
+        assert each.session.keeper.background.plan is None
+        await each.session.run("third")
+        await each.session.close()
+
+    asyncio.run(talk())
+    assert checkpoints(each.session) == []
+    assert each.told.ends == ["cancelled"]
+
+
+def test_a_large_result_is_cut_for_the_model_and_kept_in_full() -> None:
+    async def large(arguments: Mapping[str, object]) -> Result:
+        return words(5_000)
+
+    each = held(calls(1), "done", tools=[Tool(definition=READ, run=large)])
+    asyncio.run(each.session.run("look"))
+    assert "was cut out" in each.sent(1)[-1]
+    assert len(each.sent(1)[-1].split()) <= 500
+    assert said(each.session)[2] == f"tool: {words(5_000)}"
+    assert each.told.triggers == []
+
+
+def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() -> None:
+    each = held(words(3_000, "a"), overflow(window=500), "done", budget=Budget())
+
+    async def talk() -> None:
+        await each.session.run("first")
+        assert each.told.triggers == []
+        await each.session.run("second")
+
+    asyncio.run(talk())
+    assert each.session.keeper.budget.window == 500
+
+
+def test_E42_a_provider_that_counts_nothing_starts_no_summary() -> None:
+    nothing = Usage(input_tokens=0)
+    replies = [Reply(message=Message(role="assistant", content=(words(5),)), usage=nothing, finish="stop") for _ in range(3)]
+    each = held(*replies)
+
+    async def talk() -> None:
+        for number in range(3):
+            await each.session.run(f"turn {number}")
+
+    asyncio.run(talk())
+    assert each.told.triggers == []
+
+
+def test_E40_a_summary_is_begun_and_put_in_place_inside_one_long_turn() -> None:
+    each = held(*(calls(number, path=words(80, "p")) for number in range(1, 30)), "done")
+    turn = asyncio.run(each.session.run("work"))
+    assert turn.text == "done"
+    assert len(checkpoints(each.session)) >= 2
+    assert "work" in each.sent(-1)  # the request is said again behind every summary
+    each.told.check()

@@ -1,0 +1,73 @@
+"""A compactor of a short conversation, and what it told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.events import Events
+from promptkit.messages import Message
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log import Transcript
+from tests.unit.compaction.talk import words
+from tests.unit.compaction.writers import Recorder, Writer
+
+if TYPE_CHECKING:
+    from promptkit.compaction.plan import LastRequest
+    from promptkit.compaction.selection import Keep
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["Made", "checkpoint", "compact", "made"]
+
+
+@attrs.define
+class Made:
+    """A compactor of a short conversation, and what it told."""
+
+    compactor: Compactor
+    writer: Writer
+    told: Recorder
+
+    @property
+    def log(self) -> Transcript:
+        return self.compactor.transcript
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.compactor.view.messages]
+
+
+def made(transcript: Transcript | None = None, *, writer: Writer | None = None, keep: Keep | None = None, cap: int | None = None) -> Made:
+    """Two turns of a hundred words a message, of which the first is what a compaction drops."""
+    log = Transcript() if transcript is None else transcript
+    if not len(log):
+        for name in ("one", "two"):
+            log.say(Message(role="user", content=(words(100, f"ask-{name}"),)))
+            log.say(Message(role="assistant", content=(words(100, f"answer-{name}"),)))
+    writing, told = writer or Writer(), Recorder()
+    compactor = Compactor(
+        log,
+        summarizer=writing,
+        keep=keep,
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=15,
+        max_result_tokens=cap,
+        events=Events(told),
+        clock=itertools.count().__next__,
+    )
+    return Made(compactor, writing, told)
+
+
+def compact(each: Made, instructions: str | None = None, last_request: LastRequest | None = None) -> Entry | None:
+    return asyncio.run(each.compactor.compact(trigger="manual", instructions=instructions, last_request=last_request))
+
+
+def checkpoint(entry: Entry | None) -> Checkpoint:
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    return entry.payload
