@@ -29,21 +29,40 @@ from promptkit.errors import (
     BadPropError,
     BudgetExceededError,
     ChildrenTwiceError,
+    CompactionError,
+    CompactionRunningError,
+    ContextOverflowError,
+    CutPointError,
     EmitError,
+    EmptyReplyError,
     JsonTreeError,
     MisplacedElementError,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
     NotAComponentError,
+    NothingToAnswerError,
     OrphanResultError,
     PromptKitError,
+    RateLimitedError,
     RunningLoopError,
+    SummaryError,
     TemplateError,
     TextTooLongError,
+    ThresholdError,
     TokenizerError,
+    ToolsFillBudgetError,
+    TooManyRoundsError,
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
     TreeError,
     UnansweredCallError,
     UncountablePartError,
     UnknownEncodingError,
     UnknownModelError,
+    WindowFullError,
 )
 from promptkit.messages import (
     BoundaryPart,
@@ -61,10 +80,27 @@ from promptkit.messages import (
 )
 
 if TYPE_CHECKING:
+    from promptkit.agent.prompt import Conversation, ConversationView
+    from promptkit.agent.session import AgentSession, Turn
+    from promptkit.agent.sync import SyncSession
+    from promptkit.agent.tools import Tool
+    from promptkit.compaction.budget import Budget, budget_for
+    from promptkit.compaction.chunked import ChunkedSummarizer
+    from promptkit.compaction.events import Event, Events, log_events
+    from promptkit.compaction.extractive import ExtractiveSummarizer
+    from promptkit.compaction.full import FullSummarizer
+    from promptkit.compaction.hooks import Before, Hooks
+    from promptkit.compaction.live import LiveSummarizer
+    from promptkit.compaction.otel import trace_events
+    from promptkit.compaction.plan import Plan, Summary, SummaryTask
+    from promptkit.compaction.policy import Policy, Thresholds, default_policy
+    from promptkit.compaction.simple import SimpleSummarizer
+    from promptkit.compaction.summarizer import Chain, Summarizer
     from promptkit.elements.recorded import recorded
     from promptkit.elements.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
-    from promptkit.providers.model import Model, Reply
+    from promptkit.providers.model import Model, ModelOptions, Reply
+    from promptkit.providers.openai import OpenAIModel
     from promptkit.rendering.json_tree import from_json, to_json
     from promptkit.rendering.receipt import Removal, SourceSpan
     from promptkit.rendering.renderer import Renderer, render, render_async
@@ -73,119 +109,92 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
     from promptkit.tokens.openai import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
+    from promptkit.transcript.entries import Checkpoint, Entry, Said
+    from promptkit.transcript.jsonl import JsonlStore
+    from promptkit.transcript.log import Transcript
     from promptkit.transcript.pairing import NO_RESULT, Paired, pair
+    from promptkit.transcript.projection import Projection, project
+    from promptkit.transcript.store import MemoryStore, Store
 
+# Several names to a line: one to each would hide the rest of this file.
+# fmt: off
 __all__ = [
-    "NO_RESULT",
-    "AssistantMessage",
-    "BadChildError",
-    "BadPropError",
-    "BoundaryPart",
-    "BudgetExceededError",
-    "CacheBoundary",
-    "Child",
-    "ChildrenTwiceError",
-    "Chunk",
-    "ContextBudget",
-    "Count",
-    "Document",
-    "DocumentPart",
-    "EmitError",
-    "Expandable",
-    "First",
-    "Group",
-    "IfEmpty",
-    "Image",
-    "ImagePart",
-    "Isolate",
-    "Json",
-    "JsonTreeError",
-    "KeepWith",
-    "LegacyPrioritization",
-    "Message",
-    "Metadata",
-    "MisplacedElementError",
-    "Model",
-    "ModelInfo",
-    "NotAComponentError",
-    "Opaque",
-    "OpaquePart",
-    "OrphanResultError",
-    "Paired",
-    "Part",
-    "PrioritizedList",
-    "PromptElement",
-    "PromptKitError",
-    "Reference",
-    "Removal",
-    "Rendered",
-    "Renderer",
-    "Repair",
-    "Reply",
-    "Reserve",
-    "Role",
-    "RunningLoopError",
-    "Sizing",
-    "SourceSpan",
-    "SystemMessage",
-    "Tag",
-    "Template",
-    "TemplateError",
-    "Text",
-    "TextChunk",
-    "TextTooLongError",
-    "TokenLimit",
-    "Tokenizer",
-    "TokenizerError",
-    "ToolCall",
-    "ToolDefinition",
-    "ToolMessage",
-    "ToolRound",
-    "TreeError",
-    "Truncate",
-    "UnansweredCallError",
-    "UncountablePartError",
-    "UnknownEncodingError",
-    "UnknownModelError",
-    "Usage",
-    "UserMessage",
-    "component",
-    "count_request",
-    "from_json",
-    "model_info",
-    "pair",
-    "recorded",
-    "register_model",
-    "render",
-    "render_async",
-    "to_anthropic",
-    "to_chat",
-    "to_json",
-    "to_responses",
-    "tokenizer_for",
-    "tools_to_anthropic",
-    "tools_to_chat",
-    "tools_to_responses",
+    "NO_RESULT", "AgentSession", "AssistantMessage", "BadChildError", "BadPropError", "Before", "BoundaryPart", "Budget",
+    "BudgetExceededError", "CacheBoundary", "Chain", "Checkpoint", "Child", "ChildrenTwiceError", "Chunk", "ChunkedSummarizer",
+    "CompactionError", "CompactionRunningError", "ContextBudget", "ContextOverflowError", "Conversation", "ConversationView", "Count",
+    "CutPointError", "Document", "DocumentPart", "EmitError", "EmptyReplyError", "Entry", "Event", "Events", "Expandable",
+    "ExtractiveSummarizer", "First", "FullSummarizer", "Group", "Hooks", "IfEmpty", "Image", "ImagePart", "Isolate", "Json",
+    "JsonTreeError", "JsonlStore", "KeepWith", "LegacyPrioritization", "LiveSummarizer", "MemoryStore", "Message", "Metadata",
+    "MisplacedElementError", "Model", "ModelError", "ModelInfo", "ModelOptions", "ModelRequestError", "ModelUnavailableError",
+    "NotAComponentError", "NothingToAnswerError", "Opaque", "OpaquePart", "OpenAIModel", "OrphanResultError", "Paired", "Part", "Plan",
+    "Policy", "PrioritizedList", "Projection", "PromptElement", "PromptKitError", "RateLimitedError", "Reference", "Removal", "Rendered",
+    "Renderer", "Repair", "Reply", "Reserve", "Role", "RunningLoopError", "Said", "SimpleSummarizer", "Sizing", "SourceSpan", "Store",
+    "Summarizer", "Summary", "SummaryError", "SummaryTask", "SyncSession", "SystemMessage", "Tag", "Template", "TemplateError", "Text",
+    "TextChunk", "TextTooLongError", "ThresholdError", "Thresholds", "TokenLimit", "Tokenizer", "TokenizerError", "TooManyRoundsError",
+    "Tool", "ToolCall", "ToolDefinition", "ToolMessage", "ToolRound", "ToolsFillBudgetError", "Transcript", "TranscriptConflictError",
+    "TranscriptError", "TranscriptFormatError", "TranscriptWriteError", "TreeError", "Truncate", "Turn", "UnansweredCallError",
+    "UncountablePartError", "UnknownEncodingError", "UnknownModelError", "Usage", "UserMessage", "WindowFullError", "budget_for",
+    "component", "count_request", "default_policy", "from_json", "log_events", "model_info", "pair", "project", "recorded",
+    "register_model", "render", "render_async", "to_anthropic", "to_chat", "to_json", "to_responses", "tokenizer_for",
+    "tools_to_anthropic", "tools_to_chat", "tools_to_responses", "trace_events",
 ]
+# fmt: on
 
 _LATER = {
+    "AgentSession": "promptkit.agent.session",
+    "Before": "promptkit.compaction.hooks",
+    "Budget": "promptkit.compaction.budget",
+    "Chain": "promptkit.compaction.summarizer",
+    "Checkpoint": "promptkit.transcript.entries",
+    "ChunkedSummarizer": "promptkit.compaction.chunked",
     "ContextBudget": "promptkit.tokens.budget",
+    "Conversation": "promptkit.agent.prompt",
+    "ConversationView": "promptkit.agent.prompt",
     "Count": "promptkit.tokens.tokenizer",
+    "Entry": "promptkit.transcript.entries",
+    "Event": "promptkit.compaction.events",
+    "Events": "promptkit.compaction.events",
+    "ExtractiveSummarizer": "promptkit.compaction.extractive",
+    "FullSummarizer": "promptkit.compaction.full",
+    "Hooks": "promptkit.compaction.hooks",
+    "JsonlStore": "promptkit.transcript.jsonl",
+    "LiveSummarizer": "promptkit.compaction.live",
+    "MemoryStore": "promptkit.transcript.store",
     "Model": "promptkit.providers.model",
     "ModelInfo": "promptkit.tokens.models",
+    "ModelOptions": "promptkit.providers.model",
     "NO_RESULT": "promptkit.transcript.pairing",
+    "OpenAIModel": "promptkit.providers.openai",
     "Paired": "promptkit.transcript.pairing",
+    "Plan": "promptkit.compaction.plan",
+    "Policy": "promptkit.compaction.policy",
+    "Projection": "promptkit.transcript.projection",
     "Removal": "promptkit.rendering.receipt",
     "Rendered": "promptkit.rendering.result",
     "Renderer": "promptkit.rendering.renderer",
     "Reply": "promptkit.providers.model",
+    "Said": "promptkit.transcript.entries",
+    "SimpleSummarizer": "promptkit.compaction.simple",
     "SourceSpan": "promptkit.rendering.receipt",
+    "Store": "promptkit.transcript.store",
+    "Summarizer": "promptkit.compaction.summarizer",
+    "Summary": "promptkit.compaction.plan",
+    "SummaryTask": "promptkit.compaction.plan",
+    "SyncSession": "promptkit.agent.sync",
     "Template": "promptkit.elements.template",
+    "Thresholds": "promptkit.compaction.policy",
     "Tokenizer": "promptkit.tokens.tokenizer",
+    "Tool": "promptkit.agent.tools",
+    "Transcript": "promptkit.transcript.log",
+    "Turn": "promptkit.agent.session",
+    "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.openai",
+    "default_policy": "promptkit.compaction.policy",
     "from_json": "promptkit.rendering.json_tree",
+    "log_events": "promptkit.compaction.events",
     "model_info": "promptkit.tokens.models",
     "pair": "promptkit.transcript.pairing",
+    "project": "promptkit.transcript.projection",
     "recorded": "promptkit.elements.recorded",
     "register_model": "promptkit.tokens.models",
     "render": "promptkit.rendering.renderer",
@@ -198,6 +207,7 @@ _LATER = {
     "tools_to_anthropic": "promptkit.emitters",
     "tools_to_chat": "promptkit.emitters",
     "tools_to_responses": "promptkit.emitters",
+    "trace_events": "promptkit.compaction.otel",
 }
 
 
