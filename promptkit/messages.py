@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+"""Who says a message."""
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | Mapping[str, Json] | None"
 """A JSON value."""

@@ -96,8 +96,10 @@ class SummaryDiscarded:
 
 
 Event: TypeAlias = Decided | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
+"""What a subscriber is told."""
 
 Subscriber: TypeAlias = Callable[[Event], None]
+"""Is told of each event, in order."""
 
 
 class Events:
