@@ -14,6 +14,7 @@ __all__ = [
     "Discard",
     "Fail",
     "Nothing",
+    "Promote",
     "Prune",
     "RenderPruned",
     "StartBackground",
@@ -103,10 +104,17 @@ class RenderPruned:
 
 
 @attrs.frozen(kw_only=True)
+class Promote:
+    """Go on with a model that has a larger window, and summarize nothing."""
+
+    because: Because
+
+
+@attrs.frozen(kw_only=True)
 class Fail:
     """Give up on this request, and say why."""
 
     because: Because
 
 
-Decision: TypeAlias = Nothing | Prune | StartBackground | Apply | Discard | Wait | Compact | RenderPruned | Fail
+Decision: TypeAlias = Nothing | Prune | StartBackground | Apply | Discard | Wait | Compact | RenderPruned | Promote | Fail

@@ -7,11 +7,10 @@ state; chance comes from a generator that the caller gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
-from promptkit.compaction.attempts import Attempts
 from promptkit.compaction.decision import (
     Apply,
     Because,
@@ -25,16 +24,14 @@ from promptkit.compaction.decision import (
     StartBackground,
     Wait,
 )
+from promptkit.compaction.state import State
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
+    from promptkit.compaction.state import Phase
 
 __all__ = [
-    "BackgroundState",
-    "Phase",
     "Policy",
     "Rule",
-    "State",
     "Thresholds",
     "compact_at",
     "default_policy",
@@ -47,51 +44,9 @@ __all__ = [
     "start_background",
 ]
 
-Phase: TypeAlias = Literal["before_render", "rendered", "overflow", "rejected", "idle", "model_switch", "manual"]
-"""When is decided: before a render; after one that fits; when one does not; when the provider refused the request as too large; with
-nothing to do; after a change of the model; because somebody asked."""
-
-BackgroundState: TypeAlias = Literal["idle", "running", "ready", "failed"]
-
 FOREGROUND = "foreground"
 MANUAL = "manual"
 THRESHOLD = "threshold"
-
-
-@attrs.frozen(kw_only=True)
-class State:
-    """All that a decision rests on. Figures are tokens of a request with its tools."""
-
-    phase: Phase
-    budget: Budget
-    tokens: int | None = None
-    """What the next request takes, or the last one took; None: unknown."""
-    fixed: int = 0
-    """What every request has beside the conversation: no summary makes that smaller."""
-    prunable: int = 0
-    """What pruning old tool outputs would save."""
-    warm: bool = False
-    """Whether the provider has the start of the request in its cache: a round of tool calls was completed in this turn."""
-    enabled: bool = True
-    """Whether anything is done that nobody asked for."""
-    background: BackgroundState = "idle"
-    stale: bool = False
-    """The background works, or has worked, on what is no more: the history was changed, or the model."""
-    attempts: Attempts = attrs.field(factory=Attempts)
-    compacted: bool = False
-    """A summary was put in place for this very request."""
-    waited: bool = False
-    """This request has waited for the background."""
-    pruned: bool = False
-    """This request was rendered pruned."""
-    model: str | None = None
-    refused_by: str | None = None
-    """The model that refused the request, where a provider did."""
-
-    @property
-    def ratio(self) -> float | None:
-        """What the request takes of the budget's base; None: unknown."""
-        return self.budget.ratio(self.tokens)
 
 
 class Policy(Protocol):
@@ -165,7 +120,7 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
         )
         if state.refused_by is not None and state.refused_by != state.model:
             return Nothing(because=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
-        hopeless = _hopeless(state, state.budget.render_budget)
+        hopeless = state.hopeless(state.budget.render_budget)
         if hopeless:
             return Fail(because=attrs.evolve(because, why=hopeless))
         if state.pruned:
@@ -176,7 +131,7 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
             return Apply(because=because)
         if state.enabled and state.background == "running" and not state.waited:
             return Wait(seconds=wait_seconds, because=because)
-        spent = _spent(state, attempts, breaker)
+        spent = state.spent(attempts, breaker)
         return RenderPruned(because=attrs.evolve(because, why=spent)) if spent else Compact(trigger=FOREGROUND, because=because)
 
     return rule
@@ -206,7 +161,7 @@ def start_background(*, draw: Callable[[], float], warm: float = 0.78, jitter: f
         if state.background in {"running", "ready"}:
             return Nothing(because=attrs.evolve(because, why=f"a summary is {state.background}"))
         base = state.budget.base
-        why = _hopeless(state, None if base is None else int(base * warm)) or _spent(state, 1, breaker, helped=True)
+        why = state.hopeless(None if base is None else int(base * warm)) or state.spent(1, breaker, helped=True)
         if why:
             return Nothing(because=attrs.evolve(because, why=why))
         return StartBackground(because=attrs.evolve(because, why="warm cache" if state.warm else "cold cache, and nearly full"))
@@ -235,7 +190,7 @@ def compact_at(at: float, *, phases: Sequence[Phase] = ("before_render",), attem
             return None
         because = Because(why="at the threshold", ratio=ratio, threshold=at)
         base = state.budget.base
-        why = _hopeless(state, None if base is None else int(base * at)) or _spent(state, attempts, breaker)
+        why = state.hopeless(None if base is None else int(base * at)) or state.spent(attempts, breaker)
         return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, because=because)
 
     return rule
@@ -269,22 +224,3 @@ def default_policy(*, draw: Callable[[], float], thresholds: Thresholds | None =
             start_background(draw=draw, warm=at.warm, jitter=at.jitter, cold=at.cold, breaker=at.breaker),
         )
     )
-
-
-def _hopeless(state: State, room: int | None) -> str | None:
-    """Why no summary can help: what every request has is as large as what is to be reached."""
-    if room is None or state.fixed < room:
-        return None
-    return f"what every request has beside the conversation takes {state.fixed:,} tokens, and {room:,} are to be reached: no summary helps"
-
-
-def _spent(state: State, attempts: int, breaker: int, *, helped: bool = False) -> str | None:
-    """Why there is to be no attempt. `helped`: one that failed is no reason, only one that did not help."""
-    tried = state.attempts
-    if not state.enabled:
-        return "automatic compaction is off"
-    if tried.in_a_row >= breaker:
-        return f"{tried.in_a_row} attempts in a row have failed or not helped"
-    if tried.failed >= attempts and not (helped and tried.last == "failed"):
-        return f"an attempt since the last message of the person has come to this: {tried.last}"
-    return None

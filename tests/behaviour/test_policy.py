@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from promptkit.compaction.attempts import Attempts, judge
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.decision import Apply, Compact, Discard, Fail, Nothing, RenderPruned, StartBackground, Wait
-from promptkit.compaction.policy import Phase, State, Thresholds, default_policy
+from promptkit.compaction.policy import Thresholds, default_policy
+from promptkit.compaction.state import Phase, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

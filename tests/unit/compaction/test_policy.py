@@ -21,9 +21,7 @@ from promptkit.compaction.decision import (
     Wait,
 )
 from promptkit.compaction.policy import (
-    Phase,
     Policy,
-    State,
     Thresholds,
     compact_at,
     default_policy,
@@ -33,6 +31,7 @@ from promptkit.compaction.policy import (
     settle_background,
     start_background,
 )
+from promptkit.compaction.state import Phase, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,84 @@
+"""All that a decision rests on, as one value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from promptkit.compaction.attempts import Attempts
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+
+__all__ = ["BackgroundState", "Phase", "State"]
+
+Phase: TypeAlias = Literal[
+    "before_render", "rendered", "turn_end", "incomplete", "overflow", "rejected", "idle", "memory", "model_switch", "manual"
+]
+"""When is decided: before a render; after one that fits; when the model is done with a turn; when its text was cut off; when a render does
+not fit; when the provider refused the request as too large; with nothing to do; when memory is short; after a change of the model;
+because somebody asked."""
+
+BackgroundState: TypeAlias = Literal["idle", "running", "ready", "failed"]
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """All that a decision rests on. Figures are tokens of a request with its tools."""
+
+    phase: Phase
+    budget: Budget
+    tokens: int | None = None
+    """What the next request takes, or the last one took; None: unknown."""
+    fixed: int = 0
+    """What every request has beside the conversation: no summary makes that smaller."""
+    prunable: int = 0
+    """What pruning old tool outputs would save."""
+    warm: bool = False
+    """Whether the provider has the start of the request in its cache: a round of tool calls was completed in this turn."""
+    enabled: bool = True
+    """Whether anything is done that nobody asked for."""
+    background: BackgroundState = "idle"
+    stale: bool = False
+    """The background works, or has worked, on what is no more: the history was changed, or the model."""
+    attempts: Attempts = attrs.field(factory=Attempts)
+    messages: int = 0
+    """How many messages the view has, without those of the system."""
+    idle_seconds: float = 0.0
+    """How long nothing was said."""
+    larger: str | None = None
+    """A model with a larger window that this conversation may go on with."""
+    compacted: bool = False
+    """A summary was put in place for this very request."""
+    waited: bool = False
+    """This request has waited for the background."""
+    pruned: bool = False
+    """This request was rendered pruned."""
+    model: str | None = None
+    refused_by: str | None = None
+    """The model that refused the request, where a provider did."""
+
+    @property
+    def ratio(self) -> float | None:
+        """What the request takes of the budget's base; None: unknown."""
+        return self.budget.ratio(self.tokens)
+
+    def hopeless(self, room: int | None) -> str | None:
+        """Why no summary can help: what every request has is as large as what is to be reached. None: it can."""
+        if room is None or self.fixed < room:
+            return None
+        return (
+            f"what every request has beside the conversation takes {self.fixed:,} tokens, and {room:,} are to be reached: no summary helps"
+        )
+
+    def spent(self, attempts: int, breaker: int, *, helped: bool = False) -> str | None:
+        """Why there is to be no attempt; None: there may be. `helped`: one that failed is no reason, only one that did not help."""
+        tried = self.attempts
+        if not self.enabled:
+            return "automatic compaction is off"
+        if tried.in_a_row >= breaker:
+            return f"{tried.in_a_row} attempts in a row have failed or not helped"
+        if tried.failed >= attempts and not (helped and tried.last == "failed"):
+            return f"an attempt since the last message of the person has come to this: {tried.last}"
+        return None
