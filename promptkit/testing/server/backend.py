@@ -12,6 +12,7 @@ import attrs
 
 from promptkit.messages import Message, Usage
 from promptkit.testing.server.answers import Delay, HttpAnswer, Malformed, Reset, Rule, Scripted, Truncated, api_error, scripted
+from promptkit.testing.server.arrivals import Arrivals
 from promptkit.testing.server.check_chat import check_chat
 from promptkit.testing.server.check_responses import check_responses
 from promptkit.testing.server.exchange import CHAT, COMPACT, INPUT_TOKENS, Exchange, Tally
@@ -67,6 +68,7 @@ class Backend:
         clock: Callable[[], float],
     ) -> None:
         self.closing = Event()
+        self.arrivals = Arrivals()
         self.tally = Tally()
         self._window = window
         self._script: deque[Step] = deque(script)
@@ -83,7 +85,13 @@ class Backend:
         return len(self._script)
 
     def answer(self, exchange: Exchange) -> Outgoing:
-        """What a request is answered; the exchange is told what became of it."""
+        """What a request is answered; the exchange is told what became of it. Its turn is over then, whatever comes of it."""
+        try:
+            return self._answer(exchange)
+        finally:
+            self.arrivals.gone(exchange.number)
+
+    def _answer(self, exchange: Exchange) -> Outgoing:
         fault = self._faults(exchange.number) if callable(self._faults) else self._faults.get(exchange.number)
         if isinstance(fault, Delay) and fault.answer is None:
             self._late(exchange, fault)
@@ -129,8 +137,10 @@ class Backend:
         try:
             step = next((rule.answer for rule in self._rules if _matches(rule, exchange)), None)
             if step is None:
+                self.arrivals.wait(exchange.number)
                 with self._lock:
                     step = self._script.popleft() if self._script else self._after
+            self.arrivals.gone(exchange.number)
             if step is not None:
                 return self._resolved(exchange, step)
         except Exception as error:  # noqa: BLE001  # a test's own function may raise anything; the client is told
@@ -167,6 +177,7 @@ class Backend:
     def _late(self, exchange: Exchange, delay: Delay) -> None:
         exchange.fault = "Delay"
         self.tally.add(faults=1)
+        self.arrivals.gone(exchange.number)  # those that come meanwhile go first
         self.closing.wait(delay.seconds)
 
     def _make(self, exchange: Exchange, given: Scripted, tokens: int) -> Made:

@@ -70,6 +70,12 @@ class Handler(BaseHTTPRequestHandler):
         if raw is None:
             return
         exchange = self._hear(raw)
+        try:
+            self._answer(exchange, raw)
+        finally:
+            self._listener.backend.arrivals.gone(exchange.number)
+
+    def _answer(self, exchange: Exchange, raw: bytes) -> None:
         if exchange.path not in POSTS:
             self._unknown(exchange, *POSTS)
             return
@@ -98,6 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > self._listener.max_body:
             exchange = self._hear(b"")
+            self._listener.backend.arrivals.gone(exchange.number)
             status, problem = (413, "The request is too large.") if length.isdecimal() else (411, "The request has no Content-Length.")
             self.close_connection = True
             self._send(exchange, self._listener.backend.refuse(exchange, Problem(problem), status))

@@ -154,6 +154,8 @@ class _Http(ThreadingHTTPServer):
             self._number += 1
             exchange = Exchange(number=self._number, method=method, path=path, headers=headers, client=client, raw=raw)
             self._journal.append(exchange)
+            if method == "POST":
+                self.backend.arrivals.come(exchange.number)
         self.backend.tally.add(requests=1)
         return exchange
 

@@ -55,6 +55,15 @@ def is_none(_: object) -> None:
 
 
 class TestScripts:
+    def test_steps_are_for_requests_in_the_order_in_which_they_came_also_where_the_first_takes_long_to_count(self) -> None:
+        long = "".join(f"word{number} " for number in range(200_000))
+        with serve(script=["one", "two"]) as server, ThreadPoolExecutor(1) as pool:
+            first = pool.submit(chat, server, {"role": "user", "content": long})
+            while not server.requests:
+                time.sleep(0.001)
+            second = chat(server, HELLO)
+            assert (said(first.result().body), said(second.body)) == ("one", "two")
+
     @ASK
     def test_steps_are_answered_in_order(self, ask: Any) -> None:
         with serve(script=["one", "two"]) as server:
