@@ -1,0 +1,178 @@
+"""A recorded conversation, said once more in a window that is too small for it: a session keeps it going, and no model is asked."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.agent.session import AgentSession
+from promptkit.agent.tools import Tool
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.events import CompactionCommitted, CompactionFailed, CompactionStarted, Events
+from promptkit.compaction.extractive import ExtractiveSummarizer
+from promptkit.messages import Message, ToolDefinition, Usage
+from promptkit.providers.model import Reply
+from promptkit.rendering.layout import Sizer
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from promptkit.compaction.events import Event
+    from promptkit.rendering.result import Rendered
+
+__all__ = ["PLACE", "Replay", "Sent", "replay"]
+
+PLACE = "demo.jsonl"
+"""What the transcript is called. It is kept in memory: what is printed must not depend on where a file lies."""
+
+UNKNOWN = "(the recording ends here)"
+
+
+@attrs.frozen(kw_only=True)
+class Sent:
+    """A request: its number, that of its turn, its tokens, and what happened to the window right before and right after it."""
+
+    number: int
+    turn: int
+    tokens: int
+    before: tuple[CompactionCommitted | CompactionFailed, ...] = ()
+    after: tuple[CompactionStarted, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Replay:
+    """What came of a replay. `turns` are what the person said; `last` is the request that the model would get next of all."""
+
+    budget: Budget
+    turns: tuple[str, ...]
+    requests: tuple[Sent, ...]
+    summaries: tuple[Checkpoint, ...]
+    last: Rendered | None
+    entries: int
+    whole: int
+    """The tokens of a request with all of the conversation."""
+
+
+async def replay(conversation: Sequence[Message], *, window: int) -> Replay:
+    """Say what the person said; each time the recorded answers are given and the recorded results returned. Reads no file and no clock.
+
+    A summary is ready when the next request is answered, so that every run is the same. Raises WindowFullError and ToolsFillBudgetError
+    for a window that is too small.
+    """
+    player = _Player(conversation)
+    session = AgentSession(
+        model=player,
+        transcript=Transcript(_Named(), clock=lambda: 0.0, new_id=player.new_id),
+        tools=[Tool(definition=definition, run=player.result) for definition in player.definitions],
+        budget=Budget(window=window),
+        summarizer=ExtractiveSummarizer(),
+        tokenizer=tokenizer_for(None),
+        events=Events(player.hear),
+        rng=random.Random(0).random,  # noqa: S311  # a threshold's jitter, the same each time
+    )
+    player.session = session
+    async with session:
+        for text in player.turns():
+            await session.run(text)
+    player.settle()
+    path = session.transcript.path()
+    return Replay(
+        budget=session.keeper.budget,
+        turns=tuple(player.said),
+        requests=tuple(player.sent),
+        summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
+        last=session.last_rendered,
+        entries=len(path),
+        whole=_tokens([entry.message for entry in path if entry.message is not None], player.definitions),
+    )
+
+
+def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
+    sizer = Sizer(tokenizer_for(None))
+    return sizer.tokenizer.request(tools).tokens + sum(map(sizer.message, messages))
+
+
+class _Named(MemoryStore):
+    """A store in memory that goes by the name of a file."""
+
+    @property
+    def place(self) -> str | None:
+        return PLACE
+
+    @property
+    def lines(self) -> int:
+        return len(self.load().entries) + 1  # a file of them begins with a line about itself
+
+
+class _Player:
+    """Plays the model and the tools of a recording, and notes what is asked of them."""
+
+    def __init__(self, conversation: Sequence[Message]) -> None:
+        self.name = "recorded"
+        self.session: AgentSession | None = None
+        self.said: list[str] = []
+        self.sent: list[Sent] = []
+        names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
+        self.definitions = [ToolDefinition(name=name) for name in names]
+        self._conversation = conversation
+        self._answers: deque[Message] = deque()
+        self._results: deque[str] = deque()
+        self._ended: list[CompactionCommitted | CompactionFailed] = []
+        self._started: list[CompactionStarted] = []
+        self._ids = 0
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"e{self._ids}"
+
+    def turns(self) -> Iterator[str]:
+        """What the person said, each time with the answers to it at hand. What was said without an answer is left out."""
+        starts = [at for at, message in enumerate(self._conversation) if message.role == "user"]
+        for start, end in zip(starts, [*starts[1:], len(self._conversation)], strict=True):
+            said = self._conversation[start + 1 : end]
+            self._answers = deque(message for message in said if message.role == "assistant")
+            results = {message.tool_call_id: message.text for message in said if message.role == "tool"}
+            self._results = deque(results.get(call.id, UNKNOWN) for answer in self._answers for call in answer.tool_calls)
+            if self._answers:
+                self.said.append(self._conversation[start].text)
+                yield self._conversation[start].text
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, CompactionStarted):
+            self._started.append(event)
+        elif isinstance(event, CompactionCommitted | CompactionFailed):
+            self._ended.append(event)
+
+    def settle(self) -> None:
+        """What happened after the last request belongs to it."""
+        if self.sent and self._started:
+            self.sent[-1] = attrs.evolve(self.sent[-1], after=(*self.sent[-1].after, *self._started))
+            self._started.clear()
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        """The next answer of the recording."""
+        _ = messages, tools
+        self.settle()
+        session = self.session
+        tokens = 0
+        if session is not None:
+            await session.keeper.background.wait()
+            tokens = session.last_rendered.tokens if session.last_rendered else 0
+        self.settle()
+        before, self._ended = tuple(self._ended), []
+        self.sent.append(Sent(number=len(self.sent) + 1, turn=len(self.said), tokens=tokens, before=before))
+        answer = self._answers.popleft() if self._answers else Message(role="assistant", content=(UNKNOWN,))
+        # No provider has counted: a usage of nothing says that.
+        return Reply(message=answer, usage=Usage(input_tokens=0), finish="tool_calls" if answer.tool_calls else "stop")
+
+    async def result(self, arguments: Mapping[str, object]) -> str:
+        """The result of the next call: those of one answer are begun in the order in which it made them."""
+        _ = arguments
+        return self._results.popleft() if self._results else UNKNOWN
