@@ -58,6 +58,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
     TreeError,
+    TurnRunningError,
     UnansweredCallError,
     UncountablePartError,
     UnknownEncodingError,
@@ -81,9 +82,10 @@ from promptkit.messages import (
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Conversation, ConversationView
-    from promptkit.agent.session import AgentSession, Turn
+    from promptkit.agent.session import AgentSession
     from promptkit.agent.sync import SyncSession
     from promptkit.agent.tools import Tool
+    from promptkit.agent.turn import Turn
     from promptkit.compaction.budget import Budget, budget_for
     from promptkit.compaction.chunked import ChunkedSummarizer
     from promptkit.compaction.events import Event, Events, log_events
@@ -132,7 +134,7 @@ __all__ = [
     "Summarizer", "Summary", "SummaryError", "SummaryTask", "SyncSession", "SystemMessage", "Tag", "Template", "TemplateError", "Text",
     "TextChunk", "TextTooLongError", "ThresholdError", "Thresholds", "TokenLimit", "Tokenizer", "TokenizerError", "TooManyRoundsError",
     "Tool", "ToolCall", "ToolDefinition", "ToolMessage", "ToolRound", "ToolsFillBudgetError", "Transcript", "TranscriptConflictError",
-    "TranscriptError", "TranscriptFormatError", "TranscriptWriteError", "TreeError", "Truncate", "Turn", "UnansweredCallError",
+    "TranscriptError", "TranscriptFormatError", "TranscriptWriteError", "TreeError", "Truncate", "Turn", "TurnRunningError", "UnansweredCallError",
     "UncountablePartError", "UnknownEncodingError", "UnknownModelError", "Usage", "UserMessage", "WindowFullError", "budget_for",
     "component", "count_request", "default_policy", "from_json", "log_events", "model_info", "pair", "project", "recorded",
     "register_model", "render", "render_async", "to_anthropic", "to_chat", "to_json", "to_responses", "tokenizer_for",
@@ -186,7 +188,7 @@ _LATER = {
     "Tokenizer": "promptkit.tokens.tokenizer",
     "Tool": "promptkit.agent.tools",
     "Transcript": "promptkit.transcript.log",
-    "Turn": "promptkit.agent.session",
+    "Turn": "promptkit.agent.turn",
     "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.openai",
     "default_policy": "promptkit.compaction.policy",

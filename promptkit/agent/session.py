@@ -8,22 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-import attrs
-
-from promptkit.agent.prompt import Conversation, ConversationView, Recordings
-from promptkit.agent.summaries import UNLIMITED, default_summarizer, most_summary_tokens
-from promptkit.agent.tools import Tool, call_tools
+from promptkit.agent.given import require, said
+from promptkit.agent.requests import Requests
+from promptkit.agent.summaries import default_summarizer, most_summary_tokens
+from promptkit.agent.tools import Tool, by_name, call_tools
+from promptkit.agent.turn import Turn
 from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.keeper import Keeper
-from promptkit.compaction.plan import LastRequest
 from promptkit.compaction.policy import default_policy
 from promptkit.compaction.refusal import learnt
-from promptkit.errors import BudgetExceededError, ContextOverflowError, NothingToAnswerError, TooManyRoundsError
+from promptkit.errors import (
+    BudgetExceededError,
+    ContextOverflowError,
+    NothingToAnswerError,
+    TooManyRoundsError,
+    TurnRunningError,
+)
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
-from promptkit.rendering.renderer import Renderer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.entries import Said, Setting
 from promptkit.transcript.log import Transcript
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import Hooks
+    from promptkit.compaction.plan import LastRequest
     from promptkit.compaction.policy import Policy
     from promptkit.compaction.selection import Keep
     from promptkit.compaction.summarizer import Summarizer
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
+    from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import Store
 
 __all__ = ["AgentSession", "Turn"]
@@ -52,28 +58,20 @@ MODEL = "model"
 """The setting that is written when a session goes on with another model."""
 
 
-@attrs.frozen(kw_only=True)
-class Turn:
-    """What came of one message of the person."""
-
-    text: str
-    """What the model said at the end."""
-    rounds: int
-    """How many requests that took."""
-    usage: tuple[Usage, ...]
-    """Of each request, in order."""
-
-
 class AgentSession:
     """A conversation that never outgrows its window. For one event loop; `SyncSession` is the same for programs without one.
 
     `prompt` makes the prompt of a request from the view of the transcript; without one, `instructions` and the messages are sent.
     `budget` is what requests may take, by default what is known of the model. `summarizer` is asked in the foreground and the
     background; by default the live conversation is, then a copy of it, then no model at all. `keep` says what a summary leaves as it
-    is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `rng` gives the jitter of the
-    policy's thresholds. `enabled=False`: nothing is summarized or pruned that nobody asked for.
+    is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `redactor` takes secrets out of
+    summaries. `rng` gives the jitter of the policy's thresholds. `enabled=False`: nothing is summarized or pruned that nobody asked for.
 
-    A transcript that holds something already is gone on with, also where a program was killed in the middle of a turn.
+    A transcript that holds something already is gone on with, also where a program was killed in the middle of a turn: give
+    `Transcript(JsonlStore("talk.jsonl"))`, and it is kept in a file.
+
+    `session.transcript` is all that was said, `session.keeper.view` what the model is shown of it, `session.keeper.reading()` how much of
+    `session.keeper.budget` that takes, and `session.last_rendered` the last request. `events` tells of compactions as they happen.
     """
 
     def __init__(  # noqa: PLR0913  # what a session is made of, each with a default
@@ -90,19 +88,20 @@ class AgentSession:
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: Hooks | None = None,
+        redactor: Redactor | None = None,
         events: Events | None = None,
         read_tool: str = "read_file",
         enabled: bool = True,
         max_rounds: int = 100,
         rng: Callable[[], float] = random.random,
     ) -> None:
+        require(model=model, transcript=transcript, prompt=prompt, tools=tools, max_rounds=max_rounds)
         self.model = model
         self.transcript = Transcript() if transcript is None else transcript
-        self.tools: Mapping[str, Tool] = {tool.definition.name: tool for tool in tools}
+        self.tools: Mapping[str, Tool] = by_name(tools)
         self.max_rounds = max_rounds
         self._definitions = tuple(tool.definition for tool in tools)
-        recordings = Recordings()
-        self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
+        self._requests = Requests(self.transcript, prompt, instructions=instructions, tools=self._definitions)
         self._tokenizer = tokenizer
         self._summarizer = summarizer
         budget = budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions)
@@ -113,7 +112,9 @@ class AgentSession:
             tokenizer=self.tokenizer,
             max_summary_tokens=most_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
+            tools=self._definitions,
             hooks=hooks,
+            redactor=redactor,
             events=events,
             read_tool=read_tool,
         )
@@ -125,9 +126,6 @@ class AgentSession:
             model=model.name,
             enabled=enabled,
         )
-        self.last_rendered: Rendered | None = None
-        """The last request, with its receipt."""
-        self._renderer: Renderer | None = None
         self._turn = asyncio.Lock()
         self._like = partial(
             AgentSession,
@@ -139,6 +137,7 @@ class AgentSession:
             keep=keep,
             tokenizer=tokenizer,
             hooks=hooks,
+            redactor=redactor,
             events=events,
             read_tool=read_tool,
             enabled=enabled,
@@ -151,6 +150,11 @@ class AgentSession:
         """What counts: the one that was given, else the model's."""
         return self._tokenizer or tokenizer_for(self.model.name)
 
+    @property
+    def last_rendered(self) -> Rendered | None:
+        """The last request, with its receipt, as it was rendered: what a model's quirks add behind a summary is not in it."""
+        return self._requests.rendered
+
     async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> Turn:
         """Say something to the model, and do what it asks for until it is done. `on_text` hears its text as it comes.
 
@@ -161,9 +165,7 @@ class AgentSession:
         `max_rounds` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
         again: `resume` goes on with the turn, and `run` says something else.
         """
-        parts = (content,) if isinstance(content, str) else tuple(content)
-        if not any(part.strip() if isinstance(part, str) else True for part in parts):
-            raise NothingToAnswerError
+        parts = said(content)
         async with self._turn:
             self.transcript.say(Message(role="user", content=parts))
             self.keeper.asked()
@@ -195,9 +197,15 @@ class AgentSession:
         return self.compactor.undo()
 
     def rewind(self, to: str | None) -> Entry:
-        """Go on from an earlier entry, from the very beginning for None. What came after it stays in the transcript, as a branch."""
+        """Go on from an earlier entry, from the very beginning for None. What came after it stays in the transcript, as a branch.
+
+        Raises TurnRunningError while the model works on a turn, TranscriptError for an entry that is not there.
+        """
+        if self._turn.locked():
+            raise TurnRunningError
+        entry = self.transcript.rewind(to)
         self.keeper.turned("the conversation goes on from elsewhere")
-        return self.transcript.rewind(to)
+        return entry
 
     def fork(self, store: Store, *, at: str | None = None) -> AgentSession:
         """A session like this one that goes on from an entry, by default the last, in a transcript of its own in an empty store."""
@@ -205,14 +213,20 @@ class AgentSession:
 
     def switch(self, model: Model, *, budget: Budget | None = None) -> None:
         """Go on with another model. Where its window is smaller, the next request makes room."""
-        self.model = model
+        tokenizer = self._tokenizer or tokenizer_for(model.name)
+        budget = budget or budget_for(model.name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL, value=model.name))
-        budget = budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions)
+        self.model = model
         self.keeper.switch(model.name, budget, tokenizer=self.tokenizer)
         self._fit(budget)
 
+    async def idle(self) -> None:
+        """Wait until no turn is going on."""
+        async with self._turn:
+            pass
+
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End what runs in the background, for good. Turns go on, and are summarized in the foreground where they must be."""
         await self.keeper.close()
 
     async def __aenter__(self) -> Self:
@@ -227,7 +241,7 @@ class AgentSession:
             reply = await self._request(on_text)
             usages.append(reply.usage)
             if not reply.message.tool_calls:
-                return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages))
+                return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
             await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
             self.keeper.worked()
         raise TooManyRoundsError(self.max_rounds)
@@ -236,41 +250,38 @@ class AgentSession:
         await self.keeper.prepare()
         refused = False
         while True:
-            rendered = await self._rendered()
+            request, tokens = await self._rendered()
             model = self.model  # another may be switched to while this one thinks
             try:
-                reply = await with_options(model, on_text=on_text).complete(rendered.messages, tools=self._definitions)
+                reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
             except ContextOverflowError as error:
                 if refused:
                     raise
                 refused = True
                 if model is self.model:
-                    self._fit(learnt(self.keeper.budget, refused=rendered.tokens, window=error.window))
-                await self.keeper.overflow(rendered.tokens, refused_by=model.name)
+                    self._fit(learnt(self.keeper.budget, refused=tokens, window=error.window))
+                await self.keeper.overflow(tokens, refused_by=model.name)
                 continue
             break
         self.transcript.append(Said(message=reply.message, usage=reply.usage, model=model.name, finish=reply.finish))
-        self.keeper.answered(LastRequest(messages=rendered.messages, tools=self._definitions), reply.message)
+        self.keeper.answered(request, reply.message)
         return reply
 
-    async def _rendered(self) -> Rendered:
+    async def _rendered(self) -> tuple[LastRequest, int]:
+        """The next request, and its tokens."""
         while True:
-            renderer = self._renderer_for(self.keeper.budget.render_budget)
-            view = ConversationView(messages=self.keeper.view.messages, may_prune=self.keeper.pruned)
+            keeper, model, shown = self.keeper, self.model, self.keeper.view
+            room = keeper.budget.render_budget
             try:
-                self.last_rendered = await renderer.render_async(self._prompt(view))
+                request, tokens = await self._requests.make(
+                    shown, model=model.name, tokenizer=self.tokenizer, budget=room, may_prune=keeper.pruned
+                )
             except BudgetExceededError as error:
-                await self.keeper.overflow(error.required)
+                await keeper.overflow(error.required)
                 continue
-            self.keeper.rendered(self.last_rendered.tokens)
-            return self.last_rendered
-
-    def _renderer_for(self, budget: int | None) -> Renderer:
-        renderer = self._renderer
-        room = UNLIMITED if budget is None else budget
-        if renderer is None or renderer.context.tokens != room:
-            renderer = self._renderer = Renderer(budget=room, model=self.model.name, tokenizer=self.tokenizer, tools=self._definitions)
-        return renderer
+            if keeper.view is shown and self.model is model:  # a component may have awaited while something else happened
+                keeper.rendered(tokens)
+                return request, tokens
 
     def _fit(self, budget: Budget) -> None:
         """Keep to another budget from now on."""
@@ -281,4 +292,3 @@ class AgentSession:
             max_summary_tokens=most_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
         )
-        self._renderer = None

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
+from promptkit.agent.content import content_of
+from promptkit.errors import BadPropError
 from promptkit.messages import Message, Part
 
 if TYPE_CHECKING:
     from promptkit.messages import ToolCall, ToolDefinition
 
-__all__ = ["CANCELLED", "Result", "Tool", "call_tools"]
+__all__ = ["CANCELLED", "Result", "Tool", "by_name", "call_tools"]
 
-Result: TypeAlias = "str | Sequence[Part]"
-"""What a tool returns: text, or parts such as images."""
+Result: TypeAlias = "str | Sequence[Part] | None"
+"""What a tool returns: text, or parts such as images; None where it has done something and there is nothing to tell."""
 
 CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
 """What answers a call that was not waited for."""
@@ -34,6 +36,16 @@ class Tool:
 
     definition: ToolDefinition
     run: Callable[[Mapping[str, object]], Result | Awaitable[Result]]
+
+
+def by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
+    """The tools by their names. Raises BadPropError where two have the same: the model could not tell them apart."""
+    named = {tool.definition.name: tool for tool in tools}
+    if len(named) < len(tools):
+        names = [tool.definition.name for tool in tools]
+        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
+        raise BadPropError(problem)
+    return named
 
 
 async def call_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], told: Callable[[Sequence[Message]], object]) -> None:
@@ -83,4 +95,13 @@ async def _run(tool: Tool, arguments: Mapping[str, object]) -> Result:
 
 
 def _answer(call: ToolCall, result: Result) -> Message:
-    return Message(role="tool", content=(result,) if isinstance(result, str) else tuple(result), tool_call_id=call.id)
+    return Message(role="tool", content=_content(result), tool_call_id=call.id)
+
+
+def _content(result: object) -> tuple[Part, ...]:
+    """What a tool returned as content; what is none must not reach the transcript, which could not be written. Raises TypeError."""
+    content = () if result is None else content_of(result)
+    if content is not None:
+        return content
+    problem = f"the tool returned {type(result).__name__}, and not text or a list of parts such as images: return JSON as text."
+    raise TypeError(problem)

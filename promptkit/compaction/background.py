@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.compaction.draft import Draft
     from promptkit.compaction.plan import Plan
-    from promptkit.compaction.policy import BackgroundState
+    from promptkit.compaction.state import BackgroundState
 
 __all__ = ["Background", "Work"]
 
@@ -57,6 +57,7 @@ class Background:
         self._pass: Pass | None = None
         self._draft: Draft | None = None
         self._unused = unused
+        self._closed = False
         self._ending: set[asyncio.Task[Draft | None]] = set()
         self.error: BaseException | None = None
         """Why the last pass failed; None once another has begun, and where it was called off."""
@@ -72,8 +73,8 @@ class Background:
         return self._pass.plan if self._pass else None
 
     def start(self, work: Work, plan: Plan) -> bool:
-        """Begin a pass as a task of the running loop, unless one is running or ready. Whether it was begun."""
-        if self._state in ("running", "ready"):
+        """Begin a pass as a task of the running loop, unless one is running or ready, or it is closed. Whether it was begun."""
+        if self._closed or self._state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
         self._count += 1
@@ -105,7 +106,11 @@ class Background:
         return draft
 
     async def close(self, seconds: float = PATIENCE) -> Draft | None:
-        """Cancel, and wait until all work has ended that was cancelled, at most so many seconds. Returns what `cancel` does."""
+        """Cancel, and wait until all work has ended that was cancelled, at most so many seconds. Returns what `cancel` does.
+
+        After that nothing can be started any more.
+        """
+        self._closed = True
         draft = self.cancel()
         if self._ending:
             await asyncio.wait(set(self._ending), timeout=seconds)

@@ -43,6 +43,11 @@ class ChunkedSummarizer:
     """The most tokens of input and output together."""
     share: float = 0.25
     """Of the window: how much of the conversation one stretch may hold, if there is room for it."""
+    largest: float | None = None
+    """Of the window: a stretch that is larger is named by its size, and nobody is asked for it. None: what does not fit of it is left out.
+
+    Three tiers (GSV): a Chain of one without this, one with 0.5, and a PlaceholderSummarizer.
+    """
     tokenizer: Tokenizer | None = None
     """None: the model's."""
     template: str | os.PathLike[str] = TEMPLATE
@@ -55,15 +60,18 @@ class ChunkedSummarizer:
         usages: list[Usage | None] = []
         failures: list[str] = []
         done = 0
-        for stretch in self._stretches(task, await self._room(task, tokenizer), tokenizer):
+        for stretch, tokens in self._stretches(task, await self._room(task, tokenizer), tokenizer):
+            if self.largest is not None and tokens > self.window * self.largest:
+                failures.append(f"a stretch of {tokens:,} tokens is too large.")
+                summary = _noted(summary, f"[{_messages(stretch)} of about {tokens:,} tokens followed, too large to be summarized]")
+                continue
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=stretch)
             try:
                 part = await writer.summarize(attrs.evolve(task, plan=plan, facts={}))
             except (SummaryError, ContextOverflowError, EmptyReplyError) as error:
                 failures.append(str(error))
                 usages.append(error.usage if not isinstance(error, ContextOverflowError) else None)
-                gap = f"[{len(stretch):,} message{'' if len(stretch) == 1 else 's'} that followed could not be summarized]"
-                summary = gap if summary is None else f"{summary}\n\n{gap}"
+                summary = _noted(summary, f"[{_messages(stretch)} that followed could not be summarized]")
                 continue
             done += 1
             usages.append(part.usage)
@@ -88,20 +96,20 @@ class ChunkedSummarizer:
             raise SummaryError(reason="does_not_fit", detail=detail)
         return min(max(1, int(self.window * self.share)), room)
 
-    def _stretches(self, task: SummaryTask, most: int, tokenizer: Tokenizer) -> Iterator[tuple[Projected, ...]]:
-        """What is to be summarized in stretches of at most `most` tokens; a call and its results, or one message, may be more."""
+    def _stretches(self, task: SummaryTask, most: int, tokenizer: Tokenizer) -> Iterator[tuple[tuple[Projected, ...], int]]:
+        """What is to be summarized in stretches of at most `most` tokens, and their tokens; a call with its results, or one message, may be more."""
         items = dropped_items(task)
         stretch: list[Projected] = []
         filled = 0
         for start, end in spans([item.message for item in items]):
             tokens = self._written(items[start:end], tokenizer)
             if stretch and filled + tokens > most:
-                yield tuple(stretch)
+                yield tuple(stretch), filled
                 stretch, filled = [], 0
             stretch.extend(items[start:end])
             filled += tokens
         if stretch:
-            yield tuple(stretch)
+            yield tuple(stretch), filled
 
     def _written(self, items: Sequence[Projected], tokenizer: Tokenizer) -> int:
         """What a block takes when it is written out."""
@@ -115,3 +123,11 @@ class ChunkedSummarizer:
                 tokens += min(longest, size) if tag == "result" else size
                 tokens += tokenizer.count(f"<{tag}{told}>\n") + tokenizer.count(f"\n</{tag}>\n")
         return tokens
+
+
+def _noted(summary: str | None, note: str) -> str:
+    return note if summary is None else f"{summary}\n\n{note}"
+
+
+def _messages(stretch: Sequence[Projected]) -> str:
+    return f"{len(stretch):,} message{'' if len(stretch) == 1 else 's'}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.blocks import is_opening
 from promptkit.compaction.breadcrumb import with_breadcrumb
 from promptkit.compaction.draft import Draft, checkpoint_of
 from promptkit.compaction.events import (
@@ -21,24 +21,28 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.hooks import Hooks, guarded_after, guarded_before
-from promptkit.compaction.plan import Plan, SummaryTask
+from promptkit.compaction.known import known_facts
+from promptkit.compaction.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.redaction import redacted_cover, redacted_summary, redacted_task
+from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Rounds, select
 from promptkit.compaction.shown import Shown
 from promptkit.errors import CompactionRunningError, SummaryError, TranscriptConflictError
 from promptkit.rendering.layout import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
-from promptkit.transcript.projection import summary_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from promptkit.compaction.plan import LastRequest, Summary
+    from promptkit.compaction.plan import LastRequest
     from promptkit.compaction.selection import Keep
     from promptkit.compaction.summarizer import Summarizer
+    from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.log import Transcript
     from promptkit.transcript.projection import Projection
+    from promptkit.transcript.redaction import Redactor
 
 __all__ = ["Compactor"]
 
@@ -49,9 +53,11 @@ TRIES = 10
 class Compactor:
     """Compacts one transcript. One compaction at a time; each that starts ends with exactly one event.
 
-    `keep` says what of the view stays as it is; `max_summary_tokens` is the most that a summary may have, `max_result_tokens` the most that
-    the view shows of one tool result. `read_tool` is the name of the tool by which the model reads the transcript. `clock` gives seconds
-    that only grow.
+    `keep` says what of the view stays as it is, `choose` makes the plan of it (`partial(select, split=True)`), and `replacement` builds what
+    stands for the rest; `max_summary_tokens` is the most that a summary may have, `max_result_tokens` the most that
+    the view shows of one tool result. `tools` are those of the conversation: some providers refuse its calls without them. `read_tool`
+    is the name of the tool by which the model reads the transcript. `redactor` takes secrets out of what summarizers are given and of
+    what they give; without one, all of it is as it was said. `clock` gives seconds that only grow.
     """
 
     def __init__(  # noqa: PLR0913  # what a compaction is made of
@@ -60,10 +66,14 @@ class Compactor:
         *,
         summarizer: Summarizer,
         keep: Keep | None = None,
+        choose: Callable[..., Plan] = select,
+        replacement: Replacement | None = None,
         tokenizer: Tokenizer,
         max_summary_tokens: int,
         max_result_tokens: int | None = None,
+        tools: Sequence[ToolDefinition] = (),
         hooks: Hooks | None = None,
+        redactor: Redactor | None = None,
         events: Events | None = None,
         read_tool: str = "read_file",
         clock: Callable[[], float] = time.monotonic,
@@ -73,15 +83,18 @@ class Compactor:
         self.summarizer = summarizer
         self.keep: Keep = Rounds() if keep is None else keep
         self.max_summary_tokens = max_summary_tokens
+        self._choose = choose
+        self._replacement = replacement or Replacement()
         self.events = events or Events()
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
         self._shown = Shown(tokenizer, result_tokens=max_result_tokens)
+        self._tools = tuple(tools)
         self._hooks = hooks or Hooks()
+        self._redactor = redactor
         self._read_tool = read_tool
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
-        self._count = 0
         self._running: asyncio.Event | None = None
 
     def switch(self, *, summarizer: Summarizer, tokenizer: Tokenizer, max_summary_tokens: int, max_result_tokens: int | None) -> None:
@@ -107,7 +120,7 @@ class Compactor:
         leaf = self.transcript.leaf
         if leaf is None:
             return Plan(leaf="")
-        return select(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
+        return self._choose(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
 
     async def compact(
         self, plan: Plan | None = None, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
@@ -140,8 +153,7 @@ class Compactor:
         """
         if plan.is_empty:
             return None
-        self._count += 1
-        number, since = self._count, self._clock()
+        number, since = self.events.number(), self._clock()
         self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
         try:
             summary = await self._summary(plan, trigger, instructions, last_request)
@@ -154,6 +166,8 @@ class Compactor:
         if summary is None:
             self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
             return None
+        if self._redactor is not None:
+            plan = redacted_cover(plan, self._redactor)
         return Draft(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, since=since)
 
     async def commit(self, draft: Draft) -> Entry | None:
@@ -201,32 +215,52 @@ class Compactor:
                 return self._baked(plan, wanted.summary)
             except SummaryError as error:
                 self._logger.warning("a hook's summary is not taken, and another is made: %s", error)
-        opening = next((item.entry for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_opening(item)), None)
-        earlier = None if opening is None else self.transcript.get(opening).payload
         task = SummaryTask(
             plan=plan,
-            max_tokens=self.max_summary_tokens,
+            max_tokens=self._most(plan),
             instructions="\n\n".join(filter(None, (instructions, *wanted.instructions))) or None,
             last_request=last_request,
-            tools=() if last_request is None else last_request.tools,
-            facts=earlier.facts if isinstance(earlier, Checkpoint) else {},
+            tools=self._tools if last_request is None else last_request.tools,
+            facts=known_facts(self.transcript, plan),
+            check=partial(self._baked, plan),
         )
+        if self._redactor is not None:
+            task = redacted_task(task, self._redactor)
         return self._baked(plan, await self.summarizer.summarize(task))
+
+    def _most(self, plan: Plan) -> int:
+        """The tokens that a summary may have and be smaller than what it stands for. Raises SummaryError where none can be."""
+        replaced = self._replaced(plan)
+        room = replaced - self._replacement.cost(plan, Summary(text=self._told(""), mode=""), self._tokenizer) - 1
+        if room < 1:
+            detail = f"none is smaller than the {replaced:,} tokens that it would stand for."
+            raise SummaryError(reason="not_smaller", detail=detail)
+        return min(self.max_summary_tokens, room)
+
+    def _replaced(self, plan: Plan) -> int:
+        return sum(self._sizer.message(item.message) for item in (*plan.dropped, *plan.prefix))
+
+    def _told(self, text: str) -> str:
+        """A summary's text with its breadcrumb."""
+        store = self.transcript.store
+        return with_breadcrumb(text, place=store.place, lines=store.lines, tool=self._read_tool)
 
     def _baked(self, plan: Plan, summary: Summary) -> Summary:
         """The summary with its breadcrumb; everything that it stands for is on the disk by now. Raises SummaryError if nothing is gained."""
+        if self._redactor is not None:
+            summary = redacted_summary(summary, self._redactor)
         if not summary.text.strip():
-            raise SummaryError(reason="empty", detail="the summary is blank.")
+            raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
         if tokens > self.max_summary_tokens:
             most = f"{self.max_summary_tokens:,} is the most that it may have"
-            raise SummaryError(reason="too_large", detail=f"the summary has {tokens:,} tokens, and {most}.")
-        store = self.transcript.store
-        text = with_breadcrumb(summary.text, place=store.place, lines=store.lines, tool=self._read_tool)
-        replaced = sum(self._sizer.message(item.message) for item in (*plan.dropped, *plan.prefix))
-        if self._sizer.message(summary_message(text)) >= replaced:
-            raise SummaryError(reason="not_smaller", detail=f"the summary is no smaller than the {replaced:,} tokens that it stands for.")
-        return attrs.evolve(summary, text=text)
+            raise SummaryError(reason="too_large", detail=f"the summary has {tokens:,} tokens, and {most}.", usage=summary.usage)
+        baked = attrs.evolve(summary, text=self._told(summary.text))
+        replaced = self._replaced(plan)
+        if self._replacement.cost(plan, baked, self._tokenizer) >= replaced:
+            detail = f"the summary is no smaller than the {replaced:,} tokens that it stands for."
+            raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
+        return baked
 
     def _written(self, draft: Draft) -> Entry | None:
         """The entry of the checkpoint, behind whatever was written meanwhile; None if that changed what it rests on."""
@@ -235,7 +269,8 @@ class Compactor:
             if stale is not None:
                 self.discard(draft, stale)
                 return None
-            checkpoint = checkpoint_of(draft, self.view.items, count=self._sizer.message)
+            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer)
+            checkpoint = checkpoint_of(draft, self.view.items, replaced=replaced, count=self._sizer.message)
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
             except TranscriptConflictError:  # another process has written, and that has been read by now

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.compaction.plan import Plan, Summary
+    from promptkit.compaction.replacement import Replaced
     from promptkit.messages import Message
     from promptkit.transcript.projection import Projected
 
@@ -24,7 +25,7 @@ class Draft:
     """A summary that is made and not yet committed."""
 
     number: int
-    """Of the compaction, within its conversation."""
+    """Of the compaction, as in its events."""
     plan: Plan
     summary: Summary
     """Its text is baked: the breadcrumb is in it."""
@@ -34,17 +35,19 @@ class Draft:
     """When it was begun, by the compactor's clock."""
 
 
-def checkpoint_of(draft: Draft, items: Sequence[Projected], *, count: Callable[[Message], int]) -> Checkpoint:
+def checkpoint_of(draft: Draft, items: Sequence[Projected], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
     """What is written for a draft. `items` are the view now: that of the plan, and what came since, which is kept."""
     plan = draft.plan
     planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
     kept = items[planned - len(plan.kept) :]  # an earlier checkpoint's messages come first in a view, and are never among these
-    pinned, replayed = ([item.message for item in each] for each in (plan.pinned, plan.replayed))
-    opening = (*pinned, summary_message(draft.summary.text), *replayed)
+    opening = replaced.messages
+    plain = opening == (summary_message(draft.summary.text),)
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry if kept else None,
-        replacement=opening if len(opening) > 1 else None,
+        replacement=None if plain else opening,
+        own=() if plain else replaced.own,
+        portable=replaced.portable,
         trigger=draft.trigger,
         instructions=draft.instructions,
         model=draft.summary.model,

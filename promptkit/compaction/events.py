@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from typing import TypeAlias
@@ -45,7 +46,7 @@ class CompactionStarted:
     """A summary is being made. Exactly one of committed, failed, cancelled and discarded follows."""
 
     number: int
-    """Of the compaction, within its conversation: the terminal event has the same."""
+    """Of the compaction, among all of one Events: the terminal event has the same."""
     trigger: str
     messages: int
     """How many messages the summary will stand for."""
@@ -103,15 +104,23 @@ Subscriber: TypeAlias = Callable[[Event], None]
 
 
 class Events:
-    """Hands events to subscribers, in order. One that raises is logged and breaks nothing."""
+    """Hands events to subscribers, in order. One that raises is logged and breaks nothing.
+
+    Several conversations may share one, as a fork does with what it was forked from: compactions are numbered through all of them.
+    """
 
     def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
         self._subscribers = list(subscribers)
+        self._numbers = itertools.count(1)
         self._logger = logger or logging.getLogger("promptkit")
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have one more told."""
         self._subscribers.append(subscriber)
+
+    def number(self) -> int:
+        """The number of a compaction that is about to start, from 1; no other one has it."""
+        return next(self._numbers)
 
     def emit(self, event: Event) -> None:
         """Tell all."""

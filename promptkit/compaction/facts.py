@@ -15,13 +15,16 @@ import attrs
 
 from promptkit.compaction.blocks import is_request
 from promptkit.compaction.quirks import is_thinking
+from promptkit.compaction.skills import skill_of
 from promptkit.messages import OpaquePart
+from promptkit.transcript.redaction import redacted_json
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, ToolCall
     from promptkit.transcript.projection import Projected
+    from promptkit.transcript.redaction import Redactor
 
-__all__ = ["Command", "Facts", "fold"]
+__all__ = ["Command", "Facts", "fold", "thinking_of", "without_secrets"]
 
 Item = TypeVar("Item")
 
@@ -70,6 +73,8 @@ class Facts:
     errors: tuple[str, ...] = ()
     todos: tuple[str, ...] = ()
     """The open points of the last list that the model wrote."""
+    skills: tuple[str, ...] = ()
+    """The skills that were invoked."""
     tools: tuple[tuple[str, int], ...] = ()
     """The tools that were called, and how often."""
     last_reply: str = ""
@@ -98,10 +103,11 @@ class Facts:
             commands=tuple(Command(*row) for row in _rows(data.get("commands"))),
             errors=_texts(data.get("errors")),
             todos=_texts(data.get("todos")),
+            skills=_texts(data.get("skills")),
             tools=_counts(data.get("tools")),
             last_reply=_text(data.get("last_reply")),
             messages=count if isinstance(count := data.get("messages"), int) else 0,
-            thinking=_thought(data.get("thinking")),
+            thinking=thinking_of(data),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
         )
 
@@ -114,6 +120,17 @@ def fold(facts: Facts, items: Iterable[Projected]) -> Facts:
     return gathering.facts()
 
 
+def thinking_of(facts: Mapping[str, Json]) -> OpaquePart | None:
+    """The last thought in the facts of a checkpoint; None where they have none."""
+    return _thought(facts.get("thinking"))
+
+
+def without_secrets(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
+    """Facts of which the redactor has seen every text. A thought in which it finds something goes whole: it is signed."""
+    clean = {name: redacted_json(value, redactor) for name, value in facts.items()}
+    return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
+
+
 class _Gathering:
     """Facts while they are gathered."""
 
@@ -123,18 +140,18 @@ class _Gathering:
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
-        self.todos = known.todos
         self.tools = dict(known.tools)
         self.known = known
-        self.last_reply = known.last_reply
-        self.messages = known.messages
-        self.thinking = known.thinking
+        self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
+        self.skills = dict.fromkeys(known.skills)
         self._running: dict[str, int] = {}  # call id → its command
 
     def take(self, item: Projected) -> None:
         """One more message."""
         message = item.message
         text = message.text
+        if item.kind == "replacement" and _clip(text.strip()) in self.requests:
+            return  # it is still shown beside the summary that it was taken into
         self.messages += 1
         if message.role == "user":
             if text.strip() and is_request(item):  # no summary, no reminder of a program's
@@ -159,6 +176,7 @@ class _Gathering:
             commands=_bounded(self.commands, lambda command: len(command.name) + len(command.what) + len(command.outcome)),
             errors=_bounded(list(self.errors), len),
             todos=_bounded(self.todos, len),
+            skills=_bounded(list(self.skills), len),
             tools=_bounded(list(self.tools.items()), lambda tool: len(tool[0])),
             last_reply=self.last_reply,
             messages=self.messages,
@@ -172,10 +190,12 @@ class _Gathering:
         arguments = _arguments(call.arguments)
         if "todo" in name.lower() and self._note_list(arguments):
             return
-        path, command = _first(arguments, PATHS), _first(arguments, COMMANDS)
+        path, command, skill = _first(arguments, PATHS), _first(arguments, COMMANDS), skill_of(call.name, arguments)
         if command is None and SEARCHES.search(call.name):
             return  # what it found is looked at by the next calls
-        if path is not None and CHANGES.search(call.name):
+        if skill is not None:
+            _newest(self.skills, _clip(skill, 100))
+        elif path is not None and CHANGES.search(call.name):
             _newest(self.changed, _clip(path))
         elif path is not None and READS.search(call.name):
             _newest(self.read, _clip(path))

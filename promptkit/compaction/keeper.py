@@ -10,20 +10,20 @@ from promptkit.compaction.attempts import Attempts, judge
 from promptkit.compaction.background import Background
 from promptkit.compaction.decision import Apply, Compact, Discard, Nothing, Prune, RenderPruned, StartBackground, Wait
 from promptkit.compaction.events import Decided
-from promptkit.compaction.policy import State
 from promptkit.compaction.reduction_edits import Pruning, prune_outputs
 from promptkit.compaction.selection import Rounds
 from promptkit.compaction.sent import Sent
-from promptkit.compaction.usage import Meter
+from promptkit.compaction.state import State
+from promptkit.compaction.window import Window
 from promptkit.errors import CompactionRunningError, WindowFullError
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.decision import Decision
-    from promptkit.compaction.draft import Draft
     from promptkit.compaction.plan import LastRequest, Plan
-    from promptkit.compaction.policy import Phase, Policy
+    from promptkit.compaction.policy import Policy
+    from promptkit.compaction.state import Phase
     from promptkit.compaction.usage import Reading
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
@@ -36,8 +36,8 @@ __all__ = ["Keeper"]
 class Keeper:
     """Acts on the policy's decisions for one transcript. One per conversation, in one event loop.
 
-    What every request has beside the conversation is learnt from each render. With `enabled=False` nothing is done that nobody asked
-    for. `prunes`: the policy takes old tool outputs out, and is told what that would save.
+    With `enabled=False` nothing is done that nobody asked for, but what is too large is rendered pruned. `prunes`: the policy takes old
+    tool outputs out, and is told what that would save.
     """
 
     def __init__(  # noqa: PLR0913  # what a window is kept with
@@ -62,13 +62,7 @@ class Keeper:
         self.pruned = False
         """The request at hand is to be rendered with a history that may be pruned."""
         self._tokenizer = tokenizer
-        self._meter = Meter(tokenizer, model=model)
-        self._read: tuple[object, Reading] | None = None
-        self._fixed = budget.tools
-        self._rendered = 0
-        """The items of the view that the last render showed."""
-        self._tokens = 0
-        """What that render came to."""
+        self._window = Window(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent: Sent | None = None
         self._compacted = self._waited = self._failure_told = False
         self._warm = False
@@ -80,11 +74,7 @@ class Keeper:
 
     def reading(self) -> Reading:
         """How much of the window the next request takes."""
-        transcript = self.compactor.transcript
-        key = (len(transcript), transcript.leaf, self._fixed, self.budget)
-        if self._read is None or self._read[0] != key:
-            self._read = key, self._meter.read(transcript.path(), self.view, beside=self._fixed, window=self.budget.window)
-        return self._read[1]
+        return self._window.reading(self.budget.window)
 
     def asked(self) -> None:
         """The person has spoken: one more attempt is free."""
@@ -99,10 +89,8 @@ class Keeper:
         """Go on with another model. A summary in the making is dropped: it was made for the window of the one before."""
         self.turned("the model was changed")
         self._tokenizer = tokenizer
-        self._meter = Meter(tokenizer, model=model)
-        self._read = None
         self.model, self.budget = model, budget
-        self._fixed = budget.tools
+        self._window = Window(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent = None
         self._warm = False
 
@@ -113,11 +101,14 @@ class Keeper:
 
     def drop(self, why: str) -> None:
         """End the background's pass, whatever has become of it."""
-        self._discard(self.background.cancel(), why)
+        draft = self.background.cancel()
+        if draft is not None:
+            self.compactor.discard(draft, why)
 
     async def close(self) -> None:
-        """End what runs in the background, and wait until it has ended."""
-        self._discard(await self.background.close(), "the conversation was closed")
+        """End what runs in the background, and wait until it has ended. Nothing is begun there after that."""
+        self.drop("the conversation was closed")
+        await self.background.close()
 
     async def prepare(self) -> None:
         """Before a request is rendered: put in place what is ready, prune, or compact at a threshold."""
@@ -171,16 +162,14 @@ class Keeper:
 
     def rendered(self, tokens: int) -> None:
         """A request of so many tokens was rendered, and fits."""
-        items = self.view.items
-        if not self.pruned:
-            self._fixed = max(0, tokens - (self.reading().local - self._fixed))
-        self._rendered, self._tokens = len(items), tokens
+        self._window.rendered(tokens, self.budget.window, pruned=self.pruned)
 
     def answered(self, request: LastRequest, reply: Message) -> None:
         """The model's answer to what was rendered is in the transcript: start a summary beside the conversation, if it is time."""
-        leaf, items = self.compactor.transcript.leaf, self.view.items
-        self._sent = None if self.pruned or leaf is None else Sent(request=request, leaf=leaf, items=self._rendered).answered(reply, items)
-        decision = self._decide("rendered", max(self._tokens, self.reading().tokens))
+        window, self._sent = self._window, None
+        if window.leaf is not None and not self.pruned and not window.moved:
+            self._sent = Sent(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
+        decision = self._decide("rendered", window.answered(self.budget.window))
         if isinstance(decision, StartBackground):
             self._start()
 
@@ -211,7 +200,7 @@ class Keeper:
             phase=phase,
             budget=self.budget,
             tokens=tokens,
-            fixed=self._fixed,
+            fixed=self._window.fixed,
             prunable=self._pruning().saved if self.prunes and phase == "before_render" else 0,
             warm=self._warm,
             enabled=self.enabled,
@@ -282,10 +271,6 @@ class Keeper:
 
     def _settle(self, before: int, *, background: bool = False) -> None:
         self.attempts = self.attempts.settled(judge(before, self.reading().tokens, budget=self.budget), background=background)
-
-    def _discard(self, draft: Draft | None, why: str) -> None:
-        if draft is not None:
-            self.compactor.discard(draft, why)
 
     def _pruning(self) -> Pruning:
         return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)

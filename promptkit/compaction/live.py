@@ -16,6 +16,7 @@ from promptkit.providers.model import with_options
 from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import render_async
 from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.redaction import redacted
 
 if TYPE_CHECKING:
     import os
@@ -51,7 +52,8 @@ class LiveSummarizer:
             raise SummaryError(reason="no_request", detail="no request was sent that a summary could be asked for behind.")
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         sent = task.last_request.messages
-        messages = (*sent, *_since(sent, dropped), await self._question(task, tokenizer))
+        seen = sent if task.redactor is None else [redacted(message, task.redactor) for message in sent]  # as the plan has them
+        messages = (*sent, *_since(seen, dropped), await self._question(task, tokenizer))
         tools = task.last_request.tools
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)

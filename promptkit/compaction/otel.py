@@ -22,7 +22,7 @@ PREFIX = "promptkit."
 def trace_events(tracer: Tracer | None = None) -> Subscriber:
     """A subscriber that makes a span of each compaction, and an event on the current span of each decision.
 
-    One for each conversation: compactions are numbered within theirs. `tracer` is by default that of the global provider, under the name
+    One for each Events: compactions are numbered within theirs. `tracer` is by default that of the global provider, under the name
     `promptkit`. A span lasts from the start to what ended the compaction, and hangs below the span that was current when it started; its
     attribute `promptkit.outcome` is `committed`, `failed`, `cancelled` or `discarded`, and a failed one has the status ERROR. Attributes
     are the fields of the events, named `promptkit.<field>`; no text of the conversation is among them. Raises ImportError without

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.transcript.projection import Projected
+    from promptkit.transcript.redaction import Redactor
 
 __all__ = ["LastRequest", "Plan", "Summary", "SummaryTask"]
 
@@ -70,8 +71,13 @@ class SummaryTask:
     """What the person wants the summary to heed."""
     last_request: LastRequest | None = None
     tools: Sequence[ToolDefinition] = ()
+    """Of the conversation."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What was carried over from the checkpoint before."""
+    redactor: Redactor | None = None
+    """What has taken the secrets out of the plan, the instructions and the facts; the last request is as it was sent."""
+    check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
+    """Raises SummaryError for a summary that would not be put in place, such as one that is no smaller than what it stands for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,8 +87,10 @@ class Summary:
     text: str
     """Never blank."""
     mode: str
-    """How it was made: `live`, `full`, `simple`, `chunked`, `extractive`."""
+    """How it was made: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive`, `placeholder`."""
     model: str | None = None
     usage: Usage | None = None
     """Of all requests together; None where no model was asked."""
+    replacement: tuple[Message, ...] | None = None
+    """What a provider itself puts in the place of what is dropped; `text` then stands for it wherever that cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])

@@ -51,6 +51,7 @@ QUESTION = (
 )
 NO_TOOLS = "Call no tools. Answer with text alone."
 PREFACE = "The conversation to summarize, oldest first:"
+OMITTED = "[what was said next is left out: there is no room for it]"
 KEPT = (
     "What follows was said after that. It is not to be summarized, since it stays as it is behind the summary. "
     "It tells what was done meanwhile: do not call that open."
@@ -149,6 +150,7 @@ class SummaryOfText(PromptElement):
         quirks = self.quirks
         earlier = earlier_summary(self.task)
         entries = list(_entries(dropped_messages(self.task), self.result_tokens))
+        entries[1:2] = [Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]]  # the first to leave
         return (
             SystemMessage(required=True)[
                 SummaryInstructions(instructions=self.task.instructions, say_no_tools=quirks.say_no_tools, template=self.template)

@@ -10,11 +10,14 @@ import attrs
 
 from promptkit.compaction.blocks import summary_text
 from promptkit.messages import Message, OpaquePart
+from promptkit.rendering.layout import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapted", "is_thinking", "quirks_of", "without_calls", "without_orphans"]
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapted", "added_tokens", "is_thinking", "quirks_of", "without_calls", "without_orphans"]
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "
@@ -72,6 +75,13 @@ def adapted(messages: Sequence[Message], quirks: Quirks, *, thinking: OpaquePart
             led = attrs.evolve(shown[first], content=(thinking, *shown[first].content))
             shown = (*shown[:first], led, *shown[first + 1 :])
     return shown
+
+
+def added_tokens(quirks: Quirks, *, thinking: OpaquePart | None = None, tokenizer: Tokenizer) -> int:
+    """The most that `adapted` adds to a request that shows a summary."""
+    sizer = Sizer(tokenizer)
+    reminder = sizer.message(_REMINDING) if quirks.remind_to_go_on else 0
+    return reminder + (sizer.part(thinking) if quirks.keep_thinking and thinking is not None else 0)
 
 
 def is_thinking(part: object) -> bool:

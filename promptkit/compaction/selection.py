@@ -21,10 +21,10 @@ from promptkit.compaction.blocks import (
     starts_turn,
     summary_text,
 )
+from promptkit.compaction.originals import newest_within
 from promptkit.compaction.plan import Plan
 from promptkit.errors import CutPointError
 from promptkit.rendering.layout import Sizer
-from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,9 +45,6 @@ __all__ = [
     "is_system",
     "select",
 ]
-
-MARKER = "[…]"
-"""Stands where the middle of a user message was cut out."""
 
 
 @attrs.frozen(kw_only=True)
@@ -106,8 +103,8 @@ Keep: TypeAlias = Rounds | RecentTokens | LastMessages | LastTurns | Through | U
 
 
 def is_system(item: Projected) -> bool:
-    """Whether a message is one of the system's."""
-    return item.message.role == "system"
+    """Whether a message is one of the system's; a summary in the system's name is none."""
+    return item.message.role == "system" and not is_summary(item)
 
 
 def select(  # noqa: PLR0913  # what can be said of a cut
@@ -149,7 +146,7 @@ def select(  # noqa: PLR0913  # what can be said of a cut
     tokens = 0 if most is None else sum(view.count(item.message) for item in kept)
     plan = Plan(
         leaf=leaf,
-        previous=next((summary_text(item.message) for item in items if is_summary(item)), None),
+        previous=_previous(projection),
         dropped=dropped,
         prefix=prefix,
         kept=kept,
@@ -230,6 +227,14 @@ class _View:
         return next((block for block in reversed(self.blocks) if block.start <= at), Block(0, 0))
 
 
+def _previous(projection: Projection) -> str | None:
+    """The summary that a view starts with: as its checkpoint has it, or as the message shows it."""
+    shown = [item for item in projection.items if is_summary(item)]
+    if not shown:
+        return None
+    return projection.summary or next(filter(None, (summary_text(item.message) for item in shown)), None)
+
+
 def _summarized(items: Sequence[Projected], places: Iterable[int], apart: AbstractSet[int]) -> tuple[Projected, ...]:
     """What is left of a stretch; the message of an earlier summary under that name, wherever it comes from."""
     left = (items[at] for at in places if at not in apart)
@@ -252,26 +257,5 @@ def _pins(view: _View, cut: int, pin: Callable[[Projected], bool], *, first: boo
 
 def _user_messages(view: _View, cut: int, pins: AbstractSet[int], tokens: int, tokenizer: Tokenizer) -> dict[int, Projected]:
     """What the person wrote, newest first, as far as it has room."""
-    shown: dict[int, Projected] = {}
-    left = tokens
-    for at in range(cut - 1, -1, -1):
-        item = view.items[at]
-        if at in pins or not is_request(item):
-            continue
-        size = view.count(item.message)
-        if size > left:
-            shortened = _shortened(item, left, tokenizer)
-            if shortened is not None:
-                shown[at] = shortened
-            break
-        shown[at] = item
-        left -= size
-    return shown
-
-
-def _shortened(item: Projected, tokens: int, tokenizer: Tokenizer) -> Projected | None:
-    """A message of text with its middle cut out; None where not even the marker has room. Other parts are left out."""
-    text = item.message.text
-    room = tokens - (Sizer(tokenizer).message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))
-    kept = truncate_text(text, room, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer) if room > 0 else ""
-    return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
+    places = [at for at in range(cut) if at not in pins and is_request(view.items[at])]
+    return newest_within(view.items, places, tokens, tokenizer=tokenizer, count=view.count)

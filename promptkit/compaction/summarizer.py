@@ -11,7 +11,7 @@ from promptkit.compaction.breadcrumb import without_breadcrumb
 from promptkit.compaction.facts import Facts, fold
 from promptkit.compaction.parsing import extract_summary, without_analysis
 from promptkit.compaction.plan import Summary
-from promptkit.errors import SummaryError
+from promptkit.errors import BadPropError, SummaryError
 from promptkit.messages import Usage
 
 if TYPE_CHECKING:
@@ -36,12 +36,17 @@ class Summarizer(Protocol):
 
 @attrs.frozen
 class Chain:
-    """Tries summarizers one after the other until one has a summary.
+    """Tries summarizers one after the other until one has a summary that the task's check lets pass.
 
     The last is best one that needs no model, so that a conversation is never lost to a failing provider.
     """
 
     links: Sequence[Summarizer]
+
+    def __attrs_post_init__(self) -> None:
+        if any(getattr(link, "only_last", False) for link in self.links[:-1]):
+            problem = "a summarizer that always has something to say can only be the last of a chain: nobody behind it is ever asked."
+            raise BadPropError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The first summary that is accepted; it costs what those that were not accepted cost, too.
@@ -53,6 +58,8 @@ class Chain:
         for link in self.links:
             try:
                 summary = await link.summarize(task)
+                if task.check is not None:
+                    task.check(summary)
             except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the next link is there for that
                 failures.append(f"{type(link).__name__}: {error}")
                 usages.append(error.usage if isinstance(error, SummaryError) else None)

@@ -9,16 +9,28 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.decision import Apply, Because, Compact, Nothing, Promote, StartBackground, Wait
+from promptkit.compaction.decision import Apply, Because, Compact, Fail, Nothing, Promote, RenderPruned, StartBackground, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from promptkit.compaction.budget import Budget
     from promptkit.compaction.decision import Decision
     from promptkit.compaction.policy import Rule
     from promptkit.compaction.state import Phase, State
 
-__all__ = ["before_turns", "block_at", "compact_on", "idle_at", "least_messages", "promote", "start_at"]
+__all__ = [
+    "before_turns",
+    "block_at",
+    "compact_above",
+    "compact_on",
+    "fail_on",
+    "idle_at",
+    "least_messages",
+    "promote",
+    "prune_on",
+    "start_at",
+]
 
 FOREGROUND_PHASES = frozenset({"overflow", "rejected", "manual"})
 """Here a rule must not keep silent because a conversation is short: nobody would make room."""
@@ -61,6 +73,20 @@ def start_at(at: float, *, breaker: int = 3) -> Rule:
     return rule
 
 
+def compact_above(tokens: Callable[[Budget], float | None], *phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
+    """Summarize in one of these phases where the conversation takes more than so many tokens of a budget; None: never."""
+
+    def rule(state: State) -> Decision | None:
+        most = tokens(state.budget)
+        if state.phase not in phases or state.compacted or most is None or state.tokens is None or state.tokens <= most:
+            return None
+        because = Because(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
+        why = state.hopeless(int(most)) or state.spent(attempts, breaker)
+        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", because=because)
+
+    return rule
+
+
 def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
     """Summarize whenever one of these phases comes, however full the window is. The phase is the trigger that the checkpoint names."""
 
@@ -95,6 +121,31 @@ def promote(*phases: Phase) -> Rule:
         if state.phase not in wanted or state.larger is None or not state.enabled:
             return None
         return Promote(because=Because(why=f"{state.larger} has a larger window", ratio=state.ratio))
+
+    return rule
+
+
+def prune_on(*phases: Phase) -> Rule:
+    """When a request is too large, leave its oldest part out and summarize nothing; where that was no help, fail."""
+    wanted = phases or ("overflow", "rejected")
+
+    def rule(state: State) -> Decision | None:
+        if state.phase not in wanted:
+            return None
+        because = Because(why="nothing is summarized here", ratio=state.ratio)
+        return Fail(because=because) if state.pruned else RenderPruned(because=because)
+
+    return rule
+
+
+def fail_on(*phases: Phase) -> Rule:
+    """When a request is too large, say so, and change nothing."""
+    wanted = phases or ("overflow", "rejected")
+
+    def rule(state: State) -> Decision | None:
+        if state.phase not in wanted:
+            return None
+        return Fail(because=Because(why="the request is too large, and nothing is to be done about that", ratio=state.ratio))
 
     return rule
 

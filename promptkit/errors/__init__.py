@@ -31,6 +31,7 @@
     - TranscriptWriteError     a batch could not be written, and nothing of it is there; `file` says where
   x CompactionError            a conversation cannot be made smaller as it was asked for
     - ThresholdError           a threshold that is neither a share of the window nor a number of tokens
+    - SettingError             a setting from a file or a variable that cannot be taken as it was written
     - ToolsFillBudgetError     the tool definitions alone take all that a request may have
     - CutPointError            a conversation cannot be cut at the entry that was named
     - CompactionRunningError   a compaction was asked for while another one of the same conversation is running
@@ -38,6 +39,7 @@
     - WindowFullError          a conversation does not fit its window, and nothing more can be done
   x NothingToAnswerError       a model was to be asked, and nothing was said to it
   x TooManyRoundsError         a model went on calling tools for as many requests as a turn may have
+  x TurnRunningError           a conversation was to go on from elsewhere while the model works on a turn
 """
 
 from promptkit.errors.conversations import (
@@ -45,6 +47,7 @@ from promptkit.errors.conversations import (
     CompactionRunningError,
     CutPointError,
     NothingToAnswerError,
+    SettingError,
     SummaryError,
     ThresholdError,
     ToolsFillBudgetError,
@@ -53,6 +56,7 @@ from promptkit.errors.conversations import (
     TranscriptError,
     TranscriptFormatError,
     TranscriptWriteError,
+    TurnRunningError,
     WindowFullError,
 )
 from promptkit.errors.models import (
@@ -107,6 +111,7 @@ __all__ = [
     "PromptKitError",
     "RateLimitedError",
     "RunningLoopError",
+    "SettingError",
     "SummaryError",
     "TemplateError",
     "TextTooLongError",
@@ -119,6 +124,7 @@ __all__ = [
     "TranscriptFormatError",
     "TranscriptWriteError",
     "TreeError",
+    "TurnRunningError",
     "UnansweredCallError",
     "UncountablePartError",
     "UnknownEncodingError",

@@ -17,6 +17,7 @@ __all__ = [
     "CompactionRunningError",
     "CutPointError",
     "NothingToAnswerError",
+    "SettingError",
     "SummaryError",
     "ThresholdError",
     "TooManyRoundsError",
@@ -25,6 +26,7 @@ __all__ = [
     "TranscriptError",
     "TranscriptFormatError",
     "TranscriptWriteError",
+    "TurnRunningError",
     "WindowFullError",
 ]
 
@@ -77,6 +79,16 @@ class ThresholdError(CompactionError):
         self.value = value
 
 
+class SettingError(CompactionError):
+    """A setting that cannot be taken as it was written: `source` is the file or the variable, `setting` the name, `why` the reason."""
+
+    def __init__(self, *, source: str, setting: str, why: str) -> None:
+        super().__init__(f"{source}: {setting}: {why}." if setting else f"{source}: {why}.")
+        self.source = source
+        self.setting = setting
+        self.why = why
+
+
 class ToolsFillBudgetError(CompactionError):
     """The tool definitions alone take all that a request may have: `tools` and `budget` are tokens."""
 
@@ -127,6 +139,13 @@ class TooManyRoundsError(PromptKitError):
     def __init__(self, rounds: int) -> None:
         super().__init__(f"the model went on calling tools for {rounds:,} requests: raise max_rounds, or say something to it.")
         self.rounds = rounds
+
+
+class TurnRunningError(PromptKitError):
+    """A conversation was to go on from elsewhere while the model works on a turn, whose answer would stand behind what it does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the model works on a turn of this conversation: wait for it or cancel it, and go on from elsewhere then.")
 
 
 class NothingToAnswerError(PromptKitError):

@@ -9,15 +9,16 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from promptkit.emitters import tools_to_responses
-from promptkit.errors import EmptyReplyError, TokenizerError
+from promptkit.errors import EmptyReplyError, ModelRequestError, TokenizerError
 from promptkit.providers.model import ModelOptions
+from promptkit.providers.openai_compact import compact_input, compacted
 from promptkit.providers.openai_reply import chat_reply, responses_reply
 from promptkit.providers.openai_request import chat_body, responses_body
 from promptkit.providers.openai_stream import ChatStream, ResponsesStream
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
     from types import TracebackType
 
     from openai import AsyncOpenAI
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
+    from promptkit.providers.openai_compact import Compacted
     from promptkit.providers.openai_request import Body
     from promptkit.rendering.result import Rendered
 
@@ -77,6 +79,15 @@ class OpenAIModel:
         answer = await self._send(body)
         return (responses_reply if self.api == "responses" else chat_reply)(answer, self.name)
 
+    async def compact(self, messages: Sequence[Message]) -> Compacted:
+        """What OpenAI itself puts in the place of messages: those of the person, and a part of its own that only it can read.
+
+        Raises ModelRequestError over Chat Completions, which has no such request, and for a version of the SDK that knows none;
+        otherwise what `complete` raises.
+        """
+        answer = await self._asked(self._compact(compact_input(self.name, messages, self.options)))
+        return compacted(answer, self.name)
+
     async def aclose(self) -> None:
         """Close the connections that it made in the running event loop. They are made again if it is asked again."""
         from asyncio import get_running_loop
@@ -102,12 +113,16 @@ class OpenAIModel:
         return stream.reply()
 
     async def _send(self, body: Body) -> Mapping[str, object]:
+        return await self._asked(self._create(body))
+
+    async def _asked(self, request: Awaitable[object]) -> Mapping[str, object]:
+        """The JSON of an answer."""
         from openai import OpenAIError
 
         from promptkit.providers.openai_errors import raised
 
         try:
-            answer = await self._create(body)
+            answer = await request
         except (OpenAIError, ValueError) as error:  # what is no JSON comes out as the ValueError of the reader
             raise raised(error, self.name) from error
         return self._as_json(answer)
@@ -142,6 +157,14 @@ class OpenAIModel:
         client = self._client()
         endpoint: Any = client.responses if self.api == "responses" else client.chat.completions  # Any: the body decides on the overload
         return await endpoint.create(**body, **({} if self.timeout is None else {"timeout": self.timeout}))
+
+    async def _compact(self, given: Sequence[object]) -> object:
+        responses: Any = self._client().responses  # Any: not every version of the SDK has the endpoint
+        if self.api != "responses" or not hasattr(responses, "compact"):
+            where = "Chat Completions has" if self.api != "responses" else "this version of the openai package knows"
+            message = f"{where} no request that compacts."
+            raise ModelRequestError(message, model=self.name)
+        return await responses.compact(model=self.name, input=given, **({} if self.timeout is None else {"timeout": self.timeout}))
 
     def _client(self) -> AsyncOpenAI:
         client = self.client

@@ -16,7 +16,7 @@ from promptkit.providers.openai_request import PHASE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["chat_reply", "mapping", "responses_reply", "sequence"]
+__all__ = ["SENT_BACK", "chat_reply", "mapping", "responses_reply", "sequence", "usage_of"]
 
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -72,9 +72,14 @@ def responses_reply(response: Mapping[str, object], model: str) -> Reply:
         calls=[_call(item.get("call_id"), item) for item in items if item.get("type") == "function_call"],
         finish="content_filter" if refused else INCOMPLETE.get(str(said), unexplained),
         said=said if isinstance(said, str) else None,
-        usage=_usage(usage, ("input_tokens", "output_tokens", "input_tokens_details")),
+        usage=usage_of(usage),
     )
     return _reply(answer, model)
+
+
+def usage_of(usage: Mapping[str, object]) -> Usage:
+    """What the Responses API says that a request cost."""
+    return _usage(usage, ("input_tokens", "output_tokens", "input_tokens_details"))
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -61,7 +61,11 @@ class Checkpoint:
     first_kept: str | None = None
     """The id of the first entry that stays as it is; None: nothing before this checkpoint does."""
     replacement: tuple[Message, ...] | None = None
-    """The messages that stand for what was before, where that is more than one summary message."""
+    """The messages that stand for what was before, where that is more than one summary message, or another form of it."""
+    own: tuple[int, ...] = ()
+    """The places in `replacement` of what nobody said: the summary, what is carried over, notes. They are made anew, not summarized."""
+    portable: tuple[Message, ...] | None = None
+    """What stands in the place of `replacement` at any provider, where that holds what only one of them can read."""
     trigger: str = "manual"
     """Why it was made: `manual`, `foreground`, `background`, or another policy's word."""
     instructions: str | None = None

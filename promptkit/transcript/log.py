@@ -158,17 +158,17 @@ class Transcript:
                 self._walk(ahead)
             return new
 
-    def rewind(self, to: str | None) -> Entry:
+    def rewind(self, to: str | None, *then: Payload) -> Entry:
         """Go on from another entry, earlier or on another branch; from before the first for None. What came after it stays, as a branch.
 
-        An entry is written that says so, and is returned: after loading, too, the conversation goes on there. Raises TranscriptError for
-        an unknown entry.
+        An entry is written that says so, and `then` in the same batch; the last one is returned. After loading, too, the conversation
+        goes on there. Raises TranscriptError for an unknown entry.
         """
         with self._lock:
             before = self.leaf
             self._go_to(None if to is None else self.get(to).id)
             try:
-                return self.append(Setting(name=LEAF, value=to))[0]
+                return self.append(Setting(name=LEAF, value=to), *then)[-1]
             except BaseException:
                 self._go_to(before)
                 raise

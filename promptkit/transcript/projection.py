@@ -42,6 +42,8 @@ class Projection:
     items: tuple[Projected, ...] = ()
     checkpoint: str | None = None
     """The id of the checkpoint that this view starts with."""
+    summary: str | None = None
+    """The text of its summary, without what stands around it."""
     repairs: tuple[Repair, ...] = ()
     """What was mended so that every call is answered and every result answers a call."""
 
@@ -124,8 +126,10 @@ class _View:
         for message, source in zip(pairer.messages[first:], pairer.sources[first:], strict=True):
             draft = self._drafts[source]
             self._items.append(draft if message is draft.message else attrs.evolve(draft, message=message))
-        checkpoint = self._checkpoint.id if self._checkpoint else None
-        return Projection(items=tuple(self._items), checkpoint=checkpoint, repairs=(*self._repairs, *pairer.repairs))
+        entry = self._checkpoint
+        summary = _text(entry.payload.summary, self._edits.get(entry.id)) if entry and isinstance(entry.payload, Checkpoint) else ""
+        repairs = (*self._repairs, *pairer.repairs)
+        return Projection(items=tuple(self._items), checkpoint=entry.id if entry else None, summary=summary or None, repairs=repairs)
 
     def _name(self, draft: int) -> str:
         return f"entry {self._drafts[draft].entry}"
@@ -148,8 +152,8 @@ class _View:
         if not isinstance(checkpoint, Checkpoint):
             return
         if checkpoint.replacement is not None and edit is None:
-            for message in checkpoint.replacement:
-                yield Projected(message=message, entry=entry.id, kind="replacement")
+            for place, message in enumerate(checkpoint.replacement):
+                yield Projected(message=message, entry=entry.id, kind="summary" if place in checkpoint.own else "replacement")
         elif summary := _text(checkpoint.summary, edit):
             yield Projected(message=summary_message(summary), entry=entry.id, kind="summary")
 

@@ -17,6 +17,7 @@ from promptkit.errors import (
     CutPointError,
     NothingToAnswerError,
     PromptKitError,
+    SettingError,
     SummaryError,
     TemplateError,
     ThresholdError,
@@ -26,6 +27,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
     TreeError,
+    TurnRunningError,
 )
 from promptkit.messages import Message
 from promptkit.rendering.renderer import render
@@ -49,6 +51,7 @@ SAMPLES: tuple[PromptKitError, ...] = (
     NothingToAnswerError(),
     CutPointError(entry="e1", why="it is not shown"),
     OfCountError(7),
+    SettingError(source="promptkit.toml", setting="threshold", why="no number"),
     SummaryError(reason="empty", detail="the model said nothing."),
     TemplateError("no such tag.", file="a.md", line=3),
     ThresholdError(setting="threshold", value=80),
@@ -57,6 +60,7 @@ SAMPLES: tuple[PromptKitError, ...] = (
     TranscriptConflictError("e1", []),
     TranscriptFormatError("no transcript.", file="talk.jsonl"),
     TranscriptWriteError("the disk is full.", file="talk.jsonl"),
+    TurnRunningError(),
 )
 
 

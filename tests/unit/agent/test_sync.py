@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+import gc
+import signal
 import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +18,7 @@ from promptkit.compaction.events import Events
 from promptkit.errors import NothingToAnswerError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.store import MemoryStore
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer
 
@@ -90,10 +95,101 @@ def test_a_closed_session_leaves_no_thread_and_may_be_closed_again() -> None:
 
 
 def test_sessions_may_run_side_by_side_and_inside_a_running_loop() -> None:
-    import asyncio
-
     async def inside() -> str:
         with SyncSession(session("one")) as first, SyncSession(session("two")) as second:
             return first.run("a").text + second.run("b").text
 
     assert asyncio.run(inside()) == "onetwo"
+
+
+def test_what_several_threads_say_is_answered_one_after_the_other() -> None:
+    with SyncSession(session(*(f"answer {number}" for number in range(8)))) as talk:
+        with ThreadPoolExecutor(8) as threads:
+            turns = list(threads.map(talk.run, [f"ask {number}" for number in range(8)]))
+        roles = [entry.message.role for entry in talk.session.transcript.path() if entry.message]
+    assert sorted(turn.text for turn in turns) == [f"answer {number}" for number in range(8)]
+    assert roles == ["user", "assistant"] * 8
+
+
+def interrupt() -> None:
+    """What Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_an_interrupt_from_the_keyboard_ends_the_turn_and_the_session_goes_on() -> None:
+    async def interrupts(request: object) -> str:
+        interrupt()
+        await asyncio.Event().wait()
+        return "never"
+
+    with SyncSession(session(interrupts, "done", "anew")) as talk:
+        with pytest.raises(KeyboardInterrupt):
+            talk.run("look")
+        assert talk.resume().text == "done"
+        talk.rewind(None)
+        assert talk.run("anew").text == "anew"
+
+
+def test_right_after_an_interrupt_the_turn_has_ended() -> None:
+    async def interrupts(request: object) -> str:
+        interrupt()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)  # a client that closes its connection
+        return "never"
+
+    with SyncSession(session(interrupts, "anew")) as talk:
+        with pytest.raises(KeyboardInterrupt):
+            talk.run("look")
+        talk.rewind(None)
+
+
+def test_a_forgotten_session_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    talk = SyncSession(session("done"))
+    talk.run("look")
+    (thread,) = set(threading.enumerate()) - before
+    del talk
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_session_is_not_called_from_its_own_thread() -> None:
+    found: list[str] = []
+
+    def asks_again(text: str) -> None:
+        with pytest.raises(RuntimeError) as caught:
+            talk.run("again")
+        found.append(str(caught.value))
+
+    with SyncSession(session("done")) as talk:
+        talk.run("look", on_text=asks_again)
+    assert "own thread" in found[0]
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    asked = threading.Event()
+
+    async def thinks(request: object) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    talk = SyncSession(session(thinks))
+    with ThreadPoolExecutor(3) as threads:
+        waiting = threads.submit(talk.run, "look")
+        assert asked.wait(10)
+        for closing in [threads.submit(talk.close) for _ in range(2)]:
+            closing.result(10)
+        with pytest.raises(CancelledError):
+            waiting.result(10)
+
+
+def test_a_fork_goes_on_in_a_thread_of_its_own() -> None:
+    with SyncSession(session("one", "two")) as talk:
+        talk.run("first")
+        with talk.fork(MemoryStore()) as other:
+            assert other.run("second").text == "two"
+        assert len(talk.session.transcript) == 2

@@ -135,3 +135,13 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
         return told
 
     assert [(message.tool_call_id, message.text) for message in asyncio.run(cancelled())] == [("c1", CANCELLED), ("c2", "done")]
+
+
+def test_a_tool_that_has_nothing_to_tell_returns_nothing() -> None:
+    assert texts([call("writes")], tool("writes", lambda _: None)) == [""]
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, [1, 2], 7, object(), ["text", None], iter(("a",))])
+def test_a_result_that_cannot_be_written_down_is_told_to_the_model_as_an_error(wrong: object) -> None:
+    (told,) = texts([call("odd")], tool("odd", lambda _: wrong))  # type: ignore[arg-type, return-value]  # what a tool may do unchecked
+    assert told.startswith("Error: TypeError: the tool returned ")

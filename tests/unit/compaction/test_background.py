@@ -234,3 +234,19 @@ def test_closing_does_not_wait_for_ever() -> None:
         released.set()
 
     in_loop(check)
+
+
+def test_nothing_is_begun_once_it_is_closed() -> None:
+    async def check(background: Background, _: list[Draft]) -> None:
+        await background.close()
+        begun: list[str] = []
+
+        async def work() -> Draft | None:
+            begun.append("begun")
+            return None
+
+        assert not background.start(work, PLAN)
+        await asyncio.sleep(0)
+        assert begun == []
+
+    in_loop(check)

@@ -68,14 +68,14 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
     "failure",
     ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextOverflowError("too long"), EmptyReplyError("nothing")],
 )
-def test_a_stretch_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
+def test_E109_a_stretch_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
     model, text = summarized_in(25, "S0", failure, "S2", "S3")
 
     assert re.search(r"<conversation-summary>\nS0\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2))
     assert text == "S3"
 
 
-def test_a_last_stretch_that_fails_is_named_in_the_summary() -> None:
+def test_E109_a_last_stretch_that_fails_is_named_in_the_summary() -> None:
     _, text = summarized_in(25, "S0", "S1", "S2", "")
 
     assert re.fullmatch(r"S2\n\n\[\d+ messages that followed could not be summarized\]", text)
@@ -136,7 +136,7 @@ class TestFitting:
         with ScriptedModel([]) as model:
             assert refusal(chunked(model, window), long_task()).reason == "does_not_fit"
 
-    def test_E56_one_huge_message_is_named_and_not_sent(self) -> None:
+    def test_E56_E109_one_huge_message_is_named_and_not_sent(self) -> None:
         talk = Talk()
         talk.user("small")
         talk.answer("fine")

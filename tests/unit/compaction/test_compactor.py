@@ -12,6 +12,7 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.draft import checkpoint_of
 from promptkit.compaction.events import CompactionCommitted, SummaryDiscarded
 from promptkit.compaction.plan import LastRequest
+from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import KeepNothing, Rounds, select
 from promptkit.messages import Message, ToolCall
 from promptkit.rendering.layout import Sizer
@@ -52,7 +53,7 @@ def test_the_tokens_before_and_after_are_those_of_the_views() -> None:
     assert payload.tokens_after == sum(map(sizer.message, each.compactor.view.messages))
 
 
-def test_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
+def test_E25_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
     each = made()
     compact(each)
     entries = len(each.log)
@@ -62,7 +63,7 @@ def test_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
     assert made(Transcript(MemoryStore())).told.events == []
 
 
-def test_an_empty_transcript_is_nothing_to_compact() -> None:
+def test_E25_an_empty_transcript_is_nothing_to_compact() -> None:
     log = Transcript()
     compactor = Compactor(log, summarizer=Writer(), tokenizer=WordTokenizer(), max_summary_tokens=9)
     assert asyncio.run(compactor.compact(trigger="manual")) is None
@@ -81,7 +82,7 @@ def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: P
     assert f"read_file({json.dumps({'path': str(file)})})" in payload.summary
 
 
-def test_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
+def test_E107_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
     each = made()
     each.log.append(Checkpoint(summary="S1", first_kept=each.log.path()[2].id, facts={"read": ["a.py"]}))
     each.log.say(Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),)))
@@ -135,7 +136,9 @@ def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk:
     compactor = Compactor(talk.log, summarizer=Writer(text="S"), tokenizer=TOKENIZER, max_summary_tokens=99)
     items = compactor.view.items
     planned = len(items) - late
-    payload = checkpoint_of(attrs.evolve(draft(1), plan=plan), items, count=Sizer(TOKENIZER).message)
+    made = attrs.evolve(draft(1), plan=plan)
+    replaced = Replacement().build(plan, made.summary, TOKENIZER)
+    payload = checkpoint_of(made, items, replaced=replaced, count=Sizer(TOKENIZER).message)
     talk.append(payload)
     wanted = (
         *(item.message for item in plan.pinned),

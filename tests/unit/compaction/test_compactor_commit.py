@@ -3,12 +3,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit.compaction.events import CompactionFailed
 from promptkit.compaction.selection import KeepNothing
+from promptkit.compaction.simple import SimpleSummarizer
+from promptkit.compaction.summarizer import Chain
 from promptkit.errors import CompactionRunningError, SummaryError, TranscriptWriteError
-from promptkit.messages import Message
+from promptkit.messages import Message, Usage
+from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl import JsonlStore
 from promptkit.transcript.log import Transcript
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from promptkit.compaction.plan import Summary, SummaryTask
     from promptkit.transcript.entries import Entry, Payload
 
 
@@ -154,13 +159,69 @@ def test_E88_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, 
     each.told.check()
 
 
-def test_E55_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -> None:
+def short_talk(count: int) -> Transcript:
+    """A question and an answer of so many words together, and one more question."""
     log = Transcript()
-    log.say(Message(role="user", content=("few",)), Message(role="assistant", content=("words",)), Message(role="user", content=("go",)))
-    each = made(log, writer=Writer(text=words(2)))
-    with pytest.raises(SummaryError, match="no smaller"):
+    log.say(Message(role="user", content=(words(count - 1),)), Message(role="assistant", content=("yes",)))
+    log.say(Message(role="user", content=("go",)))
+    return log
+
+
+def test_E55_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -> None:
+    # The tags around a summary are two words.
+    each = made(short_talk(12), writer=Writer(text=words(10)))
+    entries = len(each.log)
+    with pytest.raises(SummaryError, match="no smaller") as caught:
         compact(each)
+    assert caught.value.reason == "not_smaller"
+    assert len(each.log) == entries
     each.told.check()
+
+    assert compact(made(short_talk(12), writer=Writer(text=words(9)))) is not None
+
+
+def test_E55_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
+    each = made(short_talk(3))
+    with pytest.raises(SummaryError, match="none is smaller than the 3 tokens"):
+        compact(each)
+    assert each.writer.tasks == []
+    each.told.check()
+
+
+def test_E55_a_writer_is_told_how_long_a_summary_may_be_to_be_smaller() -> None:
+    each = made(short_talk(12))
+    compact(each)
+    assert each.writer.tasks[0].max_tokens == 9
+
+
+@pytest.mark.parametrize("bad", [" \n", words(10), words(16)])
+def test_E55_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str) -> None:
+    first, second = Writer(text=bad), Writer(text="good")
+    each = made(short_talk(12))
+    each.compactor.summarizer = Chain([first, second])
+
+    assert checkpoint(compact(each)).summary == "good"
+    assert (len(first.tasks), len(second.tasks)) == (1, 1)
+    assert each.told.ends == ["committed"]
+
+
+def test_what_a_summary_cost_that_was_not_put_in_place_is_counted() -> None:
+    used = Usage(input_tokens=10, output_tokens=2)
+    each = made(short_talk(12))
+    with ScriptedModel([words(5), words(7)], usage=used) as model:
+        one = SimpleSummarizer(model=model, window=4_000, tokenizer=WordTokenizer())
+        each.compactor.summarizer = Chain([Spoiling(one), one])
+        assert checkpoint(compact(each)).usage == Usage(input_tokens=20, output_tokens=4)
+
+
+@attrs.frozen
+class Spoiling:
+    """A summarizer of one's own that holds itself to nothing."""
+
+    inner: SimpleSummarizer
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        return attrs.evolve(await self.inner.summarize(task), text=words(100))
 
 
 class Full(MemoryStore):

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
@@ -214,3 +215,29 @@ def test_a_decision_counts_only_what_is_new() -> None:
         assert set(COUNTED) == {words(5, "new"), words(5, "answer")}
 
     asyncio.run(work())
+
+
+def test_who_is_cancelled_while_closing_has_said_what_became_of_a_ready_summary() -> None:
+    each = kept()
+
+    async def talk() -> None:
+        released = asyncio.Event()
+
+        async def slow() -> None:
+            await released.wait()
+
+        grown(each)
+        await turns()
+        assert each.keeper.background.state == "ready"
+        ending = asyncio.ensure_future(slow())
+        each.keeper.background._ending.add(ending)  # work of an earlier pass, which heeds its cancellation late
+        closing = asyncio.ensure_future(each.keeper.close())
+        await turns()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        released.set()
+        await ending
+
+    run(talk, each)
+    assert each.told.ends == ["discarded"]

@@ -96,6 +96,13 @@ class TestFitting:
         assert numbers[1:] == list(range(numbers[1], 20))
         assert numbers[1] > 1
         assert shown(model).count("<user>") == shown(model).count("</user>")
+        assert re.search(r"</user>\n+\[what was said next is left out[^<]*\]\n+<", shown(model))
+
+    def test_E72_what_is_left_out_is_said_once_and_only_where_something_is(self) -> None:
+        for window, times in ((500, 1), (700, 1), (1_000, 1), (3_000, 0)):
+            with ScriptedModel([TAGGED]) as model:
+                summarized(simple(model, window), long_task())
+            assert shown(model).count("what was said next is left out") == times
 
     @pytest.mark.parametrize("window", [460, 500, 700])
     def test_the_summary_before_is_never_left_out(self, window: int) -> None:

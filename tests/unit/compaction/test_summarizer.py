@@ -103,7 +103,7 @@ class TestTask:
 
         assert caught.value.reason == "nothing"
 
-    def test_I38_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
+    def test_I38_E107_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
         first = task_of(parser_talk())
         talk = Talk()
         talk.user("And now?")

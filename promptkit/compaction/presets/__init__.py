@@ -1,0 +1,41 @@
+"""Known compaction systems as compositions of the same few concepts; each a short file, with its settings as one typed value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from promptkit.compaction.presets.amp import amp
+from promptkit.compaction.presets.claude_code import claude_code
+from promptkit.compaction.presets.codex import codex
+from promptkit.compaction.presets.copilot_cli import copilot_cli
+from promptkit.compaction.presets.gsv import gsv
+from promptkit.compaction.presets.off import off
+from promptkit.compaction.presets.oh_my_pi import oh_my_pi
+from promptkit.compaction.presets.opencode import opencode
+from promptkit.compaction.presets.pi import pi
+from promptkit.compaction.presets.truncate_only import truncate_only
+from promptkit.compaction.presets.vscode import vscode
+
+if TYPE_CHECKING:
+    from promptkit.compaction.presets.preset import Preset
+
+__all__ = ["PRESETS"]
+
+PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(
+    {
+        "vscode": vscode,
+        "copilot_cli": copilot_cli,
+        "pi": pi,
+        "oh_my_pi": oh_my_pi,
+        "claude_code": claude_code,
+        "codex": codex,
+        "opencode": opencode,
+        "amp": amp,
+        "gsv": gsv,
+        "truncate_only": truncate_only,
+        "off": off,
+    }
+)
+"""Each by its name, with its defaults."""

@@ -1,0 +1,59 @@
+"""Claude Code: near the end of the window the live conversation is asked for its summary, and nothing but that goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.carried import carried_over
+from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.processors import clear_results
+from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.selection import KeepNothing
+from promptkit.compaction.settings import setting
+from promptkit.compaction.triggers import compact_above
+from promptkit.compaction.writing import chain_of, live, simple
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+
+__all__ = ["ClaudeCode", "claude_code"]
+
+
+@attrs.frozen(kw_only=True)
+class ClaudeCode:
+    """Its settings, in tokens and results."""
+
+    enabled: bool = True
+    output_tokens: int = setting(20_000, least=0)
+    """What is kept free for the model's output, at most."""
+    margin_tokens: int = setting(13_000, least=0)
+    keep_results: int | None = setting(None, least=0)
+    """How many tool results stay as they are, in requests; None: all of them do."""
+    breaker: int = setting(3, least=1)
+    """So many failures in a row, and nothing is tried any more."""
+
+    def most(self, budget: Budget) -> int | None:
+        """The most that a conversation may have; of a window too small for these reserves, four fifths."""
+        if budget.window is None:
+            return None
+        output = min(budget.max_output or self.output_tokens, self.output_tokens)
+        most = budget.window - output - self.margin_tokens
+        return most if most > budget.window // 2 else budget.window * 4 // 5
+
+
+def claude_code(settings: ClaudeCode | None = None) -> Preset:
+    """The summary, todos and skills stand for everything; `keep_results` clears older tool results from requests."""
+    its = settings or ClaudeCode()
+    above = compact_above(its.most, "before_render", attempts=its.breaker, breaker=its.breaker)
+    return Preset(
+        name="claude_code",
+        policy=lambda _: first_match((manual, on_overflow(attempts=its.breaker, breaker=its.breaker), above)),
+        keep=lambda _: KeepNothing(),
+        replacement=Replacement(carry=carried_over),
+        summarizer=chain_of(live, simple),
+        processors=() if its.keep_results is None else (clear_results(its.keep_results, step=8),),
+        enabled=its.enabled,
+    )

@@ -1,0 +1,51 @@
+"""Codex CLI: at 0.9 of the window the history becomes what the person wrote, newest first, and a summary behind it."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptkit.compaction.budget import Budget, resolve_threshold
+from promptkit.compaction.originals import Originals
+from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.selection import KeepNothing
+from promptkit.compaction.settings import setting
+from promptkit.compaction.triggers import compact_above, compact_on
+from promptkit.compaction.writing import chain_of, full, live
+
+__all__ = ["Codex", "codex"]
+
+PREFACE = "A model worked on this before you, and left this summary of what it did. Build on it, and do not do the same again:\n"
+
+
+@attrs.frozen(kw_only=True)
+class Codex:
+    """Its settings."""
+
+    enabled: bool = True
+    auto_compact_tokens: float | None = setting(None, threshold=True)
+    """Tokens, or a share; never above 0.9 of the window, which is also the default."""
+    originals: int = setting(20_000, least=0)
+    """What stays of the person's messages, in tokens."""
+
+    def most(self, budget: Budget) -> float | None:
+        """The most that a conversation may have."""
+        if budget.window is None:
+            return None
+        most = budget.window * 9 // 10
+        wanted = resolve_threshold(self.auto_compact_tokens, budget.window)
+        return most if wanted is None else min(most, wanted)
+
+
+def codex(settings: Codex | None = None) -> Preset:
+    """Before a request, also between calls of tools, and where the model is changed. No answer and no result stays."""
+    its = settings or Codex()
+    return Preset(
+        name="codex",
+        policy=lambda _: first_match((manual, on_overflow(), compact_on("model_switch"), compact_above(its.most, "before_render"))),
+        keep=lambda _: KeepNothing(),
+        replacement=Replacement(place="last", preface=PREFACE, originals=Originals(tokens=its.originals)),
+        summarizer=chain_of(live, full),
+        enabled=its.enabled,
+    )

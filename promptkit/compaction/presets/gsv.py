@@ -1,0 +1,50 @@
+"""GSV: pressure on the window decides, the newest messages stay, and one compaction in a turn must do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.selection import LastMessages
+from promptkit.compaction.settings import setting
+from promptkit.compaction.triggers import compact_above, fail_on
+from promptkit.compaction.writing import chain_of, simple
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+
+__all__ = ["GSV", "gsv"]
+
+
+@attrs.frozen(kw_only=True)
+class GSV:
+    """Its settings, in shares and messages."""
+
+    mode: Literal["auto-compact", "fail"] = "auto-compact"
+    compact_at_pressure: float = setting(0.9, least=0, most=1)
+    keep_last: int = setting(80, least=1)
+    """Messages, and the rest of the block that the cut would go through."""
+
+    def most(self, budget: Budget) -> float | None:
+        """The most that a conversation may have, of what the model's longest output leaves; None: the pressure is not known."""
+        if budget.window is None:
+            return None
+        output = budget.max_output if budget.max_output is not None and budget.max_output < budget.window else budget.reply
+        return self.compact_at_pressure * max(1, budget.window - (output or 0))
+
+
+def gsv(settings: GSV | None = None) -> Preset:
+    """No summary without content: where no model writes one, and the transcript's own words do not, the turn fails."""
+    its = settings or GSV()
+    rules = (on_overflow(breaker=1), compact_above(its.most, "before_render", breaker=1)) if its.mode == "auto-compact" else (fail_on(),)
+    return Preset(
+        name="gsv",
+        policy=lambda _: first_match((manual, *rules)),
+        keep=lambda _: LastMessages(count=its.keep_last),
+        replacement=Replacement(role="system"),
+        summarizer=chain_of(simple),
+    )

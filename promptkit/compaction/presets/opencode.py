@@ -1,0 +1,59 @@
+"""OpenCode: when what is usable of the window is used, a quarter of it stays, and the rest is summarized behind the live request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.selection import RecentTokens
+from promptkit.compaction.settings import setting
+from promptkit.compaction.triggers import compact_above
+from promptkit.compaction.writing import chain_of, live, simple
+
+if TYPE_CHECKING:
+    from promptkit.compaction.budget import Budget
+
+__all__ = ["OpenCode", "opencode"]
+
+
+@attrs.frozen(kw_only=True)
+class OpenCode:
+    """Its settings, in tokens."""
+
+    enabled: bool = True
+    reserved: int | None = setting(None, least=0)
+    """What is kept free; None: what the model can write, at most 20,000."""
+    preserve_recent_tokens: int | None = setting(None, least=0)
+    """What stays; None: a quarter of what is usable, from 2,000 to 15,000."""
+    prune: bool = False
+    """Old tool outputs are taken out where that saves 20,000."""
+
+    def usable(self, budget: Budget) -> int | None:
+        """What a conversation may have."""
+        if budget.window is None:
+            return None
+        reserved = min(20_000, budget.max_output or 20_000, budget.window // 2) if self.reserved is None else self.reserved
+        return max(1, (budget.max_input or budget.window) - reserved)
+
+    def kept(self, budget: Budget) -> RecentTokens:
+        """What stays as it is."""
+        usable = self.usable(budget) or 60_000
+        recent = max(2_000, min(15_000, usable // 4)) if self.preserve_recent_tokens is None else self.preserve_recent_tokens
+        return RecentTokens(tokens=max(1, min(recent, usable // 2)))
+
+
+def opencode(settings: OpenCode | None = None) -> Preset:
+    """The request that overflowed is said again behind the summary."""
+    its = settings or OpenCode()
+    above = compact_above(its.usable, "turn_end", "before_render")
+    return Preset(
+        name="opencode",
+        policy=lambda _: first_match([manual, on_overflow(), *([prune_at(0.0)] if its.prune else []), above]),
+        keep=its.kept,
+        summarizer=chain_of(live, simple),
+        prunes=its.prune,
+        enabled=its.enabled,
+    )

@@ -1,0 +1,51 @@
+"""pi: a reserve of the window, checked between turns; the newest tokens stay, turns may be cut in two, files are listed."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptkit.compaction.budget import default_reserve
+from promptkit.compaction.file_operations import WithFiles
+from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.selection import RecentTokens
+from promptkit.compaction.settings import setting
+from promptkit.compaction.split import SplitTurns
+from promptkit.compaction.triggers import before_turns, compact_above
+from promptkit.compaction.writing import Writing, chain_of, simple
+
+__all__ = ["Pi", "pi", "with_files", "within_reserve"]
+
+
+@attrs.frozen(kw_only=True)
+class Pi:
+    """Its settings, in tokens."""
+
+    enabled: bool = True
+    reserve_tokens: int = setting(16_384, least=0)
+    keep_recent_tokens: int = setting(20_000, least=1)
+
+
+def with_files(writing: Writing) -> WithFiles:
+    """The conversation written out and summarized, in two parts where a turn is cut; the files that were read and changed behind it."""
+    written = SplitTurns(summarizer=chain_of(simple)(writing), tokenizer=writing.tokenizer)
+    return WithFiles(summarizer=written, tokenizer=writing.tokenizer)
+
+
+def within_reserve(window: int | None, reserve: int) -> int | None:
+    """The most that a conversation may have; 15 % of a window that has no room for the reserve are kept free."""
+    return None if window is None else window - default_reserve(window, reserve)
+
+
+def pi(settings: Pi | None = None) -> Preset:
+    """Compacts when the model is done, and before the next request of the person; once where the provider refuses a request."""
+    its = settings or Pi()
+    above = compact_above(lambda budget: within_reserve(budget.window, its.reserve_tokens), "turn_end", "before_render")
+    return Preset(
+        name="pi",
+        policy=lambda _: first_match((manual, on_overflow(), before_turns(above))),
+        keep=lambda _: RecentTokens(tokens=its.keep_recent_tokens),
+        split=True,
+        summarizer=with_files,
+        enabled=its.enabled,
+    )

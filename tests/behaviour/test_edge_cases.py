@@ -1,0 +1,253 @@
+"""Edge cases of compaction that concern several parts at once. All of them, with their tests, are listed in docs/edge-cases.md."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from promptkit import Budget, Message, ToolCall, Transcript, Usage
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.decision import Compact, Decision, Promote
+from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.quirks import REMINDER
+from promptkit.compaction.reduction_edits import prune_outputs
+from promptkit.compaction.selection import LastMessages, RecentTokens, select
+from promptkit.compaction.simple import SimpleSummarizer
+from promptkit.compaction.state import Phase, State
+from promptkit.compaction.triggers import compact_above, promote
+from promptkit.compaction.usage import Meter
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.transcript.entries import Checkpoint, Said
+from promptkit.transcript.projection import summary_message
+from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
+from tests.unit.compaction.talk import Talk, words
+from tests.unit.compaction.tasks import parser_talk
+from tests.unit.compaction.writers import Writer
+
+TOKENIZER = WordTokenizer()
+SECRET = "ghp_" + "a1B2" * 9
+
+
+def test_E11_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_and_repeats_nothing() -> None:
+    talk = Talk()
+    talk.user(words(50))
+    talk.round("c1", words(50))
+    talk.answer(words(50))
+    talk.user("go on")
+    talk.calls("c2", "c3")
+    talk.result("c3", "done")
+    writer = Writer(gate=asyncio.Event())
+    compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20)
+
+    async def interrupted() -> None:
+        running = asyncio.ensure_future(compactor.compact(trigger="manual"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        writer.gate = None
+        assert await compactor.compact(trigger="manual") is not None
+
+    asyncio.run(interrupted())
+    assert [message.tool_call_id for message in talk.view.messages if message.role == "tool"] == ["c3", "c2"]  # a placeholder
+    talk.result("c2", "done, too")
+    shown = talk.view
+    assert [call.id for message in shown.messages for call in message.tool_calls] == ["c2", "c3"]
+    assert {message.tool_call_id: message.text for message in shown.messages if message.role == "tool"} == {"c2": "done, too", "c3": "done"}
+    assert shown.repairs == ()
+
+
+def test_E17_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -> None:
+    talk, writer = parser_talk(), Writer()
+    compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20, keep=RecentTokens(tokens=10_000))
+    before = len(talk.log)
+
+    assert asyncio.run(compactor.compact(trigger="manual")) is None
+    assert writer.tasks == []
+    assert len(talk.log) == before
+
+
+def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
+    talk = Talk()
+    talk.user(words(50))
+    talk.answer(words(50))
+    talk.setting("effort")
+    talk.user("more")
+    compactor = Compactor(talk.log, summarizer=Writer(), tokenizer=TOKENIZER, max_summary_tokens=20, keep=LastMessages(count=1))
+    entry = asyncio.run(compactor.compact(trigger="manual"))
+
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    assert entry.payload.first_kept == talk.path[3].id
+    assert talk.log.settings() == {"effort": "m"}
+
+
+def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning() -> None:
+    talk = Talk()
+    talk.user("Build it.")
+    for number in range(4):
+        talk.round(f"c{number}", words(50, f"r{number}"))
+    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=LastMessages(count=2), split=True)
+    assert (plan.dropped, bool(plan.prefix)) == ((), True)
+    with ScriptedModel(["<summary>S</summary>"]) as model:
+        writer = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
+        compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20)
+        asyncio.run(compactor.compact(plan, trigger="manual"))
+
+    (request,) = model.requests
+    assert "r2" in request.messages[1].text
+    assert [message.text for message in talk.view.messages] == [summary_message("S").text, "Build it.", "", words(50, "r3")]
+
+
+def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.answer(words(4), used=Usage(input_tokens=100, output_tokens=10))
+    talk.user(words(4))
+    talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7, cached_tokens=90))
+    reading = Meter(TOKENIZER).read(talk.path, talk.view)
+
+    assert (reading.anchor, reading.provider) == ("e2", 110 + 4 + 4)
+
+
+@pytest.mark.parametrize(
+    ("phase", "decision"),
+    [("turn_end", Compact), ("before_render", Compact), ("overflow", Promote), ("rejected", Promote)],
+)
+def test_E54_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_threshold(phase: Phase, decision: type[Decision]) -> None:
+    due = compact_above(lambda _: 9_000, "turn_end", "before_render")
+    policy = first_match([manual, promote(), on_overflow(), due])
+    state = State(phase=phase, budget=Budget(window=10_000, reply_tokens=0), tokens=9_500, larger="big")
+
+    assert isinstance(policy.decide(state), decision)
+
+
+@pytest.mark.parametrize(("first", "second", "trigger"), [(880, 30, "background"), (600, 500, "foreground")])
+def test_E58_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(first: int, second: int, trigger: str) -> None:
+    each = held(words(first, "a"), "done", "more")
+    each.writer.error = ValueError("no provider")
+
+    async def talk() -> list[str]:
+        answers = [
+            await turn_and_rest(each, "first"),
+            await turn_and_rest(each, words(second, "second")),
+            await turn_and_rest(each, "third"),
+        ]
+        await each.session.close()
+        return answers
+
+    assert asyncio.run(talk()) == [words(first, "a"), "done", "more"]
+    assert each.told.triggers[0] == trigger
+    assert set(each.told.ends) == {"failed"}
+    assert all(isinstance(entry.payload, Said) for entry in each.session.transcript.path())
+    assert [message.role for message in each.session.keeper.view.messages] == ["user", "assistant"] * 3
+
+
+def test_E67_whoever_writes_a_summary_is_given_the_one_before() -> None:
+    talk = parser_talk()
+    compactor = Compactor(talk.log, summarizer=Writer(text="S1"), tokenizer=TOKENIZER, max_summary_tokens=20)
+    first = asyncio.run(compactor.compact(trigger="manual"))
+    for _ in range(2):
+        talk.user("Go on.")
+        talk.answer(words(20))
+
+    # Such as one that hands the messages to a service of the provider: that knows nothing but what it is sent.
+    other = compactor.summarizer = Writer(text="S2")
+    asyncio.run(compactor.compact(trigger="manual"))
+
+    (task,) = other.tasks
+    assert first is not None
+    assert task.plan.previous == "S1"
+    assert task.plan.dropped[0].entry == first.id
+    assert task.plan.dropped[0].message == summary_message("S1")
+
+
+def test_E68_what_every_request_begins_with_is_not_repeated_by_a_checkpoint() -> None:
+    log = Transcript()
+    log.say(Message(role="system", content=("The project's rules.",)))
+    each = held(*(words(50, name) for name in "abcd"), transcript=log)
+
+    async def talk() -> None:
+        for name in ("first", "second"):
+            await each.session.run(name)
+        await each.session.compact()
+        await each.session.run("third")
+        await each.session.compact()
+        await each.session.run("fourth")
+
+    asyncio.run(talk())
+    assert len(checkpoints(each.session)) == 2
+    sent = each.sent(-1)
+    assert sent.count("Be brief.") == 1
+    assert sent.count("The project's rules.") == 1
+    assert len([text for text in sent if text.startswith("<conversation-summary>")]) == 1
+    for entry in checkpoints(each.session):
+        assert isinstance(entry.payload, Checkpoint)
+        assert "Be brief." not in [message.text for message in entry.payload.replacement or ()]
+
+
+def reading(*sizes: int) -> Talk:
+    """The same file read again and again, each time with so many words; then an answer."""
+    talk = Talk()
+    talk.user("Read the rules.")
+    for number, size in enumerate(sizes):
+        call = ToolCall(id=f"c{number}", name="read", arguments='{"path": "AGENTS.md"}')
+        talk.say(Message(role="assistant", tool_calls=(call,)))
+        talk.result(call.id, words(size, f"r{number}"))
+    talk.answer("I know the rules.")
+    return talk
+
+
+def test_E75_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
+    talk = reading(500, 500)
+    pruning = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=500, least_saved=1)
+    talk.append(*pruning.edits)
+
+    shown = talk.view.messages
+    assert shown[2].text.startswith("[old tool output removed")
+    assert [call.arguments for message in shown for call in message.tool_calls] == ['{"path": "AGENTS.md"}'] * 2
+    assert not talk.view.repairs
+    assert talk.log.get(pruning.edits[0].target).message == Message(role="tool", content=(words(500, "r0"),), tool_call_id="c0")
+
+
+@pytest.mark.parametrize("again", [1, 20, 499])
+def test_E78_a_short_or_failed_second_read_does_not_take_the_first_one_out(again: int) -> None:
+    talk = reading(500, again)
+
+    assert prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=1_000, least_saved=1).edits == ()
+
+
+def long_turn(name: str) -> tuple[Held, ScriptedModel]:
+    """A turn of twelve rounds, in a window that holds half of them."""
+    model = ScriptedModel([*(calls(number, path=words(60)) for number in range(12)), "done"], name=name)
+    each = held(budget=Budget(window=500, reply_tokens=0))
+    each.session.switch(model, budget=Budget(window=500, reply_tokens=0))
+
+    async def talk() -> None:
+        await each.session.run("go")
+        await each.session.close()
+
+    asyncio.run(talk())
+    each.told.check()
+    return each, model
+
+
+def test_E90_a_turn_goes_on_behind_a_summary_without_a_word_that_nobody_said() -> None:
+    each, model = long_turn("gpt-5")
+
+    assert checkpoints(each.session)
+    told = said(each.session)
+    assert [line for line in told if line.startswith("user")] == ["user: go"]
+    assert len([line for line in told if line.startswith("assistant")]) == len(model.requests) == 13
+    assert [message.text for message in model.requests[-1].messages].count("go") == 1
+
+
+def test_E90_a_model_that_must_be_told_to_go_on_is_told_once_in_each_request() -> None:
+    each, model = long_turn("gpt-4.1")
+
+    told = [sum(message.text == REMINDER for message in request.messages) for request in model.requests]
+    assert set(told) == {0, 1}
+    assert told == sorted(told)
+    assert all(REMINDER not in line for line in said(each.session))

@@ -1,0 +1,67 @@
+"""What a turn of a conversation costs that only grows: its own, and not that of all turns before it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage, tokenizer_for
+from promptkit.agent.session import AgentSession
+from promptkit.agent.tools import Tool
+from promptkit.compaction.budget import Budget
+from promptkit.tokens.cache import CountCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Works:
+    """A model that makes one call for each message of the person, and then answers. No two of its texts are the same."""
+
+    name = "gpt-4.1"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        self.asked += 1
+        calls = (ToolCall(id=f"c{self.asked}", name="read", arguments=f'{{"n": {self.asked}}}'),) if self.asked % 2 else ()
+        content = () if calls else (f"Answer number {self.asked}.",)
+        message = Message(role="assistant", content=content, tool_calls=calls)
+        return Reply(message=message, usage=Usage(input_tokens=0), finish="tool_calls" if calls else "stop")
+
+
+def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts were tokenized in the first half of so many turns, and in the second."""
+    texts: list[str] = []
+    put = CountCache.put
+
+    def counted(cache: CountCache, text: str, tokens: int) -> None:
+        texts.append(text)
+        put(cache, text, tokens)
+
+    monkeypatch.setattr(CountCache, "put", counted)
+    session = AgentSession(
+        model=Works(),
+        instructions="Be brief.",
+        tools=[Tool(definition=ToolDefinition(name="read"), run=lambda arguments: f"text {arguments['n']}")],
+        tokenizer=tokenizer_for("gpt-4.1"),
+        budget=Budget(),
+    )
+
+    async def talk() -> list[int]:
+        ends: list[int] = []
+        for turn in range(turns):
+            await session.run(f"Question number {turn}.")
+            ends.append(len(texts))
+        return [ends[turns // 2 - 1], ends[-1] - ends[turns // 2 - 1]]
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.parametrize("turns", [60, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_a_text_is_tokenized_once_however_long_the_conversation(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tokenized(turns, monkeypatch)
+    assert 0 < second <= first

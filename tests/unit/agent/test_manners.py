@@ -1,0 +1,189 @@
+"""What a model is to find in a request behind a summary, in what a session sends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit import AgentSession, Budget, Message, OpaquePart
+from promptkit.agent.manners import Manners
+from promptkit.compaction.live import LiveSummarizer
+from promptkit.compaction.quirks import REMINDER
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.projection import summary_message
+from tests.unit.agent.holding import READ, calls, held
+from tests.unit.compaction.talk import words
+
+if TYPE_CHECKING:
+    from promptkit.agent.prompt import Prompt
+    from promptkit.testing.scripted import Step
+
+THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
+WIDE = Budget(window=100_000, reply_tokens=0)
+
+
+def thinking(text: str) -> Message:
+    return Message(role="assistant", content=(THOUGHT, text))
+
+
+def session(*steps: Step, model: str, budget: Budget = WIDE, prompt: Prompt | None = None) -> tuple[AgentSession, ScriptedModel]:
+    scripted = ScriptedModel(steps, name=model)
+    made = AgentSession(
+        model=scripted,
+        budget=budget,
+        tokenizer=WordTokenizer(),
+        summarizer=LiveSummarizer(model=scripted, tokenizer=WordTokenizer()),
+        prompt=prompt,
+        rng=lambda: 0.5,
+    )
+    return made, scripted
+
+
+def texts(model: ScriptedModel, number: int = -1) -> list[str]:
+    return [message.text for message in model.requests[number].messages]
+
+
+def behind_a_summary(name: str, *steps: Step) -> ScriptedModel:
+    """Two turns, a summary, and a turn for each step that is left."""
+    each, model = session(thinking(words(50, "a")), words(50, "b"), "<summary>S</summary>", *steps, model=name)
+
+    async def talk() -> None:
+        await each.run("first")
+        await each.run("second")
+        assert await each.compact() is not None
+        for _ in steps:
+            await each.run("more")
+
+    asyncio.run(talk())
+    return model
+
+
+def test_a_model_that_stops_behind_a_summary_is_reminded_in_each_request_once() -> None:
+    model = behind_a_summary("gpt-4.1", "c", "d")
+
+    for number in (3, 4):
+        assert texts(model, number)[:3] == [summary_message("S").text, REMINDER, "second"]
+        assert texts(model, number).count(REMINDER) == 1
+    assert REMINDER not in texts(model, 1)
+
+
+def test_E14_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summary() -> None:
+    model = behind_a_summary("claude-sonnet-4-5", "c", "d")
+
+    first = next(message for message in model.requests[3].messages if message.role == "assistant")
+    assert first.content == (THOUGHT, words(50, "b"))
+    assert model.requests[4].messages[: len(model.requests[3].messages)] == model.requests[3].messages
+
+
+def test_another_model_gets_what_was_rendered() -> None:
+    model = behind_a_summary("gpt-5", "c")
+
+    assert texts(model)[:2] == [summary_message("S").text, "second"]
+    assert THOUGHT not in [part for message in model.requests[3].messages for part in message.content]
+
+
+def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> None:
+    lonely = Message(role="assistant", content=("I look.",), tool_calls=tuple(calls(9)))
+    each, model = session("fine", model="gemini-2.5-pro", prompt=None)
+    with_orphan = Message(role="tool", content=("out",), tool_call_id="gone")
+    manner = Manners().of("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
+
+    assert manner.of((lonely, with_orphan)) == (Message(role="assistant", content=("I look.",)),)
+    asyncio.run(each.run("go"))
+    assert texts(model) == ["go"]
+
+
+def test_the_requests_between_two_summaries_only_grow() -> None:
+    for name in ("gpt-4.1", "claude-opus-4-1", "gemini-2.5-pro"):
+        model = behind_a_summary(name, *("c", "d", "e"))
+        for before, after in itertools.pairwise(model.requests[3:]):
+            assert after.messages[: len(before.messages)] == before.messages
+
+
+def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
+    each, model = session(
+        words(50, "a"), words(50, "b"), "<summary>S</summary>", words(50, "c"), "d", "<summary>S2</summary>", model="gpt-4.1"
+    )
+
+    async def talk() -> None:
+        await each.run("first")
+        await each.run("second")
+        await each.compact()
+        await each.run("third")
+        await each.run("fourth")
+        await each.compact()
+
+    asyncio.run(talk())
+    last, asked = model.requests[-2:]
+    assert asked.messages[: len(last.messages)] == last.messages
+    assert REMINDER in [message.text for message in asked.messages]
+
+
+@pytest.mark.parametrize("more", [0, 10])
+def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
+    reminder = WordTokenizer().count(REMINDER)
+    size = 100
+    steps = (words(50, "a"), words(20, "b"), "<summary>S</summary>", "done", "done", "done")
+    each, model = session(*steps, model="gpt-4.1", budget=attrs.evolve(WIDE, window=size))
+
+    async def talk() -> None:
+        await each.run("first")
+        await each.run("second")
+        await each.compact()
+        # With the summary, its tags, "second" and its answer there is just room, or too little, and "second" leaves.
+        await each.run(words(size - 26 - reminder + more, "ask"))
+
+    asyncio.run(talk())
+    (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))
+    assert REMINDER in [message.text for message in sent.messages]
+    assert size - 30 <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
+    assert ("second" in [message.text for message in sent.messages]) is not bool(more)
+
+
+def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:
+    each = held(words(50, "a"))
+    asyncio.run(each.session.run("first"))
+    later = held("done", transcript=each.session.transcript)  # it has sent nothing yet, and goes on with a turn that was cut short
+
+    async def talk() -> None:
+        await later.session.run("second")
+        later.session.keeper.switch("other", WIDE, tokenizer=WordTokenizer())  # what was sent to another model is of no use
+        await later.session.compact()
+
+    asyncio.run(talk())
+    (task,) = later.writer.tasks
+    assert (task.last_request, task.tools) == (None, (READ,))
+
+
+def test_it_is_worked_out_once_for_a_checkpoint_and_a_model() -> None:
+    log = Transcript()
+    manners = Manners()
+    assert manners.of("gpt-4.1", log, None, tokenizer=WordTokenizer()).tokens == 0
+    (entry,) = log.append(Checkpoint(summary="S", facts={"thinking": {"value": THOUGHT.value, "tokens": 7}}))
+
+    reminded = manners.of("gpt-4.1", log, entry.id, tokenizer=WordTokenizer())
+    assert reminded.tokens == WordTokenizer().count(REMINDER)
+    assert manners.of("gpt-4.1", log, entry.id, tokenizer=WordTokenizer()) is reminded
+    assert manners.of("claude-opus-4", log, entry.id, tokenizer=WordTokenizer()).thinking == THOUGHT
+
+
+def test_a_session_that_is_resumed_has_the_same_manner() -> None:
+    each, model = session(thinking(words(50, "a")), words(50, "b"), "<summary>S</summary>", "c", model="claude-sonnet-4-5")
+
+    async def talk() -> None:
+        await each.run("first")
+        await each.run("second")
+        await each.compact()
+        await each.run("third")
+        other = ScriptedModel(["d"], name="claude-sonnet-4-5")
+        await AgentSession(model=other, transcript=each.transcript, budget=WIDE).run("fourth")
+        (again,) = other.requests
+        assert again.messages[: len(model.requests[-1].messages)] == model.requests[-1].messages
+
+    asyncio.run(talk())

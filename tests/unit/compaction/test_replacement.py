@@ -1,0 +1,211 @@
+"""What stands for what was dropped: built once in the wanted form, stored, and the same for every later reader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit.compaction.carried import Carried
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.facts import Facts
+from promptkit.compaction.originals import Originals
+from promptkit.compaction.plan import Plan, Summary
+from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.selection import KeepNothing
+from promptkit.compaction.summarizer import carried
+from promptkit.errors import SummaryError
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.jsonl import JsonlStore
+from promptkit.transcript.log import Transcript
+from promptkit.transcript.projection import project
+from tests.unit.compaction.talk import Talk, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from promptkit.compaction.plan import SummaryTask
+    from promptkit.transcript.store import Store
+
+TOKENIZER = WordTokenizer()
+CODEX = Replacement(originals=Originals(tokens=60), place="last", preface="Another model wrote:\n")
+
+
+@attrs.define
+class Telling:
+    """Summarizes in a word that says which summary it is."""
+
+    tasks: list[SummaryTask] = attrs.field(factory=list["SummaryTask"])
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        self.tasks.append(task)
+        return Summary(text=f"summary-{len(self.tasks)}", mode="test", facts=carried(task))
+
+
+def compactor(talk: Talk, replacement: Replacement, telling: Telling) -> Compactor:
+    return Compactor(talk.log, summarizer=telling, keep=KeepNothing(), replacement=replacement, tokenizer=TOKENIZER, max_summary_tokens=50)
+
+
+def compacted(talk: Talk, replacement: Replacement, telling: Telling) -> Checkpoint:
+    entry = asyncio.run(compactor(talk, replacement, telling).compact(trigger="manual"))
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    return entry.payload
+
+
+def shown(talk: Talk) -> list[str]:
+    return [f"{item.kind} {item.message.role}: {item.message.text}" for item in talk.view.items]
+
+
+def turn(talk: Talk, request: str) -> None:
+    talk.user(request)
+    talk.answer(words(100, "answer"))
+
+
+def test_by_default_a_checkpoint_is_the_summary_in_its_tags_and_nothing_is_stored_twice() -> None:
+    talk = Talk()
+    turn(talk, "please")
+    made = compacted(talk, Replacement(), Telling())
+    assert (made.replacement, made.own, made.portable) == (None, (), None)
+    assert shown(talk) == ["summary user: <conversation-summary>\nsummary-1\n</conversation-summary>"]
+
+
+def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_prefix() -> None:
+    talk = Talk()
+    talk.system("rules")
+    turn(talk, "first wish")
+    turn(talk, "second wish")
+    compacted(talk, CODEX, Telling())
+    assert shown(talk) == [
+        "replacement system: rules",
+        "replacement user: first wish",
+        "replacement user: second wish",
+        "summary user: Another model wrote:\nsummary-1",
+    ]
+
+
+def test_e69_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_whatever_its_form() -> None:
+    talk, telling = Talk(), Telling()
+    turn(talk, "first wish")
+    compacted(talk, CODEX, telling)
+    turn(talk, "second wish")
+    compacted(talk, CODEX, telling)
+    assert shown(talk) == [
+        "replacement user: first wish",
+        "replacement user: second wish",
+        "summary user: Another model wrote:\nsummary-2",
+    ]
+    assert telling.tasks[1].plan.previous == "summary-1"
+
+
+def test_e68_what_every_conversation_begins_with_is_there_once_after_any_number_of_checkpoints() -> None:
+    talk, telling = Talk(), Telling()
+    talk.system("rules of the project")
+    for wish in ("first wish", "second wish", "third wish"):
+        turn(talk, wish)
+        compacted(talk, CODEX, telling)
+    assert [item.message.text for item in talk.view.items].count("rules of the project") == 1
+
+
+def test_what_is_still_shown_is_no_new_request_in_the_facts() -> None:
+    talk, telling = Talk(), Telling()
+    for wish in ("first wish", "second wish", "third wish"):
+        turn(talk, wish)
+        made = compacted(talk, CODEX, telling)
+    facts = Facts.from_json(made.facts)
+    assert facts.requests == ("first wish", "second wish", "third wish")
+    assert facts.messages == 6
+
+
+def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned() -> None:
+    talk, telling = Talk(), Telling()
+    form = Replacement(role="system")
+    for wish in ("first wish", "second wish"):
+        turn(talk, wish)
+        compacted(talk, form, telling)
+    assert shown(talk) == ["summary system: <conversation-summary>\nsummary-2\n</conversation-summary>"]
+
+
+def test_e71_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
+    talk, telling = Talk(), Telling()
+    form = Replacement(originals=Originals(tokens=20, each=10))
+    for wish in ("a", "b", "c"):
+        turn(talk, words(30, wish))
+        compacted(talk, form, telling)
+    assert shown(talk) == [
+        "summary user: <conversation-summary>\nsummary-3\n</conversation-summary>",
+        "summary user: [1 earlier message of the person is left out here]",
+        "replacement user: b b b b […] b b b b b",
+        "replacement user: c c c c […] c c c c c",
+    ]
+    turn(talk, words(30, "d"))
+    compacted(talk, form, telling)
+    assert "[2 earlier messages of the person are left out here]" in shown(talk)[1]
+
+
+def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
+    talk, telling = Talk(), Telling()
+    plans = iter(("asked for the room", "asked for the check", "plan A", "room", "check", "plan B"))
+
+    def carry(plan: Plan, summary: Summary) -> Carried:
+        assert plan.dropped
+        assert summary.mode in {"", "test"}
+        return Carried(plan=next(plans))
+
+    for wish in ("first wish", "second wish"):
+        turn(talk, wish)
+        compacted(talk, Replacement(carry=carry, originals=Originals()), telling)
+    assert shown(talk) == [
+        "summary user: <conversation-summary>\nsummary-2\n</conversation-summary>",
+        "summary user: <plan>\nplan B\n</plan>",
+        "replacement user: first wish",
+        "replacement user: second wish",
+    ]
+
+
+def test_a_request_that_is_still_worked_on_is_said_once_and_later_messages_follow() -> None:
+    talk, telling = Talk(), Telling()
+    turn(talk, "old wish")
+    talk.user("open wish")
+    talk.round("c1", words(100, "result"))
+    compacted(talk, CODEX, telling)
+    talk.answer("done")
+    assert shown(talk) == [
+        "replacement user: old wish",
+        "replacement user: open wish",
+        "summary user: Another model wrote:\nsummary-1",
+        "message assistant: done",
+    ]
+
+
+def test_e55_a_replacement_that_is_no_smaller_is_not_written() -> None:
+    talk = Talk()
+    talk.user(words(50))
+    talk.answer("yes")
+    before = len(talk.log)
+    with pytest.raises(SummaryError) as caught:
+        compacted(talk, CODEX, Telling())
+    assert caught.value.reason == "not_smaller"
+    assert len(talk.log) == before
+
+
+def test_what_was_built_is_stored_and_read_back_byte_for_byte(tmp_path: Path) -> None:
+    store: Store = JsonlStore(tmp_path / "t.jsonl")
+    talk = Talk()
+    talk.log = Transcript(store)
+    turn(talk, "first wish")
+    compacted(talk, CODEX, Telling())
+    again = Transcript(JsonlStore(tmp_path / "t.jsonl"))
+    assert project(again.path()) == talk.view
+
+
+def test_e23_an_edit_of_the_checkpoint_shows_the_edited_text_alone() -> None:
+    talk = Talk()
+    turn(talk, "first wish")
+    compacted(talk, CODEX, Telling())
+    talk.edit(talk.leaf, "redacted")
+    assert shown(talk) == ["summary user: <conversation-summary>\nredacted\n</conversation-summary>"]
+    assert talk.view.summary == "redacted"
