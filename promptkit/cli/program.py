@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.bench import bench
+from promptkit.cli.chat import chat
 from promptkit.cli.compact import compact
 from promptkit.cli.demo import demo
+from promptkit.cli.export import export
 from promptkit.cli.failure import explain_failure
+from promptkit.cli.importing import import_
 from promptkit.cli.render import render
+from promptkit.cli.replay import replay
 from promptkit.cli.trace import trace
 from promptkit.cli.transcript import transcript
 
@@ -57,9 +61,13 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
 
 
 program.add_command(bench)
+program.add_command(chat)
 program.add_command(compact)
 program.add_command(demo)
+program.add_command(export)
+program.add_command(import_)
 program.add_command(render)
+program.add_command(replay)
 program.add_command(trace)
 program.add_command(transcript)
 

@@ -1,0 +1,47 @@
+"""tau-bench's results: a list of tasks, each with the conversation in which it was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from promptkit.transcript.codecs.chat import read_chat
+from promptkit.transcript.codecs.talks import Talks, walk
+from promptkit.transcript.entries import Custom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.transcript.codecs.codec import Batch
+    from promptkit.transcript.codecs.head import Head
+    from promptkit.transcript.codecs.source import Source
+
+__all__ = ["TauBench"]
+
+NAME = "tau_bench"
+
+
+class TauBench:
+    """Reads tau-bench's results."""
+
+    name = NAME
+    about = "tau-bench trajectories JSON"
+
+    def detects(self, head: Head) -> bool:
+        """A list of objects with a trajectory of messages."""
+        return "item.traj.item.role" in head.facts
+
+    def read(self, source: Source) -> Iterator[Batch]:
+        """The entries of a file, message by message; each task is a conversation."""
+        talks = Talks(NAME)
+        for member in walk(source, [(None, "traj", None)], depth=1):
+            talks.turn(member.talk)
+            if member.pattern is None:
+                if member.key == "task_id":
+                    talks.title = f"task {member.value}"
+                yield talks.beside(member)
+            elif isinstance(member.value, Mapping):
+                said = read_chat(member.value, NAME)
+                yield talks.add(said or [Custom(name=f"{NAME}.message", data=member.value)], messages=int(bool(said)))
+            else:
+                yield talks.unread(member, "no JSON object.")
