@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from promptkit.agent.manners import Manners
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
-from promptkit.agent.summaries import UNLIMITED
 from promptkit.compaction.plan import LastRequest
+from promptkit.compaction.processors import Processor, Room
+from promptkit.compaction.writing import UNLIMITED
 from promptkit.errors import BadPropError, BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.keeper import Keeper
     from promptkit.element import Child
     from promptkit.messages import ToolDefinition
     from promptkit.rendering.result import Rendered
@@ -32,7 +34,15 @@ class Requests:
     BadPropError for a prompt and instructions: nobody would see the instructions.
     """
 
-    def __init__(self, transcript: Transcript, prompt: Prompt | None, *, instructions: Child, tools: Sequence[ToolDefinition]) -> None:
+    def __init__(
+        self,
+        transcript: Transcript,
+        prompt: Prompt | None,
+        *,
+        instructions: Child,
+        tools: Sequence[ToolDefinition],
+        processors: Sequence[Processor] = (),
+    ) -> None:
         if prompt is not None and instructions is not None:
             problem = "a session takes instructions or a prompt of its own, not both: put the instructions into the prompt."
             raise BadPropError(problem)
@@ -43,18 +53,41 @@ class Requests:
         """The last one, with its receipt."""
         self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
         self._manners = Manners()
+        self._processors = tuple(processors)
         self._renderer: tuple[object, Renderer] | None = None
 
-    async def make(
-        self, shown: Projection, *, model: str, tokenizer: Tokenizer, budget: int | None, may_prune: bool
-    ) -> tuple[LastRequest, int]:
-        """The request that shows a view, and its tokens. `budget` is the most that it may have; None: nothing is known.
+    async def fitted(self, keeper: Keeper, asked: Callable[[], tuple[str, Tokenizer]]) -> tuple[LastRequest, int]:
+        """The next request, made to fit by the keeper, and its tokens. `asked` is the model's name and tokenizer at the moment.
 
-        Raises BudgetExceededError if what is required does not fit, and whatever a component raises.
+        Raises WindowFullError where it cannot be made to fit, and whatever a component raises.
         """
+        while True:
+            shown, (model, tokenizer) = keeper.view, asked()
+            try:
+                request, tokens = await self._make(keeper, shown, model=model, tokenizer=tokenizer)
+            except BudgetExceededError as error:
+                await keeper.overflow(error.required)
+                continue
+            if keeper.view is shown and asked()[0] == model:  # a component may have awaited while something else happened
+                keeper.rendered(tokens)
+                return request, tokens
+
+    async def _make(self, keeper: Keeper, shown: Projection, *, model: str, tokenizer: Tokenizer) -> tuple[LastRequest, int]:
+        """The request that shows a view, and its tokens. Raises BudgetExceededError if what is required does not fit."""
+        budget = keeper.budget.render_budget
         manner = self._manners.of(model, self._transcript, shown.checkpoint, tokenizer=tokenizer)
         renderer = self._renderer_for(model, tokenizer, UNLIMITED if budget is None else max(1, budget - manner.tokens))
-        view = ConversationView(messages=shown.messages, may_prune=may_prune)
+        messages = shown.messages
+        room = Room(
+            limit=None if budget is None else max(1, budget - manner.tokens),
+            beside=keeper.beside,
+            tokenizer=tokenizer,
+            warm=keeper.warm,
+            pruned=keeper.pruned,
+        )
+        for process in self._processors:
+            messages = tuple(process(messages, room))
+        view = ConversationView(messages=messages, may_prune=keeper.pruned)
         try:
             self.rendered = await renderer.render_async(self._prompt(view))
         except BudgetExceededError as error:

@@ -9,18 +9,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from promptkit.agent.given import require, said
+from promptkit.agent.promotions import next_larger
 from promptkit.agent.requests import Requests
-from promptkit.agent.summaries import default_summarizer, most_summary_tokens
 from promptkit.agent.tools import Tool, by_name, call_tools
 from promptkit.agent.turn import Turn
 from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.budget import budget_for
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.keeper import Keeper
-from promptkit.compaction.policy import default_policy
+from promptkit.compaction.keeper import Promotion
+from promptkit.compaction.native import make_portable, wire_of
+from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.refusal import learnt
+from promptkit.compaction.setup import Setup
+from promptkit.compaction.writing import Writing
 from promptkit.errors import (
-    BudgetExceededError,
     ContextOverflowError,
     NothingToAnswerError,
     TooManyRoundsError,
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.archives import Archives
     from promptkit.compaction.budget import Budget
+    from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import Hooks
-    from promptkit.compaction.plan import LastRequest
     from promptkit.compaction.policy import Policy
+    from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.selection import Keep
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.element import Child
@@ -63,8 +66,9 @@ class AgentSession:
 
     `prompt` makes the prompt of a request from the view of the transcript; without one, `instructions` and the messages are sent.
     `budget` is what requests may take, by default what is known of the model. `summarizer` is asked in the foreground and the
-    background; by default the live conversation is, then a copy of it, then no model at all. `keep` says what a summary leaves as it
-    is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `redactor` takes secrets out of
+    background; by default the live conversation is, then a copy of it, then no model at all. `preset` says how the conversation is
+    compacted (`promptkit.compaction.presets`); `policy` and `keep` are for single parts of that. `promotions` are larger models, the
+    smallest first, for presets that go on with one before they summarize. `keep` says what a summary leaves as it is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `redactor` takes secrets out of
     summaries. `rng` gives the jitter of the policy's thresholds. `enabled=False`: nothing is summarized or pruned that nobody asked for.
 
     A transcript that holds something already is gone on with, also where a program was killed in the middle of a turn: give
@@ -83,6 +87,7 @@ class AgentSession:
         prompt: Prompt | None = None,
         tools: Sequence[Tool] = (),
         budget: Budget | None = None,
+        preset: Preset | None = None,
         policy: Policy | None = None,
         summarizer: Summarizer | None = None,
         keep: Keep | None = None,
@@ -90,6 +95,8 @@ class AgentSession:
         hooks: Hooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
+        archives: Archives | None = None,
+        promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         enabled: bool = True,
         max_rounds: int = 100,
@@ -101,37 +108,33 @@ class AgentSession:
         self.tools: Mapping[str, Tool] = by_name(tools)
         self.max_rounds = max_rounds
         self._definitions = tuple(tool.definition for tool in tools)
-        self._requests = Requests(self.transcript, prompt, instructions=instructions, tools=self._definitions)
+        preset = preset or vscode()
+        self._requests = Requests(self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=preset.processors)
         self._tokenizer = tokenizer
-        self._summarizer = summarizer
-        budget = budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions)
-        self.compactor = Compactor(
-            self.transcript,
-            summarizer=summarizer or default_summarizer(model, budget, self.tokenizer),
+        self._setup = Setup(
+            draw=rng,
+            preset=preset,
+            policy=policy,
             keep=keep,
-            tokenizer=self.tokenizer,
-            max_summary_tokens=most_summary_tokens(budget),
-            max_result_tokens=budget.result_tokens,
-            tools=self._definitions,
+            summarizer=summarizer,
             hooks=hooks,
             redactor=redactor,
             events=events,
+            archives=archives,
             read_tool=read_tool,
-        )
-        self.keeper = Keeper(
-            self.compactor,
-            budget=budget,
-            policy=policy or default_policy(draw=rng),
-            tokenizer=self.tokenizer,
-            model=model.name,
             enabled=enabled,
         )
+        writing = self._writing(budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions))
+        self.keeper = self._setup.keeper(self.transcript, writing=writing, name=model.name, tools=self._definitions)
+        self._promotions = list(promotions)
+        self._offer()
         self._turn = asyncio.Lock()
         self._like = partial(
             AgentSession,
             instructions=instructions,
             prompt=prompt,
             tools=tools,
+            preset=preset,
             policy=policy,
             summarizer=summarizer,
             keep=keep,
@@ -139,11 +142,18 @@ class AgentSession:
             hooks=hooks,
             redactor=redactor,
             events=events,
+            archives=archives,
+            promotions=promotions,
             read_tool=read_tool,
             enabled=enabled,
             max_rounds=max_rounds,
             rng=rng,
         )
+
+    @property
+    def compactor(self) -> Compactor:
+        """What summarizes this conversation."""
+        return self.keeper.compactor
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -216,9 +226,20 @@ class AgentSession:
         tokenizer = self._tokenizer or tokenizer_for(model.name)
         budget = budget or budget_for(model.name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL, value=model.name))
+        make_portable(self.transcript, provider=wire_of(model))
         self.model = model
-        self.keeper.switch(model.name, budget, tokenizer=self.tokenizer)
-        self._fit(budget)
+        writing = self._writing(budget)
+        self.keeper.switch(model.name, writing.budget, tokenizer=self.tokenizer)
+        self._setup.fit(self.keeper, writing)
+        self._offer()
+
+    async def rest(self, *, idle_seconds: float = 0.0, memory: bool = False) -> bool:
+        """Let the policy do what is for a moment in which nobody waits: nothing was said for so long, or `memory` is short.
+
+        Whether something was done. Presets say what: most do nothing then.
+        """
+        async with self._turn:
+            return await self.keeper.moment("memory" if memory else "idle", idle_seconds=idle_seconds)
 
     async def idle(self) -> None:
         """Wait until no turn is going on."""
@@ -241,6 +262,7 @@ class AgentSession:
             reply = await self._request(on_text)
             usages.append(reply.usage)
             if not reply.message.tool_calls:
+                await self.keeper.moment("incomplete" if reply.finish == "length" else "turn_end")
                 return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
             await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
             self.keeper.worked()
@@ -250,7 +272,7 @@ class AgentSession:
         await self.keeper.prepare()
         refused = False
         while True:
-            request, tokens = await self._rendered()
+            request, tokens = await self._requests.fitted(self.keeper, lambda: (self.model.name, self.tokenizer))
             model = self.model  # another may be switched to while this one thinks
             try:
                 reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
@@ -259,7 +281,8 @@ class AgentSession:
                     raise
                 refused = True
                 if model is self.model:
-                    self._fit(learnt(self.keeper.budget, refused=tokens, window=error.window))
+                    budget = learnt(self.keeper.budget, refused=tokens, window=error.window)
+                    self._setup.fit(self.keeper, self._writing(budget))
                 await self.keeper.overflow(tokens, refused_by=model.name)
                 continue
             break
@@ -267,28 +290,10 @@ class AgentSession:
         self.keeper.answered(request, reply.message)
         return reply
 
-    async def _rendered(self) -> tuple[LastRequest, int]:
-        """The next request, and its tokens."""
-        while True:
-            keeper, model, shown = self.keeper, self.model, self.keeper.view
-            room = keeper.budget.render_budget
-            try:
-                request, tokens = await self._requests.make(
-                    shown, model=model.name, tokenizer=self.tokenizer, budget=room, may_prune=keeper.pruned
-                )
-            except BudgetExceededError as error:
-                await keeper.overflow(error.required)
-                continue
-            if keeper.view is shown and self.model is model:  # a component may have awaited while something else happened
-                keeper.rendered(tokens)
-                return request, tokens
+    def _writing(self, budget: Budget) -> Writing:
+        return Writing(model=self.model, budget=self._setup.budget(budget), tokenizer=self.tokenizer)
 
-    def _fit(self, budget: Budget) -> None:
-        """Keep to another budget from now on."""
-        self.keeper.budget = budget
-        self.compactor.switch(
-            summarizer=self._summarizer or default_summarizer(self.model, budget, self.tokenizer),
-            tokenizer=self.tokenizer,
-            max_summary_tokens=most_summary_tokens(budget),
-            max_result_tokens=budget.result_tokens,
-        )
+    def _offer(self) -> None:
+        """Tell the keeper of the next larger model, if there is one."""
+        larger = next_larger(self._promotions, self.keeper.budget.window, tokenizer=self._tokenizer)
+        self.keeper.promotion = None if larger is None else Promotion(model=larger.name, go=partial(self.switch, larger))

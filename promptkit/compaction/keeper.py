@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.attempts import Attempts, judge
-from promptkit.compaction.background import Background
-from promptkit.compaction.decision import Apply, Compact, Discard, Nothing, Prune, RenderPruned, StartBackground, Wait
+from promptkit.compaction.attempts import Attempts
+from promptkit.compaction.decision import Apply, Compact, Discard, Nothing, Promote, Prune, RenderPruned, StartBackground, Wait
 from promptkit.compaction.events import Decided
+from promptkit.compaction.passes import Passes
 from promptkit.compaction.reduction_edits import Pruning, prune_outputs
-from promptkit.compaction.selection import Rounds
 from promptkit.compaction.sent import Sent
 from promptkit.compaction.state import State
 from promptkit.compaction.window import Window
 from promptkit.errors import CompactionRunningError, WindowFullError
 
 if TYPE_CHECKING:
+    from promptkit.compaction.background import Background
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.decision import Decision
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.projection import Projection
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "Promotion"]
+
+
+@attrs.frozen(kw_only=True)
+class Promotion:
+    """A model with a larger window, and how to go on with it."""
+
+    model: str
+    go: Callable[[], object]
 
 
 class Keeper:
@@ -57,15 +66,40 @@ class Keeper:
         self.enabled = enabled
         self.prunes = prunes
         self.model = model
-        self.background = Background(unused=lambda draft: compactor.discard(draft, "it was made after it had been cancelled"))
-        self.attempts = Attempts()
+        self._passes = Passes(compactor, live=self._live, tokens=lambda: self.reading().tokens)
         self.pruned = False
         """The request at hand is to be rendered with a history that may be pruned."""
         self._tokenizer = tokenizer
         self._window = Window(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent: Sent | None = None
-        self._compacted = self._waited = self._failure_told = False
+        self._waited = self._switched = False
         self._warm = False
+        self.promotion: Promotion | None = None
+        """A larger model that the conversation may go on with."""
+
+    @property
+    def background(self) -> Background:
+        """The summary in the making."""
+        return self._passes.background
+
+    @property
+    def attempts(self) -> Attempts:
+        """What automatic compaction has come to."""
+        return self._passes.attempts
+
+    @attempts.setter
+    def attempts(self, attempts: Attempts) -> None:
+        self._passes.attempts = attempts
+
+    @property
+    def beside(self) -> int:
+        """The tokens that every request has beside the conversation, as far as that is known."""
+        return self._window.fixed
+
+    @property
+    def warm(self) -> bool:
+        """Whether the start of the next request is in the provider's cache: a round of tool calls is done in this turn."""
+        return self._warm
 
     @property
     def view(self) -> Projection:
@@ -93,39 +127,43 @@ class Keeper:
         self._window = Window(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent = None
         self._warm = False
+        self._switched = True
 
     def turned(self, why: str) -> None:
         """The conversation goes on from elsewhere, or with another model: what was in the making or tried before is of no matter."""
-        self.drop(why)
+        self._passes.drop(why)
         self.attempts = Attempts()
-
-    def drop(self, why: str) -> None:
-        """End the background's pass, whatever has become of it."""
-        draft = self.background.cancel()
-        if draft is not None:
-            self.compactor.discard(draft, why)
 
     async def close(self) -> None:
         """End what runs in the background, and wait until it has ended. Nothing is begun there after that."""
-        self.drop("the conversation was closed")
+        self._passes.drop("the conversation was closed")
         await self.background.close()
 
     async def prepare(self) -> None:
         """Before a request is rendered: put in place what is ready, prune, or compact at a threshold."""
-        self.pruned = self._compacted = self._waited = False
+        self.pruned = self._passes.compacted = self._waited = False
+        if self._switched:
+            self._switched = False
+            await self.moment("model_switch")
         while True:
             decision = self._decide("before_render", self.reading().tokens)
             match decision:
                 case Apply():
-                    await self._apply()
+                    await self._passes.apply(self.budget)
+                case Wait(seconds=seconds):
+                    self._waited = True
+                    await self.background.wait(seconds)
+                    continue
+                case Promote() if self._promoted():
+                    continue
                 case Discard(because=because):
-                    self.drop(str(because))
+                    self._passes.drop(str(because))
                     continue
                 case Prune():
                     if self._prune():
                         continue
                 case Compact(trigger=trigger):
-                    await self._compact(trigger)
+                    await self._passes.compact(trigger, self.budget)
                 case _:
                     pass
             return
@@ -141,24 +179,40 @@ class Keeper:
             decision = self._decide("overflow" if refused_by is None else "rejected", tokens, refused_by)
             match decision:
                 case Apply():
-                    if await self._apply():
+                    if await self._passes.apply(self.budget):
                         return
                 case Wait(seconds=seconds):
                     self._waited = True
                     await self.background.wait(seconds)
                 case Compact(trigger=trigger):
-                    self.drop("the foreground could not wait for it")
-                    if await self._compact(trigger, live=refused_by is None):
+                    self._passes.drop("the foreground could not wait for it")
+                    if await self._passes.compact(trigger, self.budget, live=refused_by is None):
                         return
+                case Promote() if self._promoted():
+                    return
                 case RenderPruned():
                     self.pruned = True
                     return
                 case Discard(because=because):
-                    self.drop(str(because))
+                    self._passes.drop(str(because))
                 case Nothing() if refused_by not in {None, self.model}:
                     return
                 case _:
                     raise WindowFullError(str(decision.because))
+
+    async def moment(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
+        """One of the phases in which nothing is about to be rendered. Whether something was done."""
+        self._passes.compacted = False
+        match self._decide(phase, self.reading().tokens, idle_seconds=idle_seconds):
+            case Compact(trigger=trigger):
+                self._passes.drop(f"a summary is made now: {trigger}")
+                return await self._passes.compact(trigger, self.budget)
+            case Promote():
+                return self._promoted()
+            case Prune():
+                return self._prune()
+            case _:
+                return False
 
     def rendered(self, tokens: int) -> None:
         """A request of so many tokens was rendered, and fits."""
@@ -171,18 +225,18 @@ class Keeper:
             self._sent = Sent(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
         decision = self._decide("rendered", window.answered(self.budget.window))
         if isinstance(decision, StartBackground):
-            self._start()
+            self._passes.start()
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
         """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop."""
         if self.compactor.running:
             raise CompactionRunningError
-        self.drop("a compaction was asked for")
+        self._passes.drop("a compaction was asked for")
         before = self.reading().tokens
         plan = self.compactor.plan()
         entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live(plan))
         if entry is not None:
-            self._settle(before)
+            self._passes.settle(before, self.budget)
         return entry
 
     def _live(self, plan: Plan) -> LastRequest | None:
@@ -191,10 +245,16 @@ class Keeper:
         usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.changed(sent.leaf)
         return sent.request if sent is not None and usable else None
 
-    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None = None) -> State:
-        if self.background.state == "failed" and not self._failure_told:
-            self._failure_told = True
-            self.attempts = self.attempts.settled("failed", background=True)
+    def _promoted(self) -> bool:
+        promotion, self.promotion = self.promotion, None
+        if promotion is None:
+            return False
+        promotion.go()
+        self._switched = False  # nothing needs to be made smaller for a larger window
+        return True
+
+    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None, idle_seconds: float) -> State:
+        self._passes.heed_failure()
         plan = self.background.plan
         return State(
             phase=phase,
@@ -207,15 +267,18 @@ class Keeper:
             background=self.background.state,
             stale=plan is not None and self.compactor.changed(plan.leaf) is not None,
             attempts=self.attempts,
-            compacted=self._compacted,
+            messages=len(self.view.items),
+            idle_seconds=idle_seconds,
+            larger=self.promotion.model if self.promotion else None,
+            compacted=self._passes.compacted,
             waited=self._waited,
             pruned=self.pruned,
             model=self.model,
             refused_by=refused_by,
         )
 
-    def _decide(self, phase: Phase, tokens: int | None, refused_by: str | None = None) -> Decision:
-        state = self._state(phase, tokens, refused_by)
+    def _decide(self, phase: Phase, tokens: int | None, refused_by: str | None = None, *, idle_seconds: float = 0.0) -> Decision:
+        state = self._state(phase, tokens, refused_by, idle_seconds)
         decision = self.policy.decide(state)
         why = decision.because
         event = Decided(
@@ -223,54 +286,6 @@ class Keeper:
         )
         self.compactor.events.emit(event)
         return decision
-
-    def _start(self) -> None:
-        keep = self.compactor.keep
-        plan = self.compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, Rounds) else keep)
-        if plan.is_empty or self.compactor.running:
-            return
-        self._failure_told = False
-        request = self._live(plan)
-        self.background.start(lambda: self.compactor.draft(plan, trigger="background", last_request=request), plan)
-
-    async def _apply(self) -> bool:
-        draft = self.background.take()
-        if draft is None:
-            return False
-        before = self.reading().tokens
-        try:
-            entry = await self.compactor.commit(draft)
-        except Exception:  # noqa: BLE001  # the event has said why: the disk may be full, and the person may still be answered
-            self.attempts = self.attempts.settled("failed")
-            return False
-        if entry is None:
-            return False
-        self._compacted = True
-        self._settle(before, background=True)
-        return True
-
-    async def _compact(self, trigger: str, *, live: bool = True) -> bool:
-        before = self.reading().tokens
-        plan = self.compactor.plan()
-        try:
-            entry = await self.compactor.compact(plan, trigger=trigger, last_request=self._live(plan) if live else None)
-        except CompactionRunningError:  # somebody asked for one meanwhile: it serves this request, too
-            await self.compactor.settled()
-            if self.compactor.changed(plan.leaf):
-                self._compacted = True
-                return True
-            entry = None
-        except Exception:  # noqa: BLE001  # the event has said why; the policy decides what to do without a summary
-            entry = None
-        if entry is None:
-            self.attempts = self.attempts.settled("failed")
-            return False
-        self._compacted = True
-        self._settle(before)
-        return True
-
-    def _settle(self, before: int, *, background: bool = False) -> None:
-        self.attempts = self.attempts.settled(judge(before, self.reading().tokens, budget=self.budget), background=background)
 
     def _pruning(self) -> Pruning:
         return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)

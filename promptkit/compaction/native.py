@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.log import Transcript
 
-__all__ = ["CompactingModel", "NativeSummarizer", "make_portable"]
+__all__ = ["CompactingModel", "NativeSummarizer", "WiredModel", "make_portable", "wire_of"]
 
 
 class CompactingModel(Protocol):
@@ -36,6 +36,21 @@ class CompactingModel(Protocol):
     async def compact(self, messages: Sequence[Message]) -> Compacted:
         """What stands in the place of messages."""
         ...
+
+
+@runtime_checkable
+class WiredModel(Protocol):
+    """A model that says in which wire format it is asked."""
+
+    @property
+    def api(self) -> str:
+        """`chat`, `responses` or `anthropic`."""
+        ...
+
+
+def wire_of(model: object) -> str:
+    """The wire format of a model; an empty text for one that does not say, and to which no provider's own parts can be sent."""
+    return model.api if isinstance(model, WiredModel) else ""
 
 
 @attrs.frozen(kw_only=True)

@@ -44,7 +44,7 @@ class State:
     """The background works, or has worked, on what is no more: the history was changed, or the model."""
     attempts: Attempts = attrs.field(factory=Attempts)
     messages: int = 0
-    """How many messages the view has, without those of the system."""
+    """How many messages the view has."""
     idle_seconds: float = 0.0
     """How long nothing was said."""
     larger: str | None = None

@@ -105,7 +105,7 @@ def test_E83_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -
     async def work() -> None:
         grown(each)
         await turns()
-        each.keeper.drop("not needed")
+        each.keeper.turned("not needed")
         await turns()
         assert state(each.keeper.background) == "idle"
         assert not each.compacted

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from promptkit.agent.summaries import FULL, QUESTION, most_summary_tokens
+from promptkit.compaction.writing import FULL, QUESTION, most_summary_tokens
 from promptkit.compaction.budget import Budget
 
 
