@@ -46,6 +46,7 @@ from promptkit.errors import (
     PromptKitError,
     RateLimitedError,
     RunningLoopError,
+    SettingError,
     SummaryError,
     TemplateError,
     TextTooLongError,
@@ -86,17 +87,33 @@ if TYPE_CHECKING:
     from promptkit.agent.sync import SyncSession
     from promptkit.agent.tools import Tool
     from promptkit.agent.turn import Turn
+    from promptkit.compaction.archives import Archives
+    from promptkit.compaction.branches import navigate
     from promptkit.compaction.budget import Budget, budget_for
+    from promptkit.compaction.checkpoint_files import CheckpointFiles
     from promptkit.compaction.chunked import ChunkedSummarizer
     from promptkit.compaction.events import Event, Events, log_events
     from promptkit.compaction.extractive import ExtractiveSummarizer
+    from promptkit.compaction.file_operations import WithFiles
     from promptkit.compaction.full import FullSummarizer
+    from promptkit.compaction.handoff import Handoff, hand_off
+    from promptkit.compaction.hook_chain import HookChain
     from promptkit.compaction.hooks import Before, Hooks
     from promptkit.compaction.live import LiveSummarizer
+    from promptkit.compaction.memory_files import MemoryFiles
+    from promptkit.compaction.native import NativeSummarizer
+    from promptkit.compaction.originals import Originals
     from promptkit.compaction.otel import trace_events
     from promptkit.compaction.plan import Plan, Summary, SummaryTask
     from promptkit.compaction.policy import Policy, Thresholds, default_policy
+    from promptkit.compaction.presets import PRESETS
+    from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.remembering import Remembering
+    from promptkit.compaction.remote import RemoteSummarizer
+    from promptkit.compaction.replacement import Replacement
+    from promptkit.compaction.settings import settings_from
     from promptkit.compaction.simple import SimpleSummarizer
+    from promptkit.compaction.split import SplitTurns
     from promptkit.compaction.summarizer import Chain, Summarizer
     from promptkit.elements.recorded import recorded
     from promptkit.elements.template import Template
@@ -108,46 +125,54 @@ if TYPE_CHECKING:
     from promptkit.rendering.renderer import Renderer, render, render_async
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.heuristic import HeuristicTokenizer
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
     from promptkit.tokens.openai import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
+    from promptkit.transcript.codecs.importing import import_recording, read_recording
     from promptkit.transcript.entries import Checkpoint, Entry, Said
     from promptkit.transcript.jsonl import JsonlStore
     from promptkit.transcript.log import Transcript
     from promptkit.transcript.pairing import NO_RESULT, Paired, pair
     from promptkit.transcript.projection import Projection, project
+    from promptkit.transcript.redaction import redact_secrets
     from promptkit.transcript.store import MemoryStore, Store
 
 # Several names to a line: one to each would hide the rest of this file.
 # fmt: off
 __all__ = [
-    "NO_RESULT", "AgentSession", "AssistantMessage", "BadChildError", "BadPropError", "Before", "BoundaryPart", "Budget",
-    "BudgetExceededError", "CacheBoundary", "Chain", "Checkpoint", "Child", "ChildrenTwiceError", "Chunk", "ChunkedSummarizer",
-    "CompactionError", "CompactionRunningError", "ContextBudget", "ContextOverflowError", "Conversation", "ConversationView", "Count",
-    "CutPointError", "Document", "DocumentPart", "EmitError", "EmptyReplyError", "Entry", "Event", "Events", "Expandable",
-    "ExtractiveSummarizer", "First", "FullSummarizer", "Group", "Hooks", "IfEmpty", "Image", "ImagePart", "Isolate", "Json",
-    "JsonTreeError", "JsonlStore", "KeepWith", "LegacyPrioritization", "LiveSummarizer", "MemoryStore", "Message", "Metadata",
-    "MisplacedElementError", "Model", "ModelError", "ModelInfo", "ModelOptions", "ModelRequestError", "ModelUnavailableError",
-    "NotAComponentError", "NothingToAnswerError", "Opaque", "OpaquePart", "OpenAIModel", "OrphanResultError", "Paired", "Part", "Plan",
-    "Policy", "PrioritizedList", "Projection", "PromptElement", "PromptKitError", "RateLimitedError", "Reference", "Removal", "Rendered",
-    "Renderer", "Repair", "Reply", "Reserve", "Role", "RunningLoopError", "Said", "SimpleSummarizer", "Sizing", "SourceSpan", "Store",
-    "Summarizer", "Summary", "SummaryError", "SummaryTask", "SyncSession", "SystemMessage", "Tag", "Template", "TemplateError", "Text",
-    "TextChunk", "TextTooLongError", "ThresholdError", "Thresholds", "TokenLimit", "Tokenizer", "TokenizerError", "TooManyRoundsError",
-    "Tool", "ToolCall", "ToolDefinition", "ToolMessage", "ToolRound", "ToolsFillBudgetError", "Transcript", "TranscriptConflictError",
-    "TranscriptError", "TranscriptFormatError", "TranscriptWriteError", "TreeError", "Truncate", "Turn", "TurnRunningError", "UnansweredCallError",
-    "UncountablePartError", "UnknownEncodingError", "UnknownModelError", "Usage", "UserMessage", "WindowFullError", "budget_for",
-    "component", "count_request", "default_policy", "from_json", "log_events", "model_info", "pair", "project", "recorded",
-    "register_model", "render", "render_async", "to_anthropic", "to_chat", "to_json", "to_responses", "tokenizer_for",
-    "tools_to_anthropic", "tools_to_chat", "tools_to_responses", "trace_events",
+    "NO_RESULT", "PRESETS", "AgentSession", "Archives", "AssistantMessage", "BadChildError", "BadPropError", "Before", "BoundaryPart",
+    "Budget", "BudgetExceededError", "CacheBoundary", "Chain", "Checkpoint", "CheckpointFiles", "Child", "ChildrenTwiceError", "Chunk",
+    "ChunkedSummarizer", "CompactionError", "CompactionRunningError", "ContextBudget", "ContextOverflowError", "Conversation",
+    "ConversationView", "Count", "CutPointError", "Document", "DocumentPart", "EmitError", "EmptyReplyError", "Entry", "Event", "Events",
+    "Expandable", "ExtractiveSummarizer", "First", "FullSummarizer", "Group", "Handoff", "HeuristicTokenizer", "HookChain", "Hooks",
+    "IfEmpty", "Image", "ImagePart", "Isolate", "Json", "JsonTreeError", "JsonlStore", "KeepWith", "LegacyPrioritization",
+    "LiveSummarizer", "MemoryFiles", "MemoryStore", "Message", "Metadata", "MisplacedElementError", "Model", "ModelError", "ModelInfo",
+    "ModelOptions", "ModelRequestError", "ModelUnavailableError", "NativeSummarizer", "NotAComponentError", "NothingToAnswerError",
+    "Opaque", "OpaquePart", "OpenAIModel", "Originals", "OrphanResultError", "Paired", "Part", "Plan", "Policy", "Preset",
+    "PrioritizedList", "Projection", "PromptElement", "PromptKitError", "RateLimitedError", "Reference", "Remembering",
+    "RemoteSummarizer", "Removal", "Rendered", "Renderer", "Repair", "Replacement", "Reply", "Reserve", "Role", "RunningLoopError",
+    "Said", "SettingError", "SimpleSummarizer", "Sizing", "SourceSpan", "SplitTurns", "Store", "Summarizer", "Summary", "SummaryError",
+    "SummaryTask", "SyncSession", "SystemMessage", "Tag", "Template", "TemplateError", "Text", "TextChunk", "TextTooLongError",
+    "ThresholdError", "Thresholds", "TokenLimit", "Tokenizer", "TokenizerError", "TooManyRoundsError", "Tool", "ToolCall",
+    "ToolDefinition", "ToolMessage", "ToolRound", "ToolsFillBudgetError", "Transcript", "TranscriptConflictError", "TranscriptError",
+    "TranscriptFormatError", "TranscriptWriteError", "TreeError", "Truncate", "Turn", "TurnRunningError", "UnansweredCallError",
+    "UncountablePartError", "UnknownEncodingError", "UnknownModelError", "Usage", "UserMessage", "WindowFullError", "WithFiles",
+    "budget_for", "component", "count_request", "default_policy", "from_json", "hand_off", "import_recording", "log_events", "model_info",
+    "navigate", "pair", "project", "read_recording", "recorded", "redact_secrets", "register_model", "render", "render_async",
+    "settings_from", "to_anthropic", "to_chat", "to_json", "to_responses", "tokenizer_for", "tools_to_anthropic", "tools_to_chat",
+    "tools_to_responses", "trace_events",
 ]
 # fmt: on
 
 _LATER = {
     "AgentSession": "promptkit.agent.session",
+    "Archives": "promptkit.compaction.archives",
     "Before": "promptkit.compaction.hooks",
     "Budget": "promptkit.compaction.budget",
     "Chain": "promptkit.compaction.summarizer",
     "Checkpoint": "promptkit.transcript.entries",
+    "CheckpointFiles": "promptkit.compaction.checkpoint_files",
     "ChunkedSummarizer": "promptkit.compaction.chunked",
     "ContextBudget": "promptkit.tokens.budget",
     "Conversation": "promptkit.agent.prompt",
@@ -158,26 +183,38 @@ _LATER = {
     "Events": "promptkit.compaction.events",
     "ExtractiveSummarizer": "promptkit.compaction.extractive",
     "FullSummarizer": "promptkit.compaction.full",
+    "Handoff": "promptkit.compaction.handoff",
+    "HeuristicTokenizer": "promptkit.tokens.heuristic",
+    "HookChain": "promptkit.compaction.hook_chain",
     "Hooks": "promptkit.compaction.hooks",
     "JsonlStore": "promptkit.transcript.jsonl",
     "LiveSummarizer": "promptkit.compaction.live",
+    "MemoryFiles": "promptkit.compaction.memory_files",
     "MemoryStore": "promptkit.transcript.store",
     "Model": "promptkit.providers.model",
     "ModelInfo": "promptkit.tokens.models",
     "ModelOptions": "promptkit.providers.model",
     "NO_RESULT": "promptkit.transcript.pairing",
+    "NativeSummarizer": "promptkit.compaction.native",
     "OpenAIModel": "promptkit.providers.openai",
+    "Originals": "promptkit.compaction.originals",
+    "PRESETS": "promptkit.compaction.presets",
     "Paired": "promptkit.transcript.pairing",
     "Plan": "promptkit.compaction.plan",
     "Policy": "promptkit.compaction.policy",
+    "Preset": "promptkit.compaction.presets.preset",
     "Projection": "promptkit.transcript.projection",
+    "Remembering": "promptkit.compaction.remembering",
+    "RemoteSummarizer": "promptkit.compaction.remote",
     "Removal": "promptkit.rendering.receipt",
     "Rendered": "promptkit.rendering.result",
     "Renderer": "promptkit.rendering.renderer",
+    "Replacement": "promptkit.compaction.replacement",
     "Reply": "promptkit.providers.model",
     "Said": "promptkit.transcript.entries",
     "SimpleSummarizer": "promptkit.compaction.simple",
     "SourceSpan": "promptkit.rendering.receipt",
+    "SplitTurns": "promptkit.compaction.split",
     "Store": "promptkit.transcript.store",
     "Summarizer": "promptkit.compaction.summarizer",
     "Summary": "promptkit.compaction.plan",
@@ -189,18 +226,25 @@ _LATER = {
     "Tool": "promptkit.agent.tools",
     "Transcript": "promptkit.transcript.log",
     "Turn": "promptkit.agent.turn",
+    "WithFiles": "promptkit.compaction.file_operations",
     "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.openai",
     "default_policy": "promptkit.compaction.policy",
     "from_json": "promptkit.rendering.json_tree",
+    "hand_off": "promptkit.compaction.handoff",
+    "import_recording": "promptkit.transcript.codecs.importing",
     "log_events": "promptkit.compaction.events",
     "model_info": "promptkit.tokens.models",
+    "navigate": "promptkit.compaction.branches",
     "pair": "promptkit.transcript.pairing",
     "project": "promptkit.transcript.projection",
+    "read_recording": "promptkit.transcript.codecs.importing",
     "recorded": "promptkit.elements.recorded",
+    "redact_secrets": "promptkit.transcript.redaction",
     "register_model": "promptkit.tokens.models",
     "render": "promptkit.rendering.renderer",
     "render_async": "promptkit.rendering.renderer",
+    "settings_from": "promptkit.compaction.settings",
     "to_anthropic": "promptkit.emitters",
     "to_chat": "promptkit.emitters",
     "to_json": "promptkit.rendering.json_tree",
