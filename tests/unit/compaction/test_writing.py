@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from promptkit.compaction.writing import FULL, QUESTION, most_summary_tokens
 from promptkit.compaction.budget import Budget
+from promptkit.compaction.writing import FULL, QUESTION, most_summary_tokens
 
 
 @given(window=st.integers(4_000, 2_000_000), share=st.floats(0, 0.5))
