@@ -1,0 +1,60 @@
+"""Conversations for the tests of replays."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from promptkit import JsonlStore, Message, ToolCall, Transcript
+from promptkit.bench.replay.recording import Recording, recorded_messages
+from promptkit.transcript.entries import Said
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["asked", "call", "long_talk", "recorded", "result", "said", "written"]
+
+
+def asked(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def said(text: str) -> Message:
+    return Message(role="assistant", content=(text,))
+
+
+def call(name: str, text: str = "", **arguments: str) -> Message:
+    return Message(
+        role="assistant", content=(text,) if text else (), tool_calls=(ToolCall(id=name, name="run", arguments=json.dumps(arguments)),)
+    )
+
+
+def result(name: str, text: str) -> Message:
+    return Message(role="tool", tool_call_id=name, content=(text,))
+
+
+def long_talk(turns: int, *, rounds: int = 3, words: int = 60) -> list[Message]:
+    """Turns in which the model calls a tool a few times, and uses again what was read long before."""
+    talk: list[Message] = []
+    for turn in range(turns):
+        talk.append(asked(f"request {turn}: mend load_row_{turn} in src/part_{turn}.py " + f"word{turn} " * (words // 3)))
+        for number in range(rounds):
+            name = f"c{turn}_{number}"
+            talk.append(call(name, path=f"src/part_{turn}.py", again=f"src/part_{turn // 2}.py"))
+            talk.append(result(name, f"def load_row_{turn}(): # line {number}\n" + f"value_{turn}_{number} " * words))
+        talk.append(said(f"load_row_{turn} is mended, as was load_row_{turn // 2}."))
+    return talk
+
+
+def recorded(messages: Sequence[Message], times: Sequence[float] | None = None) -> Recording:
+    return recorded_messages([(message, None if times is None else times[at]) for at, message in enumerate(messages)])
+
+
+def written(path: Path, messages: Sequence[Message]) -> Path:
+    """A transcript in a file, a message a minute."""
+    numbers = iter(range(1_000_000))
+    times = iter(range(1_767_225_600, 1_900_000_000, 60))
+    transcript = Transcript(JsonlStore(path), clock=lambda: float(next(times)), new_id=lambda: f"e{next(numbers)}")
+    transcript.append(*(Said(message=message) for message in messages))
+    return path

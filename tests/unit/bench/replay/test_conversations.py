@@ -1,0 +1,101 @@
+"""The conversations of a file: every branch, nothing twice, all that was said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import Message, ToolDefinition, Transcript
+from promptkit.bench.replay.conversations import conversations
+from promptkit.bench.replay.reading import read_recordings
+from promptkit.errors import TranscriptError
+from promptkit.transcript.entries import Checkpoint, Custom, Edit, Setting
+from tests.unit.bench.replay.talks import asked, call, long_talk, recorded, result, said, written
+
+if TYPE_CHECKING:
+    from promptkit.bench.replay.recording import Recording
+
+
+def texts(recording: Recording) -> list[str]:
+    return [message.text for message in recording.messages]
+
+
+def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
+    transcript = Transcript()
+    (first,) = transcript.say(asked("one"))
+    transcript.say(said("two"))
+    transcript.append(Custom(name="note"))
+    transcript.rewind(first.id)
+    transcript.say(said("other"), asked("more"))
+    transcript.append(Setting(name="model", value="gpt-5"))
+    assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
+
+
+def test_what_the_recordings_own_agent_left_out_is_there() -> None:
+    transcript = Transcript()
+    first, second = transcript.say(asked("one"), said("two"))
+    transcript.append(Edit(target=second.id, content=None, reason="pruned"))
+    transcript.append(Checkpoint(summary="All of it.", first_kept=None))
+    transcript.say(asked("three"))
+    assert first.id != second.id
+    assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two", "three"]]
+
+
+def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> None:
+    rules = Message(role="system", content=("Rules.",))
+    talk = [rules, asked("one"), call("a"), call("b"), result("b", "out"), result("x", "orphan"), said("done")]
+    recording = recorded(talk, [0.5, 1, 2, 3, 4, 5, 6])
+    assert [message.role for message in recording.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert recording.times == (1, 2, 2, 3, 4, 6)
+    assert recording.requests == 3
+
+
+def test_times_of_zero_are_unknown() -> None:
+    numbers = iter([0.0, 5.0])
+    transcript = Transcript(clock=lambda: next(numbers))
+    transcript.say(asked("one"))
+    transcript.say(said("two"))
+    assert next(iter(conversations(transcript.entries))).times == (None, 5.0)
+
+
+def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> None:
+    transcript = Transcript()
+    transcript.say(Message(role="system", content=("Rules.",)), asked("one"), said("two"))
+    transcript.append(
+        Setting(
+            name="openhands.kwargs", value={"tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]}
+        )
+    )
+    (recording,) = conversations(transcript.entries)
+    assert [message.text for message in recording.system] == ["Rules."]
+    assert recording.tools == (ToolDefinition(name="run", parameters={"type": "object"}),)
+
+
+@pytest.mark.parametrize("value", [None, 3, [3, {"function": 3}, {"name": 4}], {"tools": "x"}, "x"])
+def test_settings_that_hold_no_tools_are_none(value: object) -> None:
+    transcript = Transcript()
+    transcript.say(asked("one"))
+    transcript.append(Setting(name="some.tools", value=value))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # JSON of others
+    (recording,) = conversations(transcript.entries)
+    assert recording.tools == ()
+
+
+def test_our_own_log_is_read_with_its_times(tmp_path: Path) -> None:
+    file = written(tmp_path / "talk.jsonl", long_talk(2))
+    (recording,) = read_recordings(file)
+    assert list(recording.messages) == long_talk(2)
+    assert recording.times[:2] == (1_767_225_600.0, 1_767_225_660.0)
+
+
+def test_another_agents_file_is_read_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "chat.json"
+    other.write_text(
+        '[{"role": "system", "content": "Rules."}, {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]'
+    )
+    (recording,) = read_recordings(other)
+    assert texts(recording) == ["one", "two"]
+    (tmp_path / "none.txt").write_text("hello")
+    with pytest.raises(TranscriptError):
+        list(read_recordings(tmp_path / "none.txt"))

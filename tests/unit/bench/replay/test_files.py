@@ -1,0 +1,131 @@
+"""Many files: in order, alone, and the same however many processes play them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit.bench.replay.caching import rule_for
+from promptkit.bench.replay.files import Order, replay, replay_file
+from promptkit.bench.replay.play import Rules
+from promptkit.bench.replay.prices import read_prices
+from promptkit.bench.replay.result import Failed, FileResult, Tally, as_json
+from promptkit.errors import TranscriptError
+from tests.unit.bench.replay.talks import long_talk, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIELDS = {
+    "policy",
+    "requests",
+    "checkpoints",
+    "foreground_waits",
+    "overflows",
+    "invalid_requests",
+    "input_tokens",
+    "cached_tokens",
+    "summary_tokens",
+    "price",
+    "facts_share",
+}
+
+
+def order(model: str = "gpt-5", *, timeline: bool = False) -> Order:
+    rules = Rules(model=model, window=8_000, cache=rule_for(model))
+    return Order(policies=("vscode", "langchain", "drop_oldest"), rules=rules, price=read_prices().of(model), timeline=timeline)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [written(tmp_path / f"talk{turns}.jsonl", long_talk(turns)) for turns in (9, 3, 14)]
+
+
+def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes(files: list[Path]) -> None:
+    told: list[Path] = []
+    alone = replay(files, order(), workers=1)
+    several = replay(files, order(), workers=2, done=told.append)
+    assert alone == several
+    assert [result.file for result in alone] == [str(file) for file in files]
+    assert sorted(told) == sorted(files)
+
+
+def test_what_comes_of_a_file_does_not_depend_on_others_nor_on_its_name(files: list[Path], tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere.jsonl"
+    shutil.copy(files[2], copy)
+    together = replay(files, order())[2]
+    apart = replay_file(copy, order())
+    assert isinstance(together, FileResult)
+    assert attrs.evolve(together, file=str(copy)) == apart
+
+
+def test_a_file_that_cannot_be_played_is_told_and_the_others_are_played(files: list[Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("no recording at all\n")
+    found = replay([files[0], bad, tmp_path / "none.jsonl", files[1]], order())
+    assert [type(result) for result in found] == [FileResult, Failed, Failed, FileResult]
+    with pytest.raises(TranscriptError):
+        replay_file(bad, order())
+    data = json.loads(as_json(found))
+    assert [bool(each["policies"]) for each in data["files"]] == [True, False, False, True]
+    assert "error" in data["files"][1]
+
+
+def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
+    data = json.loads(as_json(replay(files[:1], order())))
+    assert list(data) == ["files"]
+    (file,) = data["files"]
+    assert file["file"] == str(files[0])
+    assert [row["policy"] for row in file["policies"]] == ["vscode", "langchain", "drop_oldest"]
+    for row in file["policies"]:
+        assert set(row) >= FIELDS
+        assert 0 <= row["facts_present_share"] <= row["facts_share"] <= 1
+        assert row["cached_tokens"] <= row["input_tokens"]
+    assert file["policies"][0]["invalid_requests"] == 0
+
+
+def test_figures_of_a_file_are_the_sum_of_its_conversations(tmp_path: Path) -> None:
+    one, two = long_talk(6), long_talk(9)
+    both = tmp_path / "both.json"
+    shape: list[dict[str, object]] = [
+        {"task_id": at, "reward": 1.0, "info": {}, "trial": 0, "traj": [_chat(m) for m in talk]} for at, talk in enumerate((one, two))
+    ]
+    both.write_text(json.dumps(shape))
+    result = replay_file(both, order())
+    assert result.conversations == 2
+    assert result.messages == len(one) + len(two)
+    assert result.policies[2].tally.requests == sum(message.role == "assistant" for message in (*one, *two))
+
+
+def test_steps_are_kept_where_a_timeline_is_wanted(files: list[Path]) -> None:
+    plain, drawn = replay_file(files[0], order()), replay_file(files[0], order(timeline=True))
+    assert [result.steps for result in plain.policies] == [()] * 3
+    assert [len(result.steps) for result in drawn.policies] == [result.tally.requests for result in drawn.policies]
+    assert sum(step.checkpoint for step in drawn.policies[0].steps) == drawn.policies[0].tally.checkpoints
+
+
+def test_anthropics_writes_are_priced(files: list[Path]) -> None:
+    result = replay_file(files[0], order("claude-sonnet-4-5")).policies[0]
+    bill = result.tally.bill + result.tally.summaries
+    price = read_prices().of("claude-sonnet-4-5")
+    assert bill.written_tokens
+    assert result.price == pytest.approx(price.of(bill))
+    assert result.price > attrs.evolve(price, cache_write=None).of(bill)
+
+
+def test_tallies_add_up() -> None:
+    one = Tally(requests=2, longest_request=4, faults=("a", "b"))
+    two = Tally(requests=3, longest_request=5, faults=("c", "d"))
+    assert one + two == Tally(requests=5, longest_request=5, faults=("a", "b", "c"))
+
+
+def _chat(message: object) -> dict[str, object]:
+    from promptkit.emitters.chat import to_chat
+    from promptkit.messages import Message
+
+    assert isinstance(message, Message)
+    return dict(to_chat([message])[0])

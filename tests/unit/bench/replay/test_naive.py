@@ -1,0 +1,116 @@
+"""The rules of others, with the figures that they are documented with."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit import Budget, Message, tokenizer_for
+from promptkit.bench.replay.contender import Terms
+from promptkit.bench.replay.langchain import OPENING, TOO_LONG, Summarizing
+from promptkit.bench.replay.naive import Said, drop_oldest, prompt_poet, trim_last
+from promptkit.bench.replay.pieces import Pieces
+from tests.unit.bench.replay.talks import asked, call, long_talk, result, said
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.bench.replay.naive import Trim
+
+
+def heard(messages: Sequence[Message], tokens: int) -> Said:
+    known = Said()
+    for message in messages:
+        known.add(message, tokens)
+    return known
+
+
+def chat(count: int) -> list[Message]:
+    return [asked(f"m{number}") if number % 2 == 0 else said(f"m{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize("rule", [drop_oldest, trim_last, prompt_poet])
+def test_what_fits_is_left_as_it_is(rule: Trim) -> None:
+    messages = chat(9)
+    assert list(rule(heard(messages, 10), 90)) == messages
+
+
+def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("promptkit.bench.replay.naive.STEP", 50)
+    first = [prompt_poet(heard(chat(count), 10), 90)[0].text for count in range(9, 26)]
+    assert first == ["m0", *["m5"] * 5, *["m10"] * 5, *["m15"] * 5, "m20"]
+
+
+def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("promptkit.bench.replay.naive.STEP", 1_000)
+    assert [message.text for message in prompt_poet(heard(chat(10), 10), 90)] == ["m9"]
+
+
+def test_trim_last_begins_with_a_person_or_is_empty() -> None:
+    assert [message.text for message in trim_last(heard(chat(10), 10), 35)] == ["m8", "m9"]
+    turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
+    assert list(trim_last(heard(turn, 10), 50)) == []
+
+
+def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> None:
+    turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
+    assert list(drop_oldest(heard(turn, 10), 60)) == [turn[0], *turn[-4:]]
+    assert list(drop_oldest(heard(chat(10), 10), 35)) == chat(10)[-2:]
+
+
+def terms(window: int) -> Terms:
+    tokenizer = tokenizer_for("gpt-5")
+    return Terms(
+        budget=Budget(window=window, reply_tokens=0),
+        tokenizer=tokenizer,
+        pieces=Pieces(tokenizer),
+        tools=(),
+        system=(),
+        beside=3,
+        draw=lambda: 0.0,
+    )
+
+
+def sent(player: Summarizing, messages: Sequence[Message]) -> list[list[Message]]:
+    async def play() -> list[list[Message]]:
+        found: list[list[Message]] = []
+        for message in messages:
+            if message.role == "assistant":
+                found.append(list(await player.request()))
+                await player.answered(message)
+            else:
+                await player.hear(message)
+        return found
+
+    return asyncio.run(play())
+
+
+def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tokens() -> None:
+    player = Summarizing(terms(8_000))
+    requests = sent(player, long_talk(14))
+    first = next(request for request in requests if request[0].text.startswith(OPENING))
+    assert 20 <= len(first) - 1 <= 22  # a cut between a call and its result goes back to the call
+    assert first[1].role != "tool"
+    assert player.checkpoints == player.waits == sum(a[:1] != b[:1] for a, b in pairwise(requests))
+    assert player.calls
+    assert all(call.extra < 8_000 and call.output > 0 and not call.behind for call in player.calls)  # 4,000 by its own count
+
+
+def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
+    turn = [asked("Mend it. " + "word " * 300)]
+    for number in range(40):
+        turn += [call(f"c{number}"), result(f"c{number}", "out " * 600)]
+    player = Summarizing(terms(20_000))
+    requests = sent(player, turn)
+    assert any(request[0].text == OPENING + TOO_LONG for request in requests)
+    assert not player.calls
+
+
+def test_langchain_with_a_known_limit_only() -> None:
+    unknown = attrs.evolve(terms(8_000), budget=Budget())
+    talk = long_talk(14)
+    assert sent(Summarizing(unknown), talk)[-1] == talk[:-1]

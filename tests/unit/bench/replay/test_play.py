@@ -1,0 +1,251 @@
+"""A conversation that is played: the real keeper's requests, counted exactly and the same in every run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit import (
+    AgentSession,
+    Budget,
+    BudgetExceededError,
+    ExtractiveSummarizer,
+    MemoryStore,
+    Message,
+    Transcript,
+    budget_for,
+    tokenizer_for,
+)
+from promptkit.agent.prompt import Conversation, ConversationView
+from promptkit.agent.tools import Tool
+from promptkit.bench.replay import check, play
+from promptkit.bench.replay.contenders import GROUPS, UnknownPolicyError, contender_named, names
+from promptkit.bench.replay.own import Own
+from promptkit.bench.replay.play import Rules, Stage
+from promptkit.bench.replay.recording import recorded_messages
+from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.selection import Keep, KeepNothing, Rounds
+from promptkit.errors import ToolsFillBudgetError
+from promptkit.messages import ToolDefinition
+from promptkit.rendering.renderer import Renderer
+from promptkit.testing import ScriptedModel
+from tests.unit.bench.replay.talks import asked, call, long_talk, recorded, result, said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from promptkit.bench.replay.pieces import Piece
+
+WINDOW = 8_000
+
+
+def rules(window: int = WINDOW, cache: str = "openai") -> Rules:
+    return Rules(model="gpt-5", window=window, cache=cache)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
+    """Every request that is played, without the system's messages."""
+    seen: list[list[Message]] = []
+    real = check.fault
+
+    def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
+        seen.append([piece.message for piece in pieces if piece.role != "system"])
+        return real(pieces, opening=opening)
+
+    monkeypatch.setattr(play, "fault", fault)
+    return seen
+
+
+def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(requests: list[list[Message]]) -> None:
+    talk = long_talk(2)
+    tally = Stage(recorded(talk), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
+    assert requests == [talk[:at] for at in answers]
+    assert tally.requests == len(answers)
+    assert (tally.checkpoints, tally.overflows, tally.invalid_requests, tally.foreground_waits) == (0, 0, 0, 0)
+    assert tally.cuts == 0
+
+
+def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) -> None:
+    talk = long_talk(12)
+    system = Message(role="system", content=("You mend things.",))
+    tally = Stage(recorded([system, *talk]), rules()).play(contender_named("vscode"), seed="s").tally
+    renderer = Renderer(budget=1 << 30, model="gpt-5")
+    sizes = [renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens for each in requests]
+    assert tally.bill.input_tokens == sum(sizes)
+    assert tally.longest_request == max(sizes)
+    assert tally.checkpoints > 1
+
+
+@pytest.mark.parametrize("talk", [long_talk(14, rounds=4), long_talk(3, rounds=25), long_talk(60, rounds=0, words=500)])
+def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
+    definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
+    recording = recorded_messages([(message, None) for message in talk], tools=[definition])
+    Stage(recording, rules()).play(contender_named("vscode"), seed="s")
+    tokenizer = tokenizer_for("gpt-5")
+    results = iter([message.text for message in talk if message.role == "tool"])
+
+    async def run(arguments: Mapping[str, object]) -> str:
+        _ = arguments
+        return next(results)
+
+    async def session() -> list[list[Message]]:
+        with ScriptedModel([message for message in talk if message.role == "assistant"], name="gpt-5", tokenizer=tokenizer) as model:
+            kept = AgentSession(
+                model=model,
+                transcript=Transcript(_Placed()),
+                tools=[Tool(definition=definition, run=run)],
+                budget=budget_for("gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW),
+                tokenizer=tokenizer,
+                summarizer=ExtractiveSummarizer(tokenizer=tokenizer),
+                rng=_Draws(),
+            )
+            for message in talk:
+                if message.role == "user":
+                    await kept.run(message.text)
+                    await kept.keeper.background.wait()
+            await kept.close()
+            return [list(request.messages) for request in model.requests]
+
+    assert requests == asyncio.run(session())
+    assert any("<conversation-summary>" in request[0].text for request in requests)
+
+
+@pytest.mark.parametrize("name", ["vscode", "copilot_cli", "claude_code", "codex", "opencode", "truncate_only"])
+def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
+    tally = Stage(recorded(long_talk(25)), rules()).play(contender_named(name), seed="s").tally
+    assert tally.faults == ()
+    assert (tally.invalid_requests, tally.overflows) == (0, 0)
+    assert tally.longest_request <= 6_000
+
+
+@pytest.mark.parametrize("name", ["amp", "off"])
+def test_presets_that_do_nothing_by_themselves_overflow(name: str) -> None:
+    assert Stage(recorded(long_talk(25)), rules()).play(contender_named(name), seed="s").tally.overflows
+
+
+def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendered_pruned(requests: list[list[Message]]) -> None:
+    talk = [asked("Read it all.")]
+    for number in range(4):
+        talk += [call(f"c{number}"), result(f"c{number}", f"line {number} " * 3_000)]
+    talk.append(said("Read."))
+    tally = Stage(recorded(talk), rules()).play(contender_named("vscode"), seed="s").tally
+    assert (tally.overflows, tally.invalid_requests) == (0, 0)
+    assert all(message.text != talk[2].text for request in requests for message in request)
+
+
+def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
+    talk = long_talk(14)
+    tally = Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False)), seed="s").tally
+    renderer = Renderer(budget=6_000, model="gpt-5")
+    answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
+    pruned = 0
+    for at, sent in zip(answers, requests, strict=True):
+        try:
+            whole = renderer.render(Conversation(view=ConversationView(messages=tuple(talk[:at]))))
+        except BudgetExceededError:
+            pruned += 1
+            whole = renderer.render(Conversation(view=ConversationView(messages=tuple(talk[:at]), may_prune=True)))
+        assert sent == list(whole.messages)
+    assert pruned > 15
+    assert tally.overflows == 0
+
+
+def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
+    talk = [asked("word " * 9_000), said("Too long.")]
+    for name in ("vscode", "drop_oldest", "langchain"):
+        assert Stage(recorded(talk), rules()).play(contender_named(name), seed="s").tally.overflows == 1
+
+
+def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> None:
+    recording = recorded(long_talk(20))
+    stage = Stage(recording, rules())
+    before = [stage.play(contender_named(name), seed="s") for name in GROUPS["all"]]
+    after = [Stage(recording, rules()).play(contender_named(name), seed="s") for name in reversed(GROUPS["all"])]
+    assert before == after[::-1]
+
+
+def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
+    tally = Stage(recorded(long_talk(20)), rules()).play(contender_named("vscode"), seed="s").tally
+    assert tally.checkpoints
+    assert tally.summaries.output_tokens > 100 * tally.checkpoints
+    assert tally.summaries.input_tokens > 500 * tally.checkpoints
+    assert tally.summaries.cached_tokens > tally.summaries.input_tokens // 2
+    without = Stage(recorded(long_talk(20)), rules(cache="off")).play(contender_named("vscode"), seed="s").tally
+    assert without.summaries.cached_tokens == without.bill.cached_tokens == 0
+    assert without.bill.input_tokens == tally.bill.input_tokens
+
+
+def test_time_that_passes_between_requests_empties_the_cache() -> None:
+    talk = [each for turn in range(4) for each in (asked(f"request {turn} " + "word " * 1_200), said("Done."))]
+    near = Stage(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    far = Stage(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    unknown = Stage(recorded(talk), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    assert far.bill.cached_tokens == 0
+    assert near.bill.cached_tokens == unknown.bill.cached_tokens > 5_000
+
+
+def deep_cut(budget: Budget) -> Keep:
+    _ = budget
+    return KeepNothing()
+
+
+def shallow_cut(budget: Budget) -> Keep:
+    _ = budget
+    return Rounds(keep=6)
+
+
+def test_a_policy_of_other_figures_can_be_played() -> None:
+    recording = recorded(long_talk(20))
+    stage = Stage(recording, rules())
+    deep = stage.play(Own(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").tally
+    shallow = stage.play(Own(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").tally
+    assert deep != shallow
+    assert deep.invalid_requests == shallow.invalid_requests == 0
+
+
+def test_tools_that_leave_nothing_of_the_window_are_refused() -> None:
+    tool = ToolDefinition(name="run", description="word " * 3_000)
+    with pytest.raises(ToolsFillBudgetError):
+        Stage(recorded(long_talk(1)).__class__(messages=tuple(long_talk(1)), times=(None,) * 8, tools=(tool,)), rules(2_000))
+
+
+def test_names_of_policies() -> None:
+    assert names("vscode, naive,vscode") == ("vscode", *GROUPS["naive"])
+    assert set(names("all")) == {*GROUPS["all"]}
+    with pytest.raises(UnknownPolicyError, match=r"no policy 'langchan'.*Did you mean 'langchain'"):
+        names("langchan")
+
+
+def test_an_empty_recording_has_no_requests() -> None:
+    for talk in ([], [asked("Hello")], [said("Hello")]):
+        assert Stage(recorded(talk), rules()).play(contender_named("vscode"), seed="s").tally.requests == 0
+
+
+class _Placed(MemoryStore):
+    """As a replay's store, which says where it would be."""
+
+    @property
+    def place(self) -> str:
+        return "transcripts/replayed.jsonl"
+
+    @property
+    def lines(self) -> int:
+        return len(self._entries) + 1
+
+
+class _Draws:
+    """The chances of a replay with the seed `s` under the policy `vscode`."""
+
+    def __init__(self) -> None:
+        import hashlib
+        import random
+
+        self._draw = random.Random(hashlib.sha256(b"s\0vscode").digest()).random
+
+    def __call__(self) -> float:
+        return self._draw()

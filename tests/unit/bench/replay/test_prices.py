@@ -1,0 +1,91 @@
+"""Prices: a table with a source, one that a user can replace, and no guesses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.bench.replay.bill import Bill
+from promptkit.bench.replay.price_table import build
+from promptkit.bench.replay.prices import PACKAGED, Price, PriceError, read_prices
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_packaged_table_says_where_it_comes_from_and_of_what_day() -> None:
+    head = json.loads(PACKAGED.read_bytes())
+    assert "litellm" in head["source"]
+    assert head["date"] == "2026-11-21"
+    assert head["unit"] == "US dollars for a million tokens"
+
+
+def test_known_models_have_a_price_whoever_sells_them() -> None:
+    prices = read_prices()
+    assert prices.of("gpt-5") == Price(input=1.25, cached_input=0.125, output=10.0)
+    assert prices.of("openai/gpt-5") == prices.of("gpt-5")
+    assert prices.of("claude-sonnet-4-5") == Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
+
+
+def test_an_unknown_model_has_no_price_and_the_error_says_what_to_do() -> None:
+    with pytest.raises(PriceError, match=r"no price for the model 'gpt-5-minni'.*Did you mean 'gpt-5-mini'.*--prices"):
+        read_prices().of("gpt-5-minni")
+
+
+def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
+    bill = Bill(input_tokens=1_000_000, cached_tokens=500_000, written_tokens=200_000, output_tokens=100_000)
+    full = Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
+    assert full.of(bill) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0)
+    assert full.of(bill, hour=True) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0)
+    assert Price(input=2.0, output=8.0).of(bill) == pytest.approx(2.0 + 0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("own.json", '{"models": {"mine": {"input": 1, "cached_input": 0.5, "output": 2}}}'),
+        ("own.toml", "[models.mine]\ninput = 1\ncached_input = 0.5\noutput = 2\n"),
+    ],
+)
+def test_a_user_replaces_the_whole_table(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    prices = read_prices(tmp_path / name)
+    assert prices.of("mine") == Price(input=1, cached_input=0.5, output=2)
+    with pytest.raises(PriceError, match=name):
+        prices.of("gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "needs an object `models`"),
+        ('{"models": {"m": {"input": 1}}}', "no price for output"),
+        ('{"models": {"m": {"input": -1, "output": 1}}}', "input of m must be a number"),
+        ('{"models": {"m": {"input": NaN, "output": 1}}}', "input of m must be a number"),
+        ('{"models": {"m": {"input": true, "output": 1}}}', "input of m must be a number"),
+        ('{"models": {"m": {"input": 1, "output": 1, "inptu": 1}}}', "'inptu', which is no price"),
+        ('{"models": {"m": 3}}', "no price for input and output"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(text)
+    with pytest.raises(PriceError, match=why):
+        read_prices(file)
+    with pytest.raises(PriceError, match="cannot be read"):
+        read_prices(tmp_path / "none.json")
+
+
+def test_the_table_is_built_of_ordinary_requests_to_chat_models() -> None:
+    table = {
+        "b-chat": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06},
+        "gemini/a": {"litellm_provider": "gemini", "mode": "chat", "input_cost_per_token": 1e-07, "output_cost_per_token": 3e-07},
+        "speech": {"litellm_provider": "openai", "mode": "audio_speech", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+        "other": {"litellm_provider": "azure", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+    }
+    built = json.loads(build(table, "1.0", "2026-01-01"))
+    assert built["models"] == {"a": {"input": 0.1, "output": 0.3}, "b-chat": {"input": 1.0, "output": 2.0}}
+    assert built["date"] == "2026-01-01"

@@ -1,0 +1,137 @@
+"""`promptkit replay`: what it prints, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.cli import main
+from promptkit.testing.server import serve
+from tests.unit.bench.replay.talks import long_talk, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CODE = "import sys; from promptkit.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return written(tmp_path / "talk.jsonl", long_talk(16))
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in ("replay", *arguments)])
+
+
+def test_a_table_has_a_line_for_each_policy_within_80_columns(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(file.name, "--window", "8k", "--policy", "vscode,naive") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "talk.jsonl: 1 conversation, 128 messages"
+    assert [line.split()[0] for line in lines[2:7]] == ["vscode", "drop_oldest", "trim_last", "prompt_poet", "langchain"]
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "8k window, prices of gpt-5, cache rules: openai"
+
+
+def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: Path) -> None:
+    other = written(tmp_path / "other.jsonl", long_talk(5))
+    for workers in (1, 2):
+        assert run(file.name, other.name, "--window", "8k", "--policy", "all", "--workers", workers, "--json", f"{workers}.json") == 0
+    one, two = (json.loads((tmp_path / f"{workers}.json").read_bytes()) for workers in (1, 2))
+    assert one == two
+    assert [each["file"] for each in one["files"]] == ["talk.jsonl", "other.jsonl"]
+    default = one["files"][0]["policies"][0]
+    assert default["policy"] == "vscode"
+    assert default["checkpoints"] > 0
+    assert default["invalid_requests"] == default["overflows"] == 0
+
+
+def test_json_on_stdout_is_all_of_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file.name, "--window", "8k", "--policy", "vscode", "--json", "-") == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["files"]
+
+
+def test_each_file_has_a_table_of_its_own_where_that_is_wanted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = written(tmp_path / "other.jsonl", long_talk(2))
+    assert run(file.name, other.name, "--policy", "vscode", "--each", "--workers", 1) == 0
+    out = capsys.readouterr().out
+    assert [name in out for name in ("talk.jsonl: 1 conv", "other.jsonl: 1 conv", "2 files: 2 conv")] == [True] * 3
+
+
+@pytest.mark.parametrize("form", ["svg", "png", "html"])
+def test_a_timeline_is_drawn(file: Path, tmp_path: Path, form: str) -> None:
+    assert run(file.name, "--window", "8k", "--policy", "vscode,langchain", "--plot", f"replay.{form}") == 0
+    assert (tmp_path / f"replay.{form}").stat().st_size > 5_000
+
+
+def test_a_user_prices_their_own_model(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.toml").write_text("[models.mine]\ninput = 1\noutput = 0\n")
+    assert run(file.name, "--policy", "vscode", "--model", "mine", "--prices", "own.toml", "--json", "-") == 0
+    (row,) = json.loads(capsys.readouterr().out)["files"][0]["policies"]
+    assert row["price"] == pytest.approx(row["input_tokens"] / 1e6, abs=1e-6)
+
+
+def test_a_model_writes_the_summaries_where_that_is_wanted(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(after=lambda _: "<analysis>I think.</analysis><summary>All rows were mended.</summary>") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert run(file.name, "--policy", "vscode", "--window", "8k", "--summaries", "model", "--json", "-") == 0
+    (row,) = json.loads(capsys.readouterr().out)["files"][0]["policies"]
+    assert row["checkpoints"] > 0
+    assert row["summary_tokens"] < 100 * row["checkpoints"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["none.jsonl"], "there is no file none.jsonl"),
+        (["talk.jsonl", "--policy", "vscod"], "Did you mean 'vscode'"),
+        (["talk.jsonl", "--policy", ","], "--policy names none"),
+        (["talk.jsonl", "--model", "my-model"], "no price for the model 'my-model'"),
+        (["talk.jsonl", "--prices", "none.json"], "none.json cannot be read"),
+        (["talk.jsonl", "--window", "10"], "at least 1,000 tokens"),
+        (["talk.jsonl", "--plot", "x.gif"], "not '.gif'"),
+        (["talk.jsonl", "--json", "talk.jsonl"], "would be written over"),
+        (["talk.jsonl", "--json", "nowhere/x.json"], "cannot be written"),
+        (["talk.jsonl", "--json", "x.svg", "--plot", "x.svg"], "would be written over"),
+        (["talk.jsonl", "--summaries", "model"], "OPENAI_API_KEY"),
+        (["bad.txt"], "bad.txt"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], why: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file.with_name("bad.txt").write_text("nothing\n")
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert why in captured.err
+
+
+def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.with_name("bad.txt").write_text("nothing\n")
+    assert run(file.name, "bad.txt", "--policy", "vscode", "--json", "out.json", "--workers", 1) == 1
+    captured = capsys.readouterr()
+    assert "talk.jsonl: 1 conversation" in captured.out
+    assert captured.err.startswith("promptkit: bad.txt: ")
+    assert "error" in json.loads(file.with_name("out.json").read_bytes())["files"][1]
+
+
+def test_processes_start_from_a_real_program(file: Path, tmp_path: Path) -> None:
+    other = written(tmp_path / "other.jsonl", long_talk(4))
+    command = [sys.executable, "-c", CODE, "replay", file.name, other.name, "--workers", "2", "--policy", "vscode", "--window", "8k"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("2 files: 2 conversations, 160 messages")
