@@ -95,6 +95,13 @@ class Conversation(PromptElement):
     def _blocks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
         summary = next((at for at, message in enumerate(messages) if summary_text(message) is not None), None)
         asked = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
-        for start, end in spans(messages):
+        blocks = list(spans(messages))
+        turn_end = len(messages)
+        priorities: dict[int, float] = {}
+        for start, _ in reversed(blocks):  # what was asked stays for as long as an answer to it: no request begins with an answer
+            theirs = messages[start].role == "user"
+            priorities[start] = turn_end - 0.5 if theirs else start
+            turn_end = start if theirs else turn_end
+        for start, end in blocks:
             stays = start in {summary, asked} or messages[start].role == "system"
-            yield Chunk(priority=start, required=stays)[elements[start:end]]
+            yield Chunk(priority=priorities[start], required=stays)[elements[start:end]]

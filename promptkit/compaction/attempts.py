@@ -35,14 +35,18 @@ class Attempts:
     in_a_row: int = 0
     """Attempts of any kind without progress, one after the other."""
     last: Outcome | None = None
+    rested: int = 0
+    """How often the person has spoken since the last attempt."""
+    done: int = 0
+    """Attempts of any kind that have ended since the person spoke last, whatever they came to."""
 
     def asked(self) -> Attempts:
         """The person has spoken: one more attempt is free."""
-        return attrs.evolve(self, failed=0)
+        return attrs.evolve(self, failed=0, done=0, rested=self.rested + 1)
 
     def settled(self, outcome: Outcome, *, background: bool = False) -> Attempts:
         """An attempt has ended. A background summary that could not be had leaves the foreground its attempt."""
         if outcome == "reduced":
-            return Attempts(last=outcome)
+            return Attempts(last=outcome, done=self.done + 1)
         spent = not (background and outcome == "failed")
-        return Attempts(failed=self.failed + spent, in_a_row=self.in_a_row + 1, last=outcome)
+        return Attempts(failed=self.failed + spent, in_a_row=self.in_a_row + 1, last=outcome, done=self.done + 1)

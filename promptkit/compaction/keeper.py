@@ -72,7 +72,7 @@ class Keeper:
         self._tokenizer = tokenizer
         self._window = Window(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent: Sent | None = None
-        self._waited = self._switched = False
+        self._waited = self._switched = self._smaller = False
         self._warm = False
         self.promotion: Promotion | None = None
         """A larger model that the conversation may go on with."""
@@ -123,6 +123,7 @@ class Keeper:
         """Go on with another model. A summary in the making is dropped: it was made for the window of the one before."""
         self.turned("the model was changed")
         self._tokenizer = tokenizer
+        self._smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
         self.model, self.budget = model, budget
         self._window = Window(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent = None
@@ -269,6 +270,7 @@ class Keeper:
             attempts=self.attempts,
             messages=len(self.view.items),
             idle_seconds=idle_seconds,
+            smaller=self._smaller,
             larger=self.promotion.model if self.promotion else None,
             compacted=self._passes.compacted,
             waited=self._waited,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.reduction import HEADROOM, cap_results, drop_images, reduced, tool_names, truncate
+from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Processor", "Room", "capped", "clear_results", "truncator", "without_images"]
+
+STEP = 0.25
+"""The share of the limit that is left out at once, so that the start of the requests between stays the same for the provider's cache."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,13 +41,18 @@ Processor: TypeAlias = Callable[[Sequence[Message], Room], Sequence[Message]]
 """Gives the messages of a request as they are to be rendered. Given its own result again, it gives the same."""
 
 
-def truncator(headroom: float = HEADROOM) -> Processor:
+def truncator(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
     """Leaves out whole rounds and turns in two passes, where no summary has made room: the last resort, as of Copilot CLI."""
 
     def process(messages: Sequence[Message], room: Room) -> Sequence[Message]:
         if room.limit is None or not room.pruned:
             return messages
-        return truncate(messages, room.limit, tokenizer=room.tokenizer, beside=room.beside, headroom=headroom).messages
+        try:
+            return truncate(
+                messages, room.limit, tokenizer=room.tokenizer, beside=room.beside, headroom=headroom, step=int(room.limit * step)
+            ).messages
+        except BudgetExceededError:  # the render says what has no room, with all that the prompt has besides
+            return messages
 
     return process
 

@@ -54,12 +54,16 @@ class Reduced:
     """In the order of the messages."""
 
 
-def truncate(messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, beside: int = 0, headroom: float = HEADROOM) -> Reduced:
+def truncate(  # noqa: PLR0913  # keywords
+    messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, beside: int = 0, headroom: float = HEADROOM, step: int = 0
+) -> Reduced:
     """The messages of a request of at most `limit` tokens, of which `beside` are not for messages: tools, framing.
 
     What fits stays, apart from results of no call. Else calls go with their results: first answers and rounds before the last message
     of the user, then older messages of the user, then rounds behind the last one, each time from the oldest on; last a summary of what
-    was before. It goes on until `headroom` of the limit is free. Linear. Raises BudgetExceededError where what never goes is too large.
+    was before. It goes on until `headroom` of the limit is free; with a `step`, until a multiple of so many tokens is gone. Then
+    the next requests leave out the same, and begin with the same bytes. Linear. Raises BudgetExceededError where what never goes is too
+    large.
 
     The rules are those of Copilot CLI's truncator.
     """
@@ -69,7 +73,8 @@ def truncate(messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, b
     total = beside + sum(sizes) - sum(sizes[at] for at in orphans)
     gone: dict[int, Change] = {at: Change(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans}
     if total > limit:
-        aim = int(limit * (1 - headroom))
+        least = total - int(limit * (1 - headroom))
+        aim = total - (-(-least // step) * step if step else least)
         for start, end in _removal_order(messages):
             for at in range(start, end):
                 if at not in gone:

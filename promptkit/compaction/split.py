@@ -55,6 +55,10 @@ class SplitTurns:
             return await self.summarizer.summarize(task)
         room = task.max_tokens - self.tokenizer.count(HEADING)
         most = int(room * self.share)
+        if self._kept(task) and self.tokenizer.count(self._before(task)) > room - most:
+            # The summary before leaves no room for a second one: one is made of both.
+            whole = attrs.evolve(task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=())
+            return await self.summarizer.summarize(attrs.evolve(task, plan=whole))
         if most < 1:
             raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens hold no summary in two parts.")
         first = asyncio.ensure_future(self._history(task, room - most))
@@ -75,14 +79,18 @@ class SplitTurns:
 
     async def _history(self, task: SummaryTask, tokens: int) -> Summary:
         plan = task.plan
-        if all(map(is_summary, plan.dropped)):
-            before = NO_HISTORY if plan.previous is None else without_breadcrumb(plan.previous)
-            if self.tokenizer.count(before) > tokens:
-                raise SummaryError(reason="too_large", detail="the summary before leaves no room for that of the turn.")
-            return Summary(text=before, mode="kept")
+        if self._kept(task):
+            return Summary(text=self._before(task), mode="kept")
         # Neither part is asked for behind the last request: that shows the whole conversation, and its summary would be that of all of it.
         alone = attrs.evolve(plan, prefix=())
         return await self.summarizer.summarize(attrs.evolve(task, plan=alone, max_tokens=tokens, last_request=None, check=None))
+
+    def _kept(self, task: SummaryTask) -> bool:
+        """Whether nothing new is before the turn: no model is asked for that."""
+        return all(map(is_summary, task.plan.dropped))
+
+    def _before(self, task: SummaryTask) -> str:
+        return NO_HISTORY if task.plan.previous is None else without_breadcrumb(task.plan.previous)
 
     async def _prefix(self, task: SummaryTask, tokens: int) -> Summary:
         alone = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)

@@ -47,6 +47,8 @@ class State:
     """How many messages the view has."""
     idle_seconds: float = 0.0
     """How long nothing was said."""
+    smaller: bool = False
+    """The model was changed for one with a smaller window, and this is the first request since."""
     larger: str | None = None
     """A model with a larger window that this conversation may go on with."""
     compacted: bool = False
@@ -77,7 +79,7 @@ class State:
         tried = self.attempts
         if not self.enabled:
             return "automatic compaction is off"
-        if tried.in_a_row >= breaker:
+        if tried.in_a_row >= breaker and tried.rested < breaker:  # a provider may be well again: it is asked anew after as long a rest
             return f"{tried.in_a_row} attempts in a row have failed or not helped"
         if tried.failed >= attempts and not (helped and tried.last == "failed"):
             return f"an attempt since the last message of the person has come to this: {tried.last}"

@@ -27,6 +27,7 @@ __all__ = [
     "fail_on",
     "idle_at",
     "least_messages",
+    "once_a_turn",
     "promote",
     "prune_on",
     "start_at",
@@ -73,12 +74,19 @@ def start_at(at: float, *, breaker: int = 3) -> Rule:
     return rule
 
 
-def compact_above(tokens: Callable[[Budget], float | None], *phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Summarize in one of these phases where the conversation takes more than so many tokens of a budget; None: never."""
+def compact_above(
+    tokens: Callable[[Budget], float | None], *phases: Phase, inclusive: bool = False, attempts: int = 1, breaker: int = 3
+) -> Rule:
+    """Summarize in one of these phases where the conversation takes more than so many tokens of a budget; None: never.
+
+    `inclusive`: at that figure already.
+    """
 
     def rule(state: State) -> Decision | None:
         most = tokens(state.budget)
-        if state.phase not in phases or state.compacted or most is None or state.tokens is None or state.tokens <= most:
+        if state.phase not in phases or state.compacted or most is None or state.tokens is None or state.tokens < most:
+            return None
+        if state.tokens == most and not inclusive:
             return None
         because = Because(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
         why = state.hopeless(int(most)) or state.spent(attempts, breaker)
@@ -88,11 +96,16 @@ def compact_above(tokens: Callable[[Budget], float | None], *phases: Phase, atte
 
 
 def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Summarize whenever one of these phases comes, however full the window is. The phase is the trigger that the checkpoint names."""
+    """Summarize whenever one of these phases comes, however full the window is. The phase is the trigger that the checkpoint names.
+
+    After a change of the model only where the new one has a smaller window.
+    """
 
     def rule(state: State) -> Decision | None:
-        if state.phase not in phases or state.compacted:
+        if state.phase not in phases or state.compacted or (state.phase == "model_switch" and not state.smaller):
             return None
+        if (other := _of_another(state)) is not None:
+            return other
         because = Because(why=f"the phase {state.phase!r}", ratio=state.ratio)
         why = state.spent(attempts, breaker)
         return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, because=because)
@@ -118,7 +131,7 @@ def promote(*phases: Phase) -> Rule:
     wanted = phases or ("overflow", "rejected")
 
     def rule(state: State) -> Decision | None:
-        if state.phase not in wanted or state.larger is None or not state.enabled:
+        if state.phase not in wanted or state.larger is None or not state.enabled or _of_another(state) is not None:
             return None
         return Promote(because=Because(why=f"{state.larger} has a larger window", ratio=state.ratio))
 
@@ -133,7 +146,7 @@ def prune_on(*phases: Phase) -> Rule:
         if state.phase not in wanted:
             return None
         because = Because(why="nothing is summarized here", ratio=state.ratio)
-        return Fail(because=because) if state.pruned else RenderPruned(because=because)
+        return _of_another(state) or (Fail(because=because) if state.pruned else RenderPruned(because=because))
 
     return rule
 
@@ -145,7 +158,8 @@ def fail_on(*phases: Phase) -> Rule:
     def rule(state: State) -> Decision | None:
         if state.phase not in wanted:
             return None
-        return Fail(because=Because(why="the request is too large, and nothing is to be done about that", ratio=state.ratio))
+        because = Because(why="the request is too large, and nothing is to be done about that", ratio=state.ratio)
+        return _of_another(state) or Fail(because=because)
 
     return rule
 
@@ -157,6 +171,11 @@ def before_turns(rule: Rule) -> Rule:
         return None if state.phase == "before_render" and state.warm else rule(state)
 
     return first
+
+
+def once_a_turn(rule: Rule) -> Rule:
+    """A rule that is heeded until a compaction has ended, with whatever outcome, since the person has spoken last, as GSV has it."""
+    return lambda state: None if state.attempts.done and state.phase != "manual" else rule(state)
 
 
 def least_messages(count: int, rules: Sequence[Rule], *, asked: int = 0) -> Rule:
@@ -173,3 +192,10 @@ def least_messages(count: int, rules: Sequence[Rule], *, asked: int = 0) -> Rule
         return next((decision for rule in rules if (decision := rule(state)) is not None), None)
 
     return guarded
+
+
+def _of_another(state: State) -> Nothing | None:
+    """A refusal by a model that was switched from says nothing of this one."""
+    if state.refused_by is None or state.refused_by == state.model:
+        return None
+    return Nothing(because=Because(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))

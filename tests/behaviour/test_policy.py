@@ -150,18 +150,21 @@ def test_attempts_without_progress_are_bounded_whatever_the_model_does(
             host.settle()
         else:
             (host.asked if step == "asked" else host.worked)(tokens)
-    in_a_row = 0
+    in_a_row = rested = 0
     since_asked = 0
     for word in host.log:
         if word == "asked":
             since_asked = 0
+            rested += 1
         elif word == "compacted":
             in_a_row = since_asked = 0
         elif word in {"failed", "useless"}:
+            running = 1  # that had been started before the breaker opened
+            assert in_a_row <= Thresholds().breaker - 1 + running or rested >= Thresholds().breaker
             in_a_row += 1
             since_asked += 1
+            rested = 0
         assert since_asked <= 2  # one in the foreground, and a background pass that had been started before
-        assert in_a_row <= Thresholds().breaker + 1
     assert host.attempts.failed <= 2
 
 
@@ -197,16 +200,23 @@ def test_E31_a_compaction_that_helps_nothing_is_not_repeated_at_every_step(luck:
     assert host.log.count("useless") == 1
 
 
-def test_a_model_that_always_fails_is_left_alone_after_three_times() -> None:
+def test_a_model_that_always_fails_is_left_alone_after_three_times_and_then_asked_at_every_third_message() -> None:
     host = Host(default_policy(draw=lambda: 0.5), always("fails"), tokens=880)
     for _ in range(20):
         host.asked(1)
         host.worked(1)
         host.settle()
-    assert host.log.count("started") == 3
+    asked_at: list[int] = []
+    messages = 0
+    for word in host.log:
+        messages += word == "asked"
+        if word in {"started", "failed"}:
+            asked_at.append(messages)
+    assert asked_at[2:] == list(range(asked_at[2], 21, 3))
+    before = host.log.count("started")
     host.attempts, host.tokens = Attempts(), 880
     host.worked(1)
-    assert host.log.count("started") == 4
+    assert host.log.count("started") == before + 1
 
 
 def test_E27_the_size_before_a_compaction_does_not_start_another() -> None:

@@ -8,6 +8,7 @@ import attrs
 
 from promptkit.compaction.carried import carried_over
 from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.figures import reaching
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.processors import clear_results
 from promptkit.compaction.replacement import Replacement
@@ -39,17 +40,17 @@ class ClaudeCode:
         """The most that a conversation may have; of a window too small for these reserves, four fifths."""
         if budget.window is None:
             return None
-        output = min(budget.max_output or self.output_tokens, self.output_tokens)
-        most = budget.window - output - self.margin_tokens
+        most = budget.window - min(budget.max_output or self.output_tokens, self.output_tokens) - self.margin_tokens
         return most if most > budget.window // 2 else budget.window * 4 // 5
 
 
 def claude_code(settings: ClaudeCode | None = None) -> Preset:
     """The summary, todos and skills stand for everything; `keep_results` clears older tool results from requests."""
     its = settings or ClaudeCode()
-    above = compact_above(its.most, "before_render", attempts=its.breaker, breaker=its.breaker)
+    above = compact_above(its.most, "before_render", inclusive=True, attempts=its.breaker, breaker=its.breaker)
     return Preset(
         name="claude_code",
+        figures=reaching(its.most),
         policy=lambda _: first_match((manual, on_overflow(attempts=its.breaker, breaker=its.breaker), above)),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(carry=carried_over),

@@ -7,11 +7,12 @@ import attrs
 from promptkit.compaction.budget import Budget, resolve_threshold
 from promptkit.compaction.originals import Originals
 from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.figures import reaching
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import KeepNothing
 from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above, compact_on
+from promptkit.compaction.triggers import compact_above
 from promptkit.compaction.writing import chain_of, full, live
 
 __all__ = ["Codex", "codex"]
@@ -39,11 +40,13 @@ class Codex:
 
 
 def codex(settings: Codex | None = None) -> Preset:
-    """Before a request, also between calls of tools, and where the model is changed. No answer and no result stays."""
+    """Before a request, also between calls of tools, and where it is changed for a smaller model. No answer and no result stays."""
     its = settings or Codex()
+    above = compact_above(its.most, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
-        policy=lambda _: first_match((manual, on_overflow(), compact_on("model_switch"), compact_above(its.most, "before_render"))),
+        figures=reaching(its.most),
+        policy=lambda _: first_match((manual, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(place="last", preface=PREFACE, originals=Originals(tokens=its.originals)),
         summarizer=chain_of(live, full),

@@ -7,6 +7,7 @@ import attrs
 from promptkit.compaction.carried import carried_over
 from promptkit.compaction.originals import Originals
 from promptkit.compaction.policy import discard_stale, first_match, manual, on_overflow, settle_background
+from promptkit.compaction.presets.figures import exact
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.processors import truncator
 from promptkit.compaction.replacement import Replacement
@@ -48,6 +49,7 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
     )
     return Preset(
         name="copilot_cli",
+        figures=exact,
         policy=lambda _: first_match((least_messages(its.least, rules, asked=its.least_asked),)),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(originals=Originals(tokens=its.originals, each=its.original), carry=carried_over),

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.policy import first_match, manual
+from promptkit.compaction.presets.figures import exact
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import LastMessages
 from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above, fail_on
+from promptkit.compaction.triggers import compact_above, compact_on, fail_on, once_a_turn
 from promptkit.compaction.writing import chain_of, simple
 
 if TYPE_CHECKING:
@@ -34,16 +35,18 @@ class GSV:
         if budget.window is None:
             return None
         output = budget.max_output if budget.max_output is not None and budget.max_output < budget.window else budget.reply
-        return self.compact_at_pressure * max(1, budget.window - (output or 0))
+        return round(self.compact_at_pressure * max(1, budget.window - (output or 0)), 6)
 
 
 def gsv(settings: GSV | None = None) -> Preset:
     """No summary without content: where no model writes one, and the transcript's own words do not, the turn fails."""
     its = settings or GSV()
-    rules = (on_overflow(breaker=1), compact_above(its.most, "before_render", breaker=1)) if its.mode == "auto-compact" else (fail_on(),)
+    once = (compact_above(its.most, "before_render", inclusive=True), compact_on("overflow", "rejected"))
+    rules = tuple(map(once_a_turn, once)) if its.mode == "auto-compact" else ()
     return Preset(
         name="gsv",
-        policy=lambda _: first_match((manual, *rules)),
+        figures=exact,
+        policy=lambda _: first_match((manual, *rules, fail_on())),
         keep=lambda _: LastMessages(count=its.keep_last),
         replacement=Replacement(role="system"),
         summarizer=chain_of(simple),

@@ -6,6 +6,7 @@ import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
 from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
+from promptkit.compaction.presets.figures import reaching
 from promptkit.compaction.presets.pi import with_files
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.processors import without_images
@@ -48,6 +49,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     rules = [manual, *([promote()] if its.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
+        figures=reaching(its.most),
         policy=lambda _: first_match([*rules, *([idle_at(its.idle_tokens, seconds=its.idle_seconds)] if its.idle_enabled else [])]),
         keep=lambda _: RecentTokens(tokens=its.keep_recent_tokens),
         split=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
+from promptkit.compaction.presets.figures import reaching
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.selection import RecentTokens
 from promptkit.compaction.settings import setting
@@ -35,23 +36,23 @@ class OpenCode:
         """What a conversation may have."""
         if budget.window is None:
             return None
-        reserved = min(20_000, budget.max_output or 20_000, budget.window // 2) if self.reserved is None else self.reserved
-        return max(1, (budget.max_input or budget.window) - reserved)
+        output = min(budget.max_output or 32_000, 32_000, budget.window // 4)
+        return max(1, (budget.max_input or budget.window - output) - (min(20_000, output) if self.reserved is None else self.reserved))
 
     def kept(self, budget: Budget) -> RecentTokens:
         """What stays as it is."""
-        usable = self.usable(budget) or 60_000
-        recent = max(2_000, min(15_000, usable // 4)) if self.preserve_recent_tokens is None else self.preserve_recent_tokens
-        return RecentTokens(tokens=max(1, min(recent, usable // 2)))
+        usable, wanted = self.usable(budget) or 60_000, self.preserve_recent_tokens
+        return RecentTokens(tokens=max(1, min(max(2_000, min(15_000, usable // 4)) if wanted is None else wanted, usable // 2)))
 
 
 def opencode(settings: OpenCode | None = None) -> Preset:
     """The request that overflowed is said again behind the summary."""
     its = settings or OpenCode()
-    above = compact_above(its.usable, "turn_end", "before_render")
+    rules = [manual, on_overflow(), *([prune_at(0.0)] if its.prune else [])]
     return Preset(
         name="opencode",
-        policy=lambda _: first_match([manual, on_overflow(), *([prune_at(0.0)] if its.prune else []), above]),
+        figures=reaching(its.usable),
+        policy=lambda _: first_match([*rules, compact_above(its.usable, "turn_end", "before_render", inclusive=True)]),
         keep=its.kept,
         summarizer=chain_of(live, simple),
         prunes=its.prune,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 
-from promptkit.compaction.budget import default_reserve
+from promptkit.compaction.budget import Budget, default_reserve
 from promptkit.compaction.file_operations import WithFiles
 from promptkit.compaction.policy import first_match, manual, on_overflow
+from promptkit.compaction.presets.figures import reaching
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.selection import RecentTokens
 from promptkit.compaction.settings import setting
@@ -32,17 +35,19 @@ def with_files(writing: Writing) -> WithFiles:
     return WithFiles(summarizer=written, tokenizer=writing.tokenizer)
 
 
-def within_reserve(window: int | None, reserve: int) -> int | None:
+def within_reserve(budget: Budget, *, reserve: int) -> int | None:
     """The most that a conversation may have; 15 % of a window that has no room for the reserve are kept free."""
-    return None if window is None else window - default_reserve(window, reserve)
+    return None if budget.window is None else budget.window - default_reserve(budget.window, reserve)
 
 
 def pi(settings: Pi | None = None) -> Preset:
     """Compacts when the model is done, and before the next request of the person; once where the provider refuses a request."""
     its = settings or Pi()
-    above = compact_above(lambda budget: within_reserve(budget.window, its.reserve_tokens), "turn_end", "before_render")
+    most = partial(within_reserve, reserve=its.reserve_tokens)
+    above = compact_above(most, "turn_end", "before_render")
     return Preset(
         name="pi",
+        figures=reaching(most),
         policy=lambda _: first_match((manual, on_overflow(), before_turns(above))),
         keep=lambda _: RecentTokens(tokens=its.keep_recent_tokens),
         split=True,

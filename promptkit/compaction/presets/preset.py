@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.presets.figures import unchanged
+from promptkit.compaction.processors import truncator
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Keep, Rounds
 from promptkit.compaction.writing import Writing, default_summarizer
@@ -17,12 +19,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.processors import Processor
     from promptkit.compaction.summarizer import Summarizer
 
-__all__ = ["Preset", "rounds", "unchanged"]
-
-
-def unchanged(budget: Budget) -> Budget:
-    """The model's own figures."""
-    return budget
+__all__ = ["Preset", "rounds"]
 
 
 def rounds(budget: Budget) -> Keep:
@@ -47,7 +44,7 @@ class Preset:
     replacement: Replacement = attrs.field(factory=Replacement)
     """What stands in the place of what is summarized."""
     summarizer: Callable[[Writing], Summarizer] = default_summarizer
-    processors: tuple[Processor, ...] = ()
+    processors: tuple[Processor, ...] = (truncator(),)
     """What is done to the messages of each request, in order, after a compaction and before the render."""
     prunes: bool = False
     """Old tool outputs are taken out of the view, for good, where the policy says so."""

@@ -63,7 +63,10 @@ def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget
     assert (PINNED in messages) == pinned
     places = [talk.index(message) for message in messages if message not in {SUMMARY, PINNED, asked("second question")}]
     gone = [at for at, message in enumerate(talk) if message not in messages]
-    assert all(at > left for at in places for left in gone)  # whatever left is older than whatever stays
+    turns = [sum(message.role == "user" for message in talk[: at + 1]) for at in range(len(talk))]
+    assert all(turns[at] >= turns[left] for at in places for left in gone)  # no turn loses anything before an older one is gone
+    behind = [message for message in messages if message not in {SUMMARY, PINNED}]
+    assert behind[0].role == "user"  # what was asked stays for as long as an answer to it
     calls = [call.id for message in messages for call in message.tool_calls]
     assert calls == [message.tool_call_id for message in messages if message.role == "tool"]
 

@@ -32,16 +32,20 @@ def test_without_a_window_smaller_is_enough() -> None:
 
 def test_E31_only_progress_renews_the_attempts() -> None:
     spent = Attempts(failed=1, in_a_row=2, last="failed")
-    assert spent.settled("reduced") == Attempts(last="reduced")
+    assert spent.settled("reduced") == Attempts(last="reduced", done=1)
     outcomes: tuple[Outcome, ...] = ("not reduced", "not enough", "failed")
     for outcome in outcomes:
-        assert spent.settled(outcome) == Attempts(failed=2, in_a_row=3, last=outcome)
+        assert spent.settled(outcome) == Attempts(failed=2, in_a_row=3, last=outcome, done=1)
 
 
 def test_a_message_of_the_person_frees_one_attempt_and_not_the_breaker() -> None:
-    assert Attempts(failed=1, in_a_row=2, last="failed").asked() == Attempts(failed=0, in_a_row=2, last="failed")
+    assert Attempts(failed=1, in_a_row=2, last="failed", done=1).asked() == Attempts(failed=0, in_a_row=2, last="failed", rested=1)
+
+
+def test_the_rest_since_the_last_attempt_is_counted_anew_after_each() -> None:
+    assert Attempts(in_a_row=3, last="failed", rested=3).settled("failed") == Attempts(failed=1, in_a_row=4, last="failed", done=1)
 
 
 def test_E33_a_background_pass_that_failed_counts_for_the_breaker_only() -> None:
-    assert Attempts().settled("failed", background=True) == Attempts(failed=0, in_a_row=1, last="failed")
-    assert Attempts().settled("not enough", background=True) == Attempts(failed=1, in_a_row=1, last="not enough")
+    assert Attempts().settled("failed", background=True) == Attempts(failed=0, in_a_row=1, last="failed", done=1)
+    assert Attempts().settled("not enough", background=True) == Attempts(failed=1, in_a_row=1, last="not enough", done=1)

@@ -17,6 +17,7 @@ from promptkit.compaction.triggers import (
     fail_on,
     idle_at,
     least_messages,
+    once_a_turn,
     promote,
     prune_on,
     start_at,
@@ -64,13 +65,18 @@ def kind(decision: Decision | None) -> type[Decision] | None:
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", 9_001), Compact),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", 9_000), None),
         (compact_above(lambda budget: 9_000, "turn_end"), at("before_render", 9_001), None),
+        (compact_above(lambda budget: 9_000, "turn_end", inclusive=True), at("turn_end", 9_000), Compact),
+        (compact_above(lambda budget: 9_000, "turn_end", inclusive=True), at("turn_end", 8_999), None),
         (compact_above(lambda budget: None, "turn_end"), at("turn_end"), None),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", None), None),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", fixed=9_000), Nothing),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", attempts=SPENT), Nothing),
         # phases
         (compact_on("memory", "model_switch"), at("memory", None), Compact),
-        (compact_on("memory", "model_switch"), at("model_switch", 10), Compact),
+        (compact_on("memory", "model_switch"), at("model_switch", 10, smaller=True), Compact),
+        (compact_on("memory", "model_switch"), at("model_switch", 9_900), None),
+        (compact_on("rejected"), at("rejected", model="a", refused_by="b"), Nothing),
+        (compact_on("rejected"), at("rejected", model="a", refused_by="a"), Compact),
         (compact_on("memory"), at("idle"), None),
         (compact_on("memory"), at("memory", enabled=False), Nothing),
         # with nothing to do
@@ -92,6 +98,14 @@ def kind(decision: Decision | None) -> type[Decision] | None:
         (fail_on(), at("overflow"), Fail),
         (fail_on(), at("rejected"), Fail),
         (fail_on(), at("manual"), None),
+        # a refusal by a model that was switched from
+        (promote(), at("rejected", larger="big", model="a", refused_by="b"), None),
+        (prune_on(), at("rejected", model="a", refused_by="b"), Nothing),
+        (fail_on(), at("rejected", model="a", refused_by="b"), Nothing),
+        # one in a turn
+        (once_a_turn(compact_on("memory")), at("memory"), Compact),
+        (once_a_turn(compact_on("memory")), at("memory", attempts=Attempts(done=1)), None),
+        (once_a_turn(manual), at("manual", attempts=Attempts(done=1)), Compact),
     ],
 )
 def test_each_rule_has_its_moment(rule: Rule, state: State, expected: type[Decision] | None) -> None:
