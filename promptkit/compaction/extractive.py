@@ -106,11 +106,11 @@ class ExtractiveSummarizer:
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=earlier_summary(task) or "")
         frame = tokenizer.frame("user").tokens
-        summary = ExtractiveSummary(facts=facts, tokens=task.max_tokens)
+        summary = ExtractiveSummary(facts=facts, tokens=task.aim_tokens)
         try:
-            rendered = render(TokenLimit(max_tokens=task.max_tokens + frame)[summary], tokenizer=tokenizer)
+            rendered = render(TokenLimit(max_tokens=task.aim_tokens + frame)[summary], tokenizer=tokenizer)
         except BudgetExceededError as error:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens hold not even the headings.") from error
+            raise SummaryError(reason="does_not_fit", detail=f"{task.aim_tokens:,} tokens hold not even the headings.") from error
         text = "".join(message.text for message in rendered.messages)
         return Summary(text=text, mode="extractive", facts=facts.to_json())
 

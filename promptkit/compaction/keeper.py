@@ -229,12 +229,13 @@ class Keeper:
             self._passes.start()
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
-        """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop."""
+        """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop, or too little."""
         if self.compactor.running:
             raise CompactionRunningError
+        before, plan = self.reading().tokens, self.compactor.plan()
+        if not isinstance(self._decide("manual", before), Compact):
+            return None
         self._passes.drop("a compaction was asked for")
-        before = self.reading().tokens
-        plan = self.compactor.plan()
         entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live(plan))
         if entry is not None:
             self._passes.settle(before, self.budget)

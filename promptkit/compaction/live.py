@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.prompts import TEMPLATE, SummaryInstructions
+from promptkit.compaction.prompts import TEMPLATE, SummaryInstructions, words_of
 from promptkit.compaction.quirks import quirks_of
 from promptkit.compaction.summarizer import accepted, dropped_messages
 from promptkit.elements.chat import UserMessage
@@ -66,7 +66,9 @@ class LiveSummarizer:
 
     async def _question(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         quirks = quirks_of(self.model.name)
-        asked = SummaryInstructions(instructions=task.instructions, live=True, say_no_tools=quirks.say_no_tools, template=self.template)
+        asked = SummaryInstructions(
+            instructions=task.instructions, live=True, words=words_of(task), say_no_tools=quirks.say_no_tools, template=self.template
+        )
         (message,) = (await render_async(UserMessage()[asked], tokenizer=tokenizer)).messages
         return message
 

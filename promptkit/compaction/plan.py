@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LastRequest", "Plan", "Summary", "SummaryTask"]
 
+AIM_SHARE = 4
+LEAST_AIM = 500
+MOST_AIM = 2_000
+
 
 @attrs.frozen(kw_only=True)
 class Plan:
@@ -78,6 +82,15 @@ class SummaryTask:
     """What has taken the secrets out of the plan, the instructions and the facts; the last request is as it was sent."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
     """Raises SummaryError for a summary that would not be put in place, such as one that is no smaller than what it stands for."""
+
+    @property
+    def aim_tokens(self) -> int:
+        """What it should have: a quarter of the most, from 500 to 2,000.
+
+        Output costs many times what is read from a cache, and a summary is paid for once more as input; what it leaves out is in the
+        transcript. Longer ones were found to keep no more of what was needed later (docs/economics.md).
+        """
+        return min(self.max_tokens, max(LEAST_AIM, min(MOST_AIM, self.max_tokens // AIM_SHARE)))
 
 
 @attrs.frozen(kw_only=True)

@@ -70,11 +70,11 @@ class _FirstMatch:
             decision = rule(state)
             if decision is not None:
                 return decision
-        return Nothing(because=Because(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
+        return manual(state) or Nothing(because=Because(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
 
 
 def first_match(rules: Sequence[Rule]) -> Policy:
-    """The policy in which the first rule that has something to say decides; Nothing, where none has."""
+    """The policy in which the first rule that has something to say decides. Where none has: what is asked for is done, and nothing else."""
     return _FirstMatch(tuple(rules))
 
 

@@ -25,7 +25,7 @@ from promptkit.transcript.projection import summary_message
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["NEW", "SECTIONS", "TEMPLATE", "SummaryInstructions", "SummaryOfMessages", "SummaryOfText"]
+__all__ = ["NEW", "SECTIONS", "TEMPLATE", "SummaryInstructions", "SummaryOfMessages", "SummaryOfText", "words_of"]
 
 TEMPLATE = Path(__file__).with_name("summary.md.j2")
 """The template of the instructions."""
@@ -60,6 +60,11 @@ KEPT_SHARE = 8
 """What stays may have an eighth of a request, as evidence, and no more than the summary may."""
 
 
+def words_of(task: SummaryTask) -> int:
+    """About how many words a summary should have, in tens: a model counts words better than tokens."""
+    return max(10, task.aim_tokens * 3 // 4 // 10 * 10)
+
+
 @component
 class SummaryInstructions(PromptElement):
     """The instructions for a summary, as text for inside a message."""
@@ -70,16 +75,19 @@ class SummaryInstructions(PromptElement):
     live: bool = False
     """They stand behind the conversation itself, not before a copy of it."""
 
+    words: int | None = None
+    """About how many it should have; None: that is not said."""
+
     say_no_tools: bool = False
     """The model needs to be told once more."""
 
     template: str | os.PathLike[str] = TEMPLATE
-    """Another template: `instructions`, `live` and `say_no_tools` are its values."""
+    """Another template: `instructions`, `live`, `words` and `say_no_tools` are its values."""
 
     def render(self, sizing: Sizing) -> Child:
         """The template's text."""
         _ = sizing
-        values = {"instructions": self.instructions, "live": self.live, "say_no_tools": self.say_no_tools}
+        values = {"instructions": self.instructions, "live": self.live, "words": self.words, "say_no_tools": self.say_no_tools}
         return Template(file=self.template, values=values)
 
 
@@ -103,7 +111,9 @@ class SummaryOfMessages(PromptElement):
         earlier = earlier_summary(self.task)
         return (
             SystemMessage(required=True)[
-                SummaryInstructions(instructions=self.task.instructions, say_no_tools=quirks.say_no_tools, template=self.template)
+                SummaryInstructions(
+                    instructions=self.task.instructions, words=words_of(self.task), say_no_tools=quirks.say_no_tools, template=self.template
+                )
             ],
             recorded(summary_message(earlier), required=True) if earlier else None,
             list(self._blocks()),
@@ -153,7 +163,9 @@ class SummaryOfText(PromptElement):
         entries[1:2] = [Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]]  # the first to leave
         return (
             SystemMessage(required=True)[
-                SummaryInstructions(instructions=self.task.instructions, say_no_tools=quirks.say_no_tools, template=self.template)
+                SummaryInstructions(
+                    instructions=self.task.instructions, words=words_of(self.task), say_no_tools=quirks.say_no_tools, template=self.template
+                )
             ],
             UserMessage(pass_priority=True)[
                 TextChunk(required=True)[PREFACE],

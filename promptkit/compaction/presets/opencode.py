@@ -26,7 +26,7 @@ class OpenCode:
 
     enabled: bool = True
     reserved: int | None = setting(None, least=0)
-    """What is kept free; None: what the model can write, at most 20,000."""
+    """What is kept free beside what the model can write; None: as much again, at most 20,000."""
     preserve_recent_tokens: int | None = setting(None, least=0)
     """What stays; None: a quarter of what is usable, from 2,000 to 15,000."""
     prune: bool = False
