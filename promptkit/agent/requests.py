@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from promptkit.agent.manners import Manners
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
+from promptkit.compaction.events import RequestReduced
 from promptkit.compaction.plan import LastRequest
 from promptkit.compaction.processors import Processor, Room
 from promptkit.compaction.writing import UNLIMITED
 from promptkit.errors import BadPropError, BudgetExceededError
+from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import Renderer
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.compaction.keeper import Keeper
     from promptkit.element import Child
-    from promptkit.messages import ToolDefinition
+    from promptkit.messages import Message, ToolDefinition
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log import Transcript
@@ -51,6 +53,8 @@ class Requests:
         self.tools = tuple(tools)
         self.rendered: Rendered | None = None
         """The last one, with its receipt."""
+        self.left_out: tuple[Message, ...] = ()
+        """What of the view is not in it as it was said: left out or shortened, to save room, and without a summary."""
         self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
         self._manners = Manners()
         self._processors = tuple(processors)
@@ -87,6 +91,7 @@ class Requests:
         )
         for process in self._processors:
             messages = tuple(process(messages, room))
+        self.left_out = self._left_out(keeper, shown.messages, messages, tokenizer)
         view = ConversationView(messages=messages, may_prune=keeper.pruned)
         try:
             self.rendered = await renderer.render_async(self._prompt(view))
@@ -94,6 +99,18 @@ class Requests:
             error.required += manner.tokens
             raise
         return LastRequest(messages=manner.of(self.rendered.messages), tools=self.tools), self.rendered.tokens + manner.tokens
+
+    def _left_out(self, keeper: Keeper, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[Message, ...]:
+        """What became of a view under the processors, told as an event where something did."""
+        there = set(map(id, messages))
+        gone = tuple(message for message in shown if id(message) not in there)
+        if gone:
+            size = Sizer(tokenizer).message
+            known = set(map(id, shown))
+            instead = sum(size(message) for message in messages if id(message) not in known)
+            saved = sum(map(size, gone)) - instead
+            keeper.compactor.events.emit(RequestReduced(messages=len(gone), tokens=saved))
+        return gone
 
     def _renderer_for(self, model: str, tokenizer: Tokenizer, room: int) -> Renderer:
         if self._renderer is None or self._renderer[0] != (model, room):

@@ -21,12 +21,7 @@ from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.refusal import learnt
 from promptkit.compaction.setup import Setup
 from promptkit.compaction.writing import Writing
-from promptkit.errors import (
-    ContextOverflowError,
-    NothingToAnswerError,
-    TooManyRoundsError,
-    TurnRunningError,
-)
+from promptkit.errors import ContextOverflowError, NothingToAnswerError, TooManyRoundsError, TurnRunningError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -164,6 +159,11 @@ class AgentSession:
     def last_rendered(self) -> Rendered | None:
         """The last request, with its receipt, as it was rendered: what a model's quirks add behind a summary is not in it."""
         return self._requests.rendered
+
+    @property
+    def last_left_out(self) -> tuple[Message, ...]:
+        """The messages that are not in the last request as they were said, though no summary stands for them."""
+        return self._requests.left_out
 
     async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> Turn:
         """Say something to the model, and do what it asks for until it is done. `on_text` hears its text as it comes.

@@ -17,6 +17,7 @@ __all__ = [
     "Decided",
     "Event",
     "Events",
+    "RequestReduced",
     "Subscriber",
     "SummaryDiscarded",
     "log_events",
@@ -96,7 +97,19 @@ class SummaryDiscarded:
     seconds: float
 
 
-Event: TypeAlias = Decided | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
+@attrs.frozen(kw_only=True)
+class RequestReduced:
+    """A request was made smaller without a summary: messages were left out of it, or shortened. The transcript has them as they were."""
+
+    messages: int
+    """How many of the view's are not in it as they were said."""
+    tokens: int
+    """What that saved."""
+
+
+Event: TypeAlias = (
+    Decided | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded | RequestReduced
+)
 """What a subscriber is told."""
 
 Subscriber: TypeAlias = Callable[[Event], None]

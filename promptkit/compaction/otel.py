@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.events import CompactionCancelled, CompactionCommitted, CompactionFailed, CompactionStarted, Decided
+from promptkit.compaction.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    Decided,
+    RequestReduced,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -20,7 +27,7 @@ PREFIX = "promptkit."
 
 
 def trace_events(tracer: Tracer | None = None) -> Subscriber:
-    """A subscriber that makes a span of each compaction, and an event on the current span of each decision.
+    """A subscriber that makes a span of each compaction, and an event on the current span of each decision and each request made smaller.
 
     One for each Events: compactions are numbered within theirs. `tracer` is by default that of the global provider, under the name
     `promptkit`. A span lasts from the start to what ended the compaction, and hangs below the span that was current when it started; its
@@ -35,8 +42,9 @@ def trace_events(tracer: Tracer | None = None) -> Subscriber:
     spans: dict[int, Span] = {}
 
     def tell(event: Event) -> None:
-        if isinstance(event, Decided):
-            trace.get_current_span().add_event(f"{PREFIX}decided", _attributes(event))
+        if isinstance(event, Decided | RequestReduced):
+            name = "decided" if isinstance(event, Decided) else "request_reduced"
+            trace.get_current_span().add_event(f"{PREFIX}{name}", _attributes(event))
             return
         if isinstance(event, CompactionStarted):
             spans[event.number] = made.start_span(SPAN, attributes=_attributes(event))

@@ -136,14 +136,14 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
         await each.run("first")
         await each.run("second")
         await each.compact()
-        # With the summary, its tags, "second" and its answer there is just room, or too little, and "second" leaves.
+        # With the summary, its tags, "second" and its answer there is just room, or too little, and that answer leaves.
         await each.run(words(size - 26 - reminder + more, "ask"))
 
     asyncio.run(talk())
     (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))
     assert REMINDER in [message.text for message in sent.messages]
     assert size - 30 <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
-    assert ("second" in [message.text for message in sent.messages]) is not bool(more)
+    assert (words(20, "b") in [message.text for message in sent.messages]) is not bool(more)
 
 
 def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,12 +9,14 @@ import pytest
 from promptkit import Message, Reply, Usage
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
+from promptkit.compaction.events import RequestReduced
 from promptkit.errors import (
     ContextOverflowError,
     NothingToAnswerError,
     RateLimitedError,
 )
-from promptkit.testing import ScriptedModel
+from promptkit.rendering.layout import Sizer
+from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Setting
 from promptkit.transcript.projection import summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
@@ -75,6 +78,37 @@ def test_an_overflow_that_cannot_be_summarized_is_pruned() -> None:
     assert each.sent(-1)[-1] == words(500, "second")
     assert words(600, "a") not in each.sent(-1)
     assert each.told.ends == ["failed"]
+
+
+def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -> None:
+    each = held(words(600, "a"), "done", "here")
+    each.writer.error = ValueError("no provider")
+
+    async def talk() -> None:
+        await each.session.run("first")
+        assert each.session.last_left_out == ()
+        await each.session.run(words(500, "second"))
+
+    asyncio.run(talk())
+    assert [message.text for message in each.session.last_left_out] == [words(600, "a")]
+    (told,) = [event for event in each.told.events if isinstance(event, RequestReduced)]
+    assert told.messages == 1
+    assert told.tokens == Sizer(WordTokenizer()).message(each.session.last_left_out[0])
+
+
+def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> None:
+    each = held(*[words(100, f"answer{number}") for number in range(20)])
+    each.writer.error = ValueError("no provider")
+
+    async def talk() -> None:
+        for number in range(20):
+            await each.session.run(f"question {number}")
+
+    asyncio.run(talk())
+    requests = [each.sent(number) for number in range(20)]
+    pruned = [len(request) < 2 * number + 2 for number, request in enumerate(requests)]
+    moved = sum(after[: len(before)] != before for before, after in itertools.pairwise(requests))
+    assert (sum(pruned), moved) == (10, 4)
 
 
 def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:

@@ -16,6 +16,7 @@ from promptkit.compaction.events import (
     CompactionStarted,
     Decided,
     Event,
+    RequestReduced,
     SummaryDiscarded,
 )
 from promptkit.compaction.plan import Plan, Summary
@@ -62,7 +63,7 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        names = [type(event).__name__ for event in self.events if not isinstance(event, Decided | CompactionStarted)]
+        names = [type(event).__name__ for event in self.events if not isinstance(event, Decided | CompactionStarted | RequestReduced)]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property
