@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
+from promptkit.cli.connection import is_keyless
 from promptkit.cli.failure import refuse
 from promptkit.cli.size import SIZE
 
@@ -70,7 +70,9 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
         refuse("this system cannot keep the file tools inside of a folder, and so there is no chat on it.")
     if transcript and not transcript.absolute().parent.is_dir():
         refuse(f"there is no folder {transcript.parent}: make it first.")
-    keyless = not os.environ.get("OPENAI_API_KEY") and not os.environ.get("OPENAI_BASE_URL")
+    if not model.strip():
+        refuse("--model must have a name.")
+    keyless = is_keyless()
     return run(
         Order(
             transcript=transcript,

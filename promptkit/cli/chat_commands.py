@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from promptkit.cli.harmless import clip, harmless
 from promptkit.cli.transcript_rows import first_line, short
 from promptkit.compaction.blocks import is_request
+from promptkit.rendering.layout import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.jsonl import JsonlStore
 
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
     from promptkit.agent.session import AgentSession
     from promptkit.cli.chat_screen import Screen
     from promptkit.cli.chat_session import Talk
+    from promptkit.messages import Message
     from promptkit.rendering.receipt import Removal
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Commands", "meter", "shorten"]
 
 SHOWN = 8
-"""Removals that are listed."""
+"""Messages and removals that are listed."""
+
+DIGITS = 9
+"""The most that a number of messages has."""
 
 HELP = """\
 /help              these lines
 /context           what the window holds, and from where on a summary is made
-/receipt           what was left out of the last request, and the summaries so far
+/receipt           what the last request left out, and the summaries so far
 /compact [TEXT]    summarize now; TEXT says what the summary is to heed
-/undo              take the latest summary back: what it stood for is shown again
+/undo              take the latest summary back, and show what it stood for
 /rewind [N]        go back to before your last message, or your last N
 /resume            go on with a turn that was cut short
 /fork FILE         write the conversation as it is to another file
@@ -94,7 +99,7 @@ class Commands:
         self._screen.line("there is no summary to take back." if undone is None else f"taken back. {self._talk.look(meter)}")
 
     def _rewind(self, count: str) -> None:
-        wanted = int(count) if count.isascii() and count.isdecimal() else 0 if count else 1
+        wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= DIGITS else 0 if count else 1
         if not wanted:
             self._screen.line("/rewind takes a number of your messages, such as /rewind 2.", "red")
             return
@@ -112,7 +117,10 @@ class Commands:
         if not name:
             self._screen.line("/fork takes the name of a file that is not there yet.", "red")
             return
-        path = Path(name).expanduser()
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError:  # a person who is not known has no home
+            path = Path(name)
         if path.exists() and path.stat().st_size:
             self._screen.line(f"{path} is there already; /fork takes the name of a file that is not.", "red")
             return
@@ -141,10 +149,14 @@ def _context(session: AgentSession) -> list[tuple[str, str]]:
         ("model", session.model.name),
         ("window", keeper.budget.explain()),
         ("used", meter(session) + ("" if reading.provider is None else ", by the model's own count")),
-        ("shown", f"{asked:,} of your messages, {answers:,} answers, {results:,} tool results{summary}"),
+        ("shown", f"{asked:,} of your messages, {_counted(answers, 'answer')}, {_counted(results, 'tool result')}{summary}"),
         ("summary", _summary(session)),
         ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.place}"),
     ]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _summary(session: AgentSession) -> str:
@@ -157,26 +169,37 @@ def _summary(session: AgentSession) -> str:
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
-    rendered = session.last_rendered
+    rendered, before = session.last_rendered, session.last_left_out
     if rendered is None:
         lines = ["no request was sent yet."]
-    elif not rendered.removals:
+    elif not rendered.removals and not before:
         lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."]
     else:
         gone = rendered.removals
-        lines = [
-            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens",
-            f"left out, first to last: {sum(each.tokens for each in gone):,} tokens in {len(gone):,} pieces",
-            *(_removal(each, width) for each in gone[:SHOWN]),
-        ]
-        if len(gone) > SHOWN:
-            lines.append(f"{'…':>8}  {len(gone) - SHOWN:,} more")
+        sizes = list(map(Sizer(session.tokenizer).message, before))
+        lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"]
+        if before:
+            lines.append(f"left out or shortened, first to last: {sum(sizes):,} tokens in {_counted(len(before), 'message')}")
+            lines += _first([_unsaid(message, size, width) for message, size in zip(before, sizes, strict=True)])
+        if gone:
+            lines.append(f"left out, first to last: {sum(each.tokens for each in gone):,} tokens in {_counted(len(gone), 'piece')}")
+            lines += _first([_removal(each, width) for each in gone])
     path = session.transcript.path()
     undone = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.content is None}
     summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
     lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet.")
     lines += [_checkpoint(entry, entry.payload, undone=entry.id in undone) for entry in summaries if isinstance(entry.payload, Checkpoint)]
     return lines
+
+
+def _first(rows: Sequence[str]) -> list[str]:
+    return [*rows[:SHOWN], *([f"{'…':>8}  {len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else [])]
+
+
+def _unsaid(message: Message, size: int, width: int) -> str:
+    calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
+    said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
+    return clip(harmless(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
 
 
 def _removal(removal: Removal, width: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -38,6 +41,9 @@ KEYLESS = (
     "talk with a model."
 )
 
+HALVES = re.compile(r"[\ud800-\udfff]")
+"""Half surrogate pairs, which is what bytes that are no UTF-8 become in an argument. No provider takes them, now or ever after."""
+
 LAST = 4
 """Messages that are shown of a conversation that is gone on with."""
 
@@ -68,7 +74,7 @@ def run(order: Order) -> int:
 def _held(order: Order, file: Path) -> int:
     screen = Screen(quiet=order.quiet)
     notes = WindowNotes(screen)
-    place = str(file.resolve())
+    place = os.path.realpath(file)  # which gives a loop of links as it is: the store refuses it
 
     def told(call: str, outcome: str) -> None:
         screen.end()  # what the model said before the call
@@ -80,7 +86,7 @@ def _held(order: Order, file: Path) -> int:
         write=order.write,
         model=order.model,
         window=order.window,
-        instructions=order.instructions,
+        instructions=order.instructions and HALVES.sub("\ufffd", order.instructions),
         events=Events(notes),
         told=told,
     )
@@ -103,6 +109,9 @@ class _Chat:
 
     def hold(self) -> int:
         self._greet()
+        given = sys.stdin
+        if isinstance(given, io.TextIOWrapper):
+            given.reconfigure(errors="replace")  # a stray byte ends no conversation
         for line in self._lines():
             if line.strip() and not self._one(line):
                 break
@@ -140,8 +149,8 @@ class _Chat:
         if self._asks:
             yield from self._typed()
             return
-        for line in self._order.messages or sys.stdin:
-            text = line.rstrip("\n")
+        for line in self._order.messages or sys.stdin or ():  # there is no stdin where it was closed
+            text = HALVES.sub("\ufffd", line.rstrip("\n"))
             if text.strip():
                 self._screen.note(f"{PROMPT}{text}", "bold")
             yield text
@@ -165,7 +174,7 @@ class _Chat:
                 self._screen.console.print()
                 self._screen.note("Ctrl-D leaves.")
                 continue
-            yield line
+            yield HALVES.sub("\ufffd", line)
 
     def _one(self, line: str) -> bool:
         """A line. False: leave. What goes wrong is said in a line, and the conversation can be gone on with."""

@@ -45,7 +45,7 @@ class Screen:
     @property
     def can_ask(self) -> bool:
         """Whether a person sits at both ends."""
-        return sys.stdin.isatty() and self.console.is_terminal
+        return sys.stdin is not None and sys.stdin.isatty() and self.console.is_terminal
 
     @contextlib.contextmanager
     def typing(self) -> Generator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +10,7 @@ from promptkit.agent.sync import SyncSession
 from promptkit.cli.chat_folder import Folder
 from promptkit.cli.chat_script import SCRIPTED, ScriptedChat
 from promptkit.cli.chat_tools import file_tools
+from promptkit.cli.connection import connect
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.extractive import ExtractiveSummarizer
 from promptkit.tokens.models import tokenizer_for
@@ -85,15 +85,7 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
 
 def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, object, None]] | None]:
     """The model, and what closes its connections."""
-    if name is None:
-        return ScriptedChat(tokenizer_for(None)), None
-    from openai import AsyncOpenAI
-
-    from promptkit.providers.openai import OpenAIModel
-
-    # Servers of one's own want no key, which the SDK does not believe; most of them have the older of OpenAI's two endpoints.
-    client = AsyncOpenAI(api_key=os.environ.get("OPENAI_API_KEY") or "none")
-    return OpenAIModel(name, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses", client=client), client.close
+    return (ScriptedChat(tokenizer_for(None)), None) if name is None else connect(name)
 
 
 class Talk(SyncSession):

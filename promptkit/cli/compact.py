@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
+from promptkit.cli.connection import is_keyless
 from promptkit.cli.failure import refuse
 from promptkit.cli.size import SIZE
 
@@ -37,8 +37,8 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
 ) -> None:
     """Append a checkpoint to a transcript: from then on, a model is shown a summary in the place of the older messages.
 
-    Nothing that was said is lost: it stays in the file, and the summary says where. Without --model, or without a key, no model is
-    asked. If no summary is to be had, the file stays as it is.
+    Nothing that was said is lost: it stays in the file, and the summary says where. Without --model, or without OPENAI_API_KEY and
+    OPENAI_BASE_URL, no model is asked. If no summary is to be had, the file stays as it is.
     """
     from promptkit.cli.compact_run import Order, run
 
@@ -49,7 +49,7 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
     if not file.exists():
         refuse(f"there is no file {file}.")
     note = None
-    if model and not os.environ.get("OPENAI_API_KEY"):
+    if model and is_keyless():
         model, note = None, NO_KEY
     elif not model and not extractive:
         note = NO_MODEL

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Self
 
 import attrs
 import click
 
+from promptkit.cli.connection import connect
 from promptkit.cli.failure import refuse
 from promptkit.cli.harmless import clip, harmless
 from promptkit.cli.progress import working
@@ -31,14 +31,13 @@ from promptkit.transcript.projection import project, summary_message
 from promptkit.transcript.records import entry_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from promptkit.compaction.draft import Draft
     from promptkit.compaction.plan import Plan
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.messages import Message
-    from promptkit.providers.openai import OpenAIModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
 
@@ -79,6 +78,8 @@ class Outcome:
     entry: Entry | None
     before: int
     after: int
+    limit: int | None = None
+    """The most that a request may have, where it was asked for or is known."""
 
 
 def run(order: Order) -> None:
@@ -122,8 +123,10 @@ async def _compacted(order: Order, transcript: Transcript) -> Outcome:
         entry = None if order.dry_run else await compactor.commit(draft)
     if entry is None:
         stays = [item.message for item in (*plan.pinned, *plan.replayed, *plan.kept)]
-        return Outcome(plan=plan, draft=draft, entry=None, before=before, after=size([summary_message(draft.summary.text), *stays]))
-    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=size(project(transcript.path()).messages))
+        return Outcome(
+            plan=plan, draft=draft, entry=None, before=before, after=size([summary_message(draft.summary.text), *stays]), limit=writer.limit
+        )
+    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=size(project(transcript.path()).messages), limit=writer.limit)
 
 
 class _Writer:
@@ -131,18 +134,16 @@ class _Writer:
 
     def __init__(self, order: Order, tokenizer: Tokenizer, dropped: int) -> None:
         budget = budget_for(order.model or "", tokenizer=tokenizer, window=order.window)
+        self.limit = budget.limit
         if budget.limit is None:
             budget = attrs.evolve(budget, window=WINDOW)
         self.most = budget.summary_tokens
-        self._model: OpenAIModel | None = None
+        self._close: Callable[[], Awaitable[object]] | None = None
         self.chain: Summarizer = ExtractiveSummarizer(tokenizer=tokenizer)
         if order.model is None:
             self.most = min(self.most, max(1, dropped // GAIN))
             return
-        from promptkit.providers.openai import OpenAIModel
-
-        # Other servers that speak OpenAI's protocol mostly have the older of its two endpoints.
-        model = self._model = OpenAIModel(order.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
+        model, self._close = connect(order.model)
         window = (budget.limit or WINDOW) + (budget.reply or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
         if dropped + self.most + MARGIN <= window:
@@ -154,8 +155,8 @@ class _Writer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._model is not None:
-            await self._model.aclose()
+        if self._close is not None:
+            await self._close()
 
 
 def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft) -> None:
@@ -178,6 +179,8 @@ def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft)
     click.echo(f"\nSummary ({summary.mode}{f' by {harmless(summary.model)}' if summary.model else ''}{paid}):\n")
     click.echo(harmless(summary.text))
     click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
+    if outcome.limit is not None and outcome.after > outcome.limit:
+        click.echo(f"That is more than the {outcome.limit:,} that a request may have: what was said last is too large by itself.")
     if outcome.entry is not None:
         click.echo(f"entry {harmless(outcome.entry.id)} written to {harmless(str(order.file))}")
     elif order.dry_run:

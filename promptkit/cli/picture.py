@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.rendering.layout import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,10 +60,8 @@ def print_messages(rendered: Rendered) -> None:
 
 
 def message_tokens(message: Message, tokenizer: Tokenizer) -> int:
-    """The tokens of one message: its framing, its text and its other parts."""
-    frame = tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id)
-    parts = (tokenizer.part(part).tokens for part in message.content if isinstance(part, ImagePart | DocumentPart | OpaquePart))
-    return frame.tokens + tokenizer.count(message.text) + sum(parts)
+    """The tokens of one message, as a render counts them."""
+    return Sizer(tokenizer).message(message)
 
 
 def _bar(rendered: Rendered, console: Console) -> Text:

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = ["raised"]
 
+HEADER = "a header of the request, such as that of the key, has a character that no header may have: give the key without it."
+"""The header itself is secret."""
+
 
 def raised(error: Exception, model: str) -> ModelError:
     """The error to raise for one of the SDK's, or for the ValueError of an answer that is no JSON."""
     match error:
         case APIConnectionError():
-            return ModelUnavailableError(_unheard(error), model=model)
+            return _unheard(error, model)
         case APIStatusError():
             wait = retry_after(error.response.headers)
             return failed(Failure(model=model, message=error.message, status=error.status_code, body=error.body, retry_after=wait))
         case UnicodeEncodeError():
-            half = "a message has half of a surrogate pair in it, which is no text that can be sent: replace it"
-            return ModelRequestError(f"{half} ({error.reason}).", model=model)
+            half = "a name or a part of the provider's own has half of a surrogate pair in it, which cannot be sent: replace it"
+            return ModelRequestError(HEADER if error.encoding == "ascii" else f"{half} ({error.reason}).", model=model)
         case APIResponseValidationError() | ValueError():
             return EmptyReplyError(f"the answer is no JSON that can be read ({error}).", model=model)
         case APIError():
@@ -35,11 +38,14 @@ def raised(error: Exception, model: str) -> ModelError:
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 
 
-def _unheard(error: APIConnectionError) -> str:
+def _unheard(error: APIConnectionError, model: str) -> ModelError:
+    cause = error.__cause__
     if isinstance(error, APITimeoutError):
-        return "no answer within the time limit: ask again, or give it more time."
-    reason = f" ({error.__cause__})" if error.__cause__ and str(error.__cause__) else ""
-    return f"the connection could not be made, or broke{reason}: ask again."
+        return ModelUnavailableError("no answer within the time limit: ask again, or give it more time.", model=model)
+    if type(cause).__name__ == "LocalProtocolError":  # of the HTTP library, which one that is is the SDK's affair: it quotes the header
+        return ModelRequestError(HEADER, model=model)
+    reason = f" ({cause})" if cause and str(cause) else ""
+    return ModelUnavailableError(f"the connection could not be made, or broke{reason}: ask again.", model=model)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

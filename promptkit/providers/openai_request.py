@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import OpaquePart
+from promptkit.providers.whole_text import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ TAKES_BOUNDARIES = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 
 def chat_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
     """The body for `client.chat.completions.create(**body)`. Raises EmitError for what has no form there."""
-    body: Body = {"model": name, "messages": to_chat(messages, cache=_boundaries(name, options))}
+    body: Body = {"model": name, "messages": to_chat(whole(messages), cache=_boundaries(name, options))}
     body |= _common(name, tools, options)
     if tools:
         body["tools"] = tools_to_chat(tools)
@@ -60,7 +61,7 @@ def responses_body(name: str, messages: Sequence[Message], tools: Sequence[ToolD
 
     Nothing is stored at the provider: the conversation is the caller's. So thoughts come and go encrypted.
     """
-    items = to_responses(messages, cache=_boundaries(name, options))
+    items = to_responses(whole(messages), cache=_boundaries(name, options))
     _say_phases(items, messages)
     body: Body = {"model": name, "input": items, "store": False}
     body |= _common(name, tools, options)

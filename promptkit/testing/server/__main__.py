@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 from promptkit.testing.server.answers import echo
 from promptkit.testing.server.script_file import Script, read_script
@@ -15,11 +16,16 @@ from promptkit.testing.server.serving import serve
 __all__ = ["main"]
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose mistakes are told in a line, as those of promptkit's other commands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"promptkit.testing.server: {message}; --help lists the options\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the server. The exit code: 0 when it was interrupted, 2 with a line on stderr when it could not start."""
-    parser = argparse.ArgumentParser(
-        prog="python -m promptkit.testing.server", description="A server that speaks OpenAI's protocol, for tests."
-    )
+    parser = _Parser(prog="python -m promptkit.testing.server", description="A server that speaks OpenAI's protocol, for tests.")
     parser.add_argument("--port", type=int, default=0, help="where it listens; by default a port that is free")
     parser.add_argument("--window", type=int, help="the most tokens that a request may have; by default any number")
     parser.add_argument(
@@ -29,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="the address that it listens on")
     parser.add_argument("--remote", action="store_true", help="let --host be an address that other machines reach: it answers anybody")
     given = parser.parse_args(arguments)
+    if given.window is not None and given.window < 1:
+        parser.error("--window must be at least 1 token")
     try:
         script = read_script(given.script) if given.script else Script(after=echo)
         server = serve(

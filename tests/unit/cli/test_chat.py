@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from promptkit import Message
 from promptkit.cli import main
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl import JsonlStore
 from promptkit.transcript.log import Transcript
-from tests.unit.cli.chatting import NAMES, chat, fill
+from tests.unit.cli.chatting import NAMES, SCRIPT, chat, environment, fill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,8 +109,9 @@ class TestSummaries:
         assert "no summary was made: " in done.stdout
         assert "the oldest messages are left out of this request, see /receipt" in done.stdout
         receipt = done.stdout.partition("> /receipt\n")[2].splitlines()
-        assert receipt[1].startswith("left out, first to last: ")
-        assert receipt[2].split()[0] == "1."
+        assert receipt[1].startswith("left out or shortened, first to last: ")
+        assert receipt[2].endswith(" tokens  user       read alpha.md")
+        assert receipt[3].endswith(' tokens  assistant  → read_file {"path": "alpha.md"}')
         assert receipt[-1] == "summaries: none yet."
 
 
@@ -117,6 +121,7 @@ class TestCommands:
 
         named = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("/")}
         assert named == {"/help", "/context", "/receipt", "/compact", "/undo", "/rewind", "/resume", "/fork", "/quit"}
+        assert max(map(len, done.stdout.splitlines())) < 80
 
     def test_context_says_what_the_window_holds(self, folder: Path) -> None:
         done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context")
@@ -124,7 +129,7 @@ class TestCommands:
         facts = {line[:11].strip(): line[12:] for line in done.stdout.partition("> /context\n")[2].splitlines()}
         assert facts["model"] == "scripted"
         assert "window of 16,000" in facts["window"]
-        assert facts["shown"] == "1 of your messages, 1 answers, 0 tool results"
+        assert facts["shown"] == "1 of your messages, 1 answer, 0 tool results"
 
     def test_compact_summarizes_now_and_undo_takes_it_back(self, folder: Path) -> None:
         said = answers("read alpha.md", "read beta.md", "read gamma.md", "/compact", "/receipt", "/undo", "/receipt", "/undo")
@@ -140,7 +145,7 @@ class TestCommands:
         assert chat(folder, "-m", "/compact").stdout.endswith("there is nothing to summarize: all of it is recent.\n")
 
     def test_rewind_goes_back_to_before_a_message(self, folder: Path) -> None:
-        done = chat(folder, "talk.jsonl", *answers("one", "two", "three", "/rewind 2", "four", "/rewind 9", "/rewind -1"))
+        done = chat(folder, "talk.jsonl", *answers("one", "two", "three", "/rewind 2", "four", "/rewind 9", f"/rewind {'9' * 5_000}"))
 
         assert "back to before: two\n" in done.stdout
         path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
@@ -149,7 +154,9 @@ class TestCommands:
         assert done.stdout.endswith("/rewind takes a number of your messages, such as /rewind 2.\n")
 
     def test_a_fork_is_a_file_of_its_own(self, folder: Path) -> None:
-        done = chat(folder, "talk.jsonl", *answers("one", "/fork other.jsonl", "two", "/fork other.jsonl", "/fork nowhere/x", "/fork"))
+        done = chat(
+            folder, "talk.jsonl", *answers("one", "/fork other.jsonl", "two", "/fork other.jsonl", "/fork ~nobody-of-that-name/x", "/fork")
+        )
 
         assert "2 entries written to other.jsonl" in done.stdout
         assert "other.jsonl is there already" in done.stdout
@@ -166,6 +173,40 @@ class TestCommands:
         assert said[0] == " /etc is a folder"
         assert "nonsense" not in "".join(said)
         assert done.stdout.endswith("error: there is no turn to go on with: the model has had the last word.\n")
+
+
+class TestWhatIsSaid:
+    BYTES = "one \udcff byte"
+    """What an argument that is no UTF-8 becomes."""
+
+    def test_what_is_no_text_is_said_as_text_that_a_provider_takes(self, folder: Path) -> None:
+        done = chat(folder, "talk.jsonl", "-m", self.BYTES)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert Transcript(JsonlStore(folder / "talk.jsonl")).entries[0].message == Message(role="user", content=("one \ufffd byte",))
+
+    @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+    def test_a_stray_byte_in_a_pipe_ends_nothing(self, folder: Path, errors: str) -> None:
+        done = subprocess.run(
+            [SCRIPT, "chat", "talk.jsonl"],
+            input=b"one \xff byte\nanother line\n",
+            capture_output=True,
+            check=False,
+            cwd=folder,
+            env=environment(PYTHONIOENCODING=f"utf-8:{errors}"),
+            timeout=60,
+        )
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        said = [entry.message for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path() if entry.message]
+        assert [message.text for message in said if message.role == "user"] == ["one \ufffd byte", "another line"]
+
+    def test_where_stdin_is_closed_nothing_is_said(self, folder: Path) -> None:
+        code = "import sys; sys.stdin = None; from promptkit.cli import main; sys.exit(main(['chat', 'talk.jsonl', '--demo']))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=environment())
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "A script answers in the place of a model.\n"
 
 
 class TestTheFile:
@@ -199,6 +240,8 @@ class TestMistakes:
             (["nowhere/talk.jsonl"], "there is no folder nowhere: make it first."),
             (["notes.txt"], "notes.txt"),
             (["."], "directory"),
+            (["loop"], "loop cannot be read: "),
+            (["--model", " "], "--model must have a name."),
         ],
     )
     def test_a_mistake_is_one_line(
@@ -208,6 +251,7 @@ class TestMistakes:
         for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
             monkeypatch.delenv(name, raising=False)
         (folder / "notes.txt").write_text("not a transcript\n", encoding="utf-8")
+        (folder / "loop").symlink_to("loop")
 
         status = main(["chat", *arguments, "--quiet", "-m", "hello"])
 

@@ -64,6 +64,16 @@ class TestModel:
         assert second.text == "The word of alpha is ahpla."
         assert said(folder / "talk.jsonl")[-1] == "assistant: Its word is \x1b[31mahpla\x07."
 
+    def test_a_file_whose_name_is_no_text_does_not_stop_the_conversation(self, folder: Path) -> None:
+        (folder / "docs" / "odd\udcff.md").touch()
+        call = ToolCall(id="c1", name="list_files", arguments='{"path": "docs"}')
+        with serve(script=[call, "Five, and an odd one.", "Yes."]) as server:
+            done = chat(folder, "--model", "gpt-4.1", "-m", "How many files?", "-m", "Are you sure?", OPENAI_BASE_URL=server.url)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "odd\ufffd.md" in server.requests[1].text
+        assert len(server.requests) == 3
+
     def test_the_tools_write_only_where_it_is_allowed(self, folder: Path) -> None:
         offered: list[set[str]] = []
         for more in ([], ["--write"]):

@@ -81,6 +81,16 @@ class TestWithoutAModel:
         assert f"entry {checkpoint.id} written to talk.jsonl" in out
         assert project(transcript.path()).messages[0].text.startswith("<conversation-summary>\n1. Conversation Overview")
 
+    def test_statistics_count_the_same_tokens_before_and_after(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        def shown() -> object:
+            assert main(["transcript", "stats", str(file), "--json"]) == 0
+            return json.loads(capsys.readouterr().out)["view"]["tokens"]
+
+        before = shown()
+        found = as_json(capsys, str(file), "--extractive")
+
+        assert (found["tokens_before"], found["tokens_after"]) == (before, shown())
+
     def test_what_is_printed_is_what_was_written(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found = as_json(capsys, "talk.jsonl", "--extractive")
 
@@ -123,10 +133,18 @@ class TestWithoutAModel:
         )
 
     def test_a_smaller_window_makes_a_smaller_summary(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        summaries = [str(as_json(capsys, str(file), "--dry-run", "--window", window)["summary"]) for window in ("1k", "4k", "128k")]
+        write(file.with_name("long.jsonl"), 200)
+        summaries = [str(as_json(capsys, "long.jsonl", "--dry-run", "--window", window)["summary"]) for window in ("1k", "16k", "128k")]
 
         sizes = [len(summary) for summary in summaries]
         assert sizes[0] < sizes[1] < sizes[2]
+
+    def test_what_is_still_too_large_is_told(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        Transcript(JsonlStore(file)).say(said("user", "word " * 5_000))
+
+        for options, told in ((["--window", "4k"], True), (["--window", "32k"], False), ([], False)):
+            _, out, _ = run(capsys, str(file), "--extractive", "--dry-run", *options)
+            assert ("that a request may have: what was said last is too large by itself." in out) is told
 
     def test_once_more_there_is_nothing_to_do(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         run(capsys, "talk.jsonl", "--extractive")

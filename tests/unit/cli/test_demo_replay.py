@@ -104,11 +104,11 @@ class TestCommand:
         for line in (
             "6 turns, replayed in a window of 12,000 tokens",
             "       14     2   7,233  ████████████████░░░░  31 messages: summary begun",
-            "       15     2   1,057  ██░░░░░░░░░░░░░░░░░░  summary in place: 7,287 → 983",
+            "       15     2     797  ██░░░░░░░░░░░░░░░░░░  summary in place: 7,287 → 723",
             "  1. Conversation Overview",
             "  63 messages are summarized here. What the person said, word for word:",
             '  there: read_file({"path": "demo.jsonl"})',
-            "4,306 of 9,000 tokens.",
+            "3,541 of 9,000 tokens.",
         ):
             assert line in lines
 

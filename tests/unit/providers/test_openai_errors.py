@@ -11,7 +11,7 @@ import httpx2
 import openai
 import pytest
 
-from promptkit import Message, Usage
+from promptkit import Message, ToolCall, Usage
 from promptkit.errors import (
     ContextOverflowError,
     EmptyReplyError,
@@ -277,11 +277,38 @@ class TestRequests:
         assert (error.param, error.code) == ("tool_choice", "invalid_value")
 
     @BOTH
-    def test_half_of_a_surrogate_pair_cannot_be_sent(self, api: Api) -> None:
+    def test_half_of_a_surrogate_pair_in_a_name_cannot_be_sent(self, api: Api) -> None:
         with serve() as server:
             with pytest.raises(ModelRequestError, match="surrogate"):
-                heard(server.url, [Message(role="user", content=("\ud83d",))], api=api)
+                heard(server.url, api=api, name="gpt-\ud83d")
             assert server.stats.requests == 0
+
+    @BOTH
+    def test_in_what_was_said_it_is_replaced_since_it_would_stop_the_conversation_for_ever(self, api: Api) -> None:
+        call = ToolCall(id="c1", name="read", arguments='{"path": "\udcff.md"}')
+        said = [
+            Message(role="user", content=("Read \udcff.md \ud83d\ude00", "\ud83d")),
+            Message(role="assistant", tool_calls=(call,)),
+            Message(role="tool", content=("no \udcff",), tool_call_id="c1"),
+        ]
+        with serve(script=["Done."]) as server:
+            heard(server.url, said, api=api, tools=[READ])
+            told = json.dumps(server.requests[0].body, ensure_ascii=False)
+        assert "Read \ufffd.md \N{GRINNING FACE}" in told
+        assert "no \ufffd" in told
+        assert '\\"\ufffd.md\\"' in told
+        assert told.encode().count("\ufffd".encode()) == 4
+
+    @BOTH
+    @pytest.mark.parametrize("key", ["secret\n", "s\u00e9cret"])
+    def test_a_key_that_no_header_may_have_is_told_and_not_shown(self, api: Api, key: str) -> None:
+        async def ask(url: str) -> None:
+            async with openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
+                await OpenAIModel("gpt-4.1", api=api, client=client).complete([Message(role="user", content=("Hello.",))])
+
+        with serve() as server, pytest.raises(ModelRequestError, match="header") as caught:
+            asyncio.run(ask(server.url))
+        assert "cret" not in str(caught.value)
 
     def test_a_missing_key_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)

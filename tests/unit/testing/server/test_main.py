@@ -47,12 +47,19 @@ def test_prints_its_url_and_runs_until_it_is_interrupted(tmp_path: Path, number:
         (["--script", "nowhere.json"], "nowhere.json"),
         (["--port", "70000"], "65535"),
         (["--port", "many"], "invalid int value"),
+        (["--window", "0"], "--window must be at least 1 token"),
+        (["--window", "8k"], "invalid int value"),
+        (["--nothing"], "unrecognized arguments"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_exit_code_2(arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done_is_said_in_a_line_with_exit_code_2(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         code: object = main(arguments)
     except SystemExit as stop:
         code = stop.code
     assert code == 2
-    assert problem in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert problem in err
