@@ -65,7 +65,8 @@ class Stage:
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
         self._pieces = Pieces(self._tokenizer)
-        self._budget = budget_for(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
+        budget = budget_for(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
+        self._budget = attrs.evolve(budget, reply_tokens=budget.reply)  # said aloud: presets leave what is kept for the reply alone then
         self._needs = Needs(recording, self._pieces)
         system = recording.system[0].text if recording.system else False
         self._beside = self._tokenizer.request(recording.tools, system=system).tokens

@@ -294,7 +294,7 @@ def test_the_first_rule_that_says_something_decides() -> None:
     policy: Policy = first_match([silent, loud, manual])
     assert policy.decide(state("manual")) == Nothing(because=Because(why="loud"))
     assert asked == ["silent", "loud"]
-    assert first_match([]).decide(state("manual")) == Nothing(because=Because(why="no rule is about the phase 'manual'", ratio=0.5))
+    assert first_match([]).decide(state("idle")) == Nothing(because=Because(why="no rule is about the phase 'idle'", ratio=0.5))
 
 
 @pytest.mark.parametrize(

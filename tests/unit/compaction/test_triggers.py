@@ -7,7 +7,7 @@ import pytest
 from promptkit.compaction.attempts import Attempts
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.decision import Apply, Compact, Decision, Fail, Nothing, Promote, RenderPruned, StartBackground, Wait
-from promptkit.compaction.policy import manual
+from promptkit.compaction.policy import first_match, manual
 from promptkit.compaction.state import Phase, State
 from promptkit.compaction.triggers import (
     before_turns,
@@ -139,3 +139,9 @@ def test_a_short_conversation_is_not_summarized_unless_it_does_not_fit() -> None
     assert kind(rule(at("overflow", messages=1))) is Compact
     assert kind(rule(at("manual", messages=1))) is Nothing
     assert kind(rule(at("manual", messages=2))) is Compact
+
+
+def test_what_somebody_asks_for_is_done_where_no_rule_says_otherwise() -> None:
+    assert kind(first_match([fail_on()]).decide(at("manual"))) is Compact
+    assert kind(first_match([least_messages(4, [], asked=2)]).decide(at("manual", messages=1))) is Nothing
+    assert kind(first_match([fail_on()]).decide(at("idle"))) is Nothing

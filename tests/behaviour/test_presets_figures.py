@@ -1,0 +1,232 @@
+"""The figures of each preset: where it begins to do something, to the token, its defaults, and what its settings may be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from promptkit.compaction.attempts import Attempts
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.claude_code import ClaudeCode
+from promptkit.compaction.presets.codex import Codex
+from promptkit.compaction.presets.copilot_cli import CopilotCLI
+from promptkit.compaction.presets.gsv import GSV, gsv
+from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
+from promptkit.compaction.presets.opencode import OpenCode, opencode
+from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.vscode import VSCode
+from promptkit.compaction.settings import settings_from
+from promptkit.compaction.state import Phase, State
+from promptkit.errors import SettingError
+from promptkit.messages import Message, ToolCall
+from promptkit.transcript.log import Transcript
+from tests.behaviour.walking import Walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from promptkit.compaction.presets.preset import Preset
+
+WINDOW = Budget(window=200_000)
+
+
+def decided(preset: Preset, phase: Phase, tokens: int, *, budget: Budget = WINDOW, **more: Any) -> str:  # Any: fields of a state
+    state = State(phase=phase, budget=preset.figures(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
+    return type(preset.policy(lambda: 0.5).decide(state)).__name__
+
+
+EDGES: list[tuple[str, Phase, int, str, dict[str, Any]]] = [  # Any: fields of a state
+    ("vscode", "rendered", 120_000, "StartBackground", {"warm": True}),
+    ("vscode", "rendered", 135_000, "StartBackground", {}),
+    ("vscode", "before_render", 97_500, "Apply", {"background": "ready"}),
+    ("copilot_cli", "rendered", 120_000, "StartBackground", {}),
+    ("copilot_cli", "before_render", 142_500, "Compact", {}),
+    ("copilot_cli", "before_render", 142_500, "Wait", {"background": "running"}),
+    ("pi", "turn_end", 183_617, "Compact", {}),
+    ("pi", "before_render", 183_617, "Compact", {}),
+    ("oh_my_pi", "turn_end", 170_001, "Compact", {}),
+    ("oh_my_pi", "before_render", 170_001, "Compact", {"warm": True}),
+    ("claude_code", "before_render", 167_000, "Compact", {}),
+    ("codex", "before_render", 180_000, "Compact", {"warm": True}),
+    ("codex", "model_switch", 180_000, "Compact", {}),
+    ("opencode", "turn_end", 148_000, "Compact", {}),
+    ("opencode", "before_render", 148_000, "Compact", {}),
+    ("gsv", "before_render", 135_000, "Compact", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "phase", "tokens", "decision", "more"), EDGES)
+def test_a_threshold_is_where_the_system_has_it_to_the_token(
+    name: str,
+    phase: Phase,
+    tokens: int,
+    decision: str,
+    more: dict[str, Any],  # Any: fields of a state
+) -> None:
+    preset = PRESETS[name]()
+    assert decided(preset, phase, tokens, **more) == decision
+    assert decided(preset, phase, tokens - 1, **more) != decision
+
+
+def test_pi_does_nothing_between_calls_of_tools() -> None:
+    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "Nothing"
+
+
+def test_copilot_leaves_short_conversations_alone() -> None:
+    copilot = PRESETS["copilot_cli"]()
+    assert [decided(copilot, "before_render", 149_000, messages=count) for count in (3, 4)] == ["Nothing", "Compact"]
+    assert [decided(copilot, "manual", 149_000, messages=count) for count in (1, 2)] == ["Nothing", "Compact"]
+
+
+@pytest.mark.parametrize("name", ["copilot_cli", "codex"])
+def test_only_a_smaller_model_makes_room(name: str) -> None:
+    preset = PRESETS[name]()
+    assert decided(preset, "model_switch", 100_000) == "Nothing"
+    assert (decided(preset, "model_switch", 100_000, smaller=True) == "Compact") == (name == "copilot_cli")
+
+
+def test_claude_code_tries_three_times_in_a_row() -> None:
+    preset = PRESETS["claude_code"]()
+    tries = [decided(preset, "before_render", 180_000, attempts=Attempts(in_a_row=failed)) for failed in range(4)]
+    assert tries == ["Compact", "Compact", "Compact", "Nothing"]
+
+
+def test_gsv_summarizes_once_a_turn_and_fails_then() -> None:
+    once = Attempts(done=1, last="not enough")
+    assert decided(gsv(), "overflow", 160_000) == "Compact"
+    assert decided(gsv(), "overflow", 160_000, attempts=once) == "Fail"
+    assert decided(gsv(), "before_render", 149_000, attempts=once) == "Nothing"
+    assert decided(gsv(GSV(mode="fail")), "overflow", 160_000) == "Fail"
+
+
+def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
+    log = Transcript()
+    for number in range(60):
+        log.say(Message(role="user", content=(f"ask{number}",)))
+        calls = tuple(ToolCall(id=f"c{number}.{at}", name="read") for at in range(3))
+        log.say(Message(role="assistant", tool_calls=calls))
+        log.say(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
+    walk = Walk(gsv(), budget=Budget(window=10_000, reply_tokens=0))
+    walk.session.keeper.compactor.transcript = log
+    plan = walk.session.compactor.plan()
+    assert len(plan.kept) == 80
+    assert plan.kept[0].message.role == "user"
+    log.say(*(Message(role="user", content=("more",)) for _ in range(3)))
+    plan = walk.session.compactor.plan()
+    assert len(plan.kept) == 82  # the cut would be behind the first result of three
+    assert plan.kept[0].message.role == "assistant"
+
+
+def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
+    idle = oh_my_pi(OhMyPi(idle_enabled=True))
+    assert decided(idle, "idle", 200_000, budget=Budget(window=1_000_000), idle_seconds=300) == "Compact"
+    assert decided(idle, "idle", 199_999, budget=Budget(window=1_000_000), idle_seconds=300) == "Nothing"
+    assert decided(idle, "idle", 200_000, budget=Budget(window=1_000_000), idle_seconds=299) == "Nothing"
+    assert decided(oh_my_pi(), "idle", 900_000, budget=Budget(window=1_000_000), idle_seconds=999) == "Nothing"
+
+
+@pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv"])
+@pytest.mark.parametrize("output", [None, 4_000, 32_000, 128_000])
+@pytest.mark.parametrize("window", [32_000, 64_000, 200_000, 1_000_000])
+@pytest.mark.parametrize("tools", [0, 3_000])
+def test_the_threshold_comes_before_the_overflow(name: str, output: int | None, window: int, tools: int) -> None:
+    preset = PRESETS[name]()
+    most = preset.figures(Budget(window=window, max_output=output, tools=tools)).render_budget
+    assert most is not None
+    assert decided(preset, "before_render", most, budget=Budget(window=window, max_output=output, tools=tools)) == "Compact"
+
+
+def test_a_reply_that_somebody_asked_for_stays() -> None:
+    assert [PRESETS[name]().figures(Budget(window=200_000, reply_tokens=60_000)).limit for name in PRESETS] == [140_000] * len(PRESETS)
+
+
+def test_half_of_what_a_system_keeps_free_is_the_replys() -> None:
+    limits = {name: PRESETS[name]().figures(Budget(window=200_000, max_output=128_000)).limit for name in ("pi", "codex", "claude_code")}
+    assert limits == {"pi": 191_808, "codex": 190_000, "claude_code": 183_500}
+
+
+def test_what_opencode_keeps_is_a_quarter_within_limits() -> None:
+    kept = [opencode().keep(Budget(window=window)) for window in (10_000, 40_000, 100_000, 1_000_000)]
+    assert [attrs.asdict(each)["tokens"] for each in kept] == [2_000, 5_000, 13_750, 15_000]
+
+
+DEFAULTS: dict[type, dict[str, object]] = {
+    VSCode: {"enabled": True, "threshold": None, "warm": 0.78, "jitter": 0.04, "cold": 0.9, "apply": 0.65, "wait_seconds": 60.0},
+    CopilotCLI: {
+        "enabled": True,
+        "background": 0.8,
+        "block": 0.95,
+        "originals": 20_000,
+        "original": 2_000,
+        "least": 4,
+        "least_asked": 2,
+    },
+    Pi: {"enabled": True, "reserve_tokens": 16_384, "keep_recent_tokens": 20_000},
+    OhMyPi: {
+        "enabled": True,
+        "threshold": None,
+        "reserve_tokens": 16_384,
+        "keep_recent_tokens": 20_000,
+        "idle_enabled": False,
+        "idle_tokens": 200_000,
+        "idle_seconds": 300.0,
+        "promote": True,
+    },
+    ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "keep_results": None, "breaker": 3},
+    Codex: {"enabled": True, "auto_compact_tokens": None, "originals": 20_000},
+    OpenCode: {"enabled": True, "reserved": None, "preserve_recent_tokens": None, "prune": False},
+    GSV: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},
+}
+
+
+@pytest.mark.parametrize("cls", DEFAULTS)
+def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: attrs knows no closer type
+    assert attrs.asdict(cls()) == DEFAULTS[cls]
+
+
+@pytest.mark.parametrize(
+    ("expected", "toml", "variable", "wrong"),
+    [
+        (VSCode(threshold=0.5, cold=0.85), "threshold = 0.5", {"P_COLD": "0.85"}, "threshold = 50"),
+        (CopilotCLI(block=0.9, least=6), "block = 0.9", {"P_LEAST": "6"}, "background = 80"),
+        (Pi(reserve_tokens=8_000, enabled=False), "reserve_tokens = 8000", {"P_ENABLED": "no"}, 'reserve_tokens = "16k"'),
+        (OhMyPi(threshold=100_000, promote=False), "threshold = 100000", {"P_PROMOTE": "off"}, "threshold = 85"),
+        (ClaudeCode(keep_results=5, breaker=2), "keep_results = 5", {"P_BREAKER": "2"}, "breaker = 0"),
+        (
+            Codex(auto_compact_tokens=0.8, originals=100),
+            "auto_compact_tokens = 0.8",
+            {"P_ORIGINALS": "100"},
+            "auto_compact_tokens = 90",
+        ),
+        (OpenCode(reserved=10_000, prune=True), "reserved = 10000", {"P_PRUNE": "yes"}, "prune = 1"),
+        (GSV(mode="fail", keep_last=20), 'mode = "fail"', {"P_KEEP_LAST": "20"}, "compact_at_pressure = 90"),
+    ],
+)
+def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
+    tmp_path: Path, expected: object, toml: str, variable: dict[str, str], wrong: str
+) -> None:
+    cls: type[Any] = type(expected)  # Any: attrs knows no closer type
+    file = tmp_path / "settings.toml"
+    file.write_text(toml, encoding="utf-8")
+    assert settings_from(cls, prefix="P_", toml=file, environ=variable) == expected
+    file.write_text(wrong, encoding="utf-8")
+    with pytest.raises(SettingError, match=wrong.split(" = ", maxsplit=1)[0]):
+        settings_from(cls, prefix="P_", toml=file)
+
+
+def test_pi_lists_files_and_puts_a_summary_of_the_turns_beginning_behind_that_of_what_was_before() -> None:
+    walk = Walk(PRESETS["pi"](), budget=WINDOW)
+
+    async def go() -> None:
+        await walk.say(10, walk.call(50_000, path="a.py:1-9"), walk.call(10, "write", path="a.py"), 10)
+        await walk.say(10, walk.call(90_000, path="b.py"), walk.call(46_000, path="c.py"), 10)
+
+    asyncio.run(go())
+    (checkpoint,) = walk.checkpoints
+    assert len(walk.asked) == 2
+    assert "The turn that is cut in two" in checkpoint.summary
+    assert "<read-files>\nb.py\nc.py\n</read-files>\n\n<modified-files>\na.py\n</modified-files>" in checkpoint.summary

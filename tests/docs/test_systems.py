@@ -1,0 +1,87 @@
+"""docs/systems.md: a row for each feature, names that exist, and settings as the code has them. `PROMPTKIT_DOCS=write` writes those anew."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.claude_code import ClaudeCode
+from promptkit.compaction.presets.codex import Codex
+from promptkit.compaction.presets.copilot_cli import CopilotCLI
+from promptkit.compaction.presets.gsv import GSV
+from promptkit.compaction.presets.oh_my_pi import OhMyPi
+from promptkit.compaction.presets.opencode import OpenCode
+from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.vscode import VSCode
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "systems.md"
+ROWS = range(1, 93)
+LINES = 60
+SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (VSCode, CopilotCLI, Pi, OhMyPi, ClaudeCode, Codex, OpenCode, GSV)
+
+
+def rows() -> dict[int, tuple[str, str, str]]:
+    """Of each feature: what it is, whether it is there, how."""
+    cells = re.findall(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {int(number): (feature, here, how) for number, feature, here, how in cells}
+
+
+def names() -> list[str]:
+    """The names with dots that the page says are below promptkit."""
+    text = PAGE.read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"`((?:agent|compaction|tokens|transcript)(?:\.\w+)+)`", text)))
+
+
+def defaults(cls: type[attrs.AttrsInstance]) -> str:
+    """The line of a class in the page."""
+    said = ", ".join(f"`{field.name}` {field.default}" for field in attrs.fields(cls))
+    return f"Settings, `{cls.__name__}`: {said}. <!-- settings {cls.__name__} -->"
+
+
+def test_every_feature_of_the_table_has_its_row() -> None:
+    assert list(rows()) == list(ROWS)
+    assert {here for _, here, _ in rows().values()} <= {"yes", "in part", "no"}
+    assert "Rows 93 to 95" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_the_page_names_is_there(name: str) -> None:
+    parts = ["promptkit", *name.split(".")]
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return
+    pytest.fail(name)
+
+
+def test_the_settings_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    stale = [cls for cls in SETTINGS if defaults(cls) not in text]
+    if stale and os.environ.get("PROMPTKIT_DOCS") == "write":
+        for cls in stale:
+            text = re.sub(rf"^.*<!-- settings {cls.__name__} -->$", defaults(cls), text, flags=re.MULTILINE)
+        PAGE.write_text(text, encoding="utf-8")
+
+    assert not stale, f"PROMPTKIT_DOCS=write pytest tests/docs/test_systems.py writes these anew: {[cls.__name__ for cls in stale]}"
+
+
+def test_every_preset_is_told_of() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in PRESETS if f"`{name}`" not in text] == []
+
+
+def test_a_preset_is_a_composition_of_sixty_lines_at_most() -> None:
+    files = (ROOT / "promptkit" / "compaction" / "presets").glob("*.py")
+    long = {file.name: count for file in files if (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES}
+    assert long == {}
