@@ -143,27 +143,25 @@ class _Playing:
         keeper, terms = self._keeper, self._terms
         while True:
             room = keeper.budget.render_budget
-            if keeper.pruned:
-                try:
-                    return await self._pruned(room)
-                except BudgetExceededError as error:
-                    await keeper.overflow(error.required)
-                    continue
             messages = self._processed(room)
             tokens = terms.fixed + terms.size(messages)
             if room is None or tokens <= room:
                 return messages, tokens
+            if keeper.pruned:
+                try:
+                    return await self._pruned(messages, room)
+                except BudgetExceededError as error:
+                    tokens = error.required
             await keeper.overflow(tokens)
 
-    async def _pruned(self, room: int | None) -> tuple[Sequence[Message], int]:
+    async def _pruned(self, messages: Sequence[Message], room: int) -> tuple[Sequence[Message], int]:
         terms = self._terms
         renderer = self._renderer
         if renderer is None or renderer.context.tokens != room:
             renderer = self._renderer = Renderer(
-                budget=room if room is not None else 1 << 40, model=self._keeper.model or None, tokenizer=terms.tokenizer, tools=terms.tools
+                budget=room, model=self._keeper.model or None, tokenizer=terms.tokenizer, tools=terms.tools
             )
-        processed = self._processed(room)
-        shown = processed if room is None else _near(processed, room, terms)
+        shown = _near(messages, room, terms)
         view = ConversationView(messages=(*terms.system, *shown), may_prune=True)
         rendered = await renderer.render_async(Conversation(view=view, recordings=self._recordings))
         return rendered.messages[len(terms.system) :], rendered.tokens

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.budget import Budget
 
-__all__ = ["exact", "reaching", "unchanged"]
+__all__ = ["exact", "reaching", "unchanged", "within"]
 
 
 def unchanged(budget: Budget) -> Budget:
@@ -38,3 +38,8 @@ def reaching(most: Callable[[Budget], float | None]) -> Callable[[Budget], Budge
         return attrs.evolve(its, reply_tokens=min(its.reply or 0, max(0, int(budget.window - wanted)) // 2))
 
     return figures
+
+
+def within(tokens: int, most: float | None) -> int:
+    """What may be kept of so many tokens where a conversation may have `most`: half of that at most, or nothing would be gained."""
+    return tokens if most is None else max(1, min(tokens, int(most) // 2))

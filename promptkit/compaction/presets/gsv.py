@@ -9,7 +9,6 @@ import attrs
 from promptkit.compaction.policy import first_match, manual
 from promptkit.compaction.presets.figures import exact
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import LastMessages
 from promptkit.compaction.settings import setting
 from promptkit.compaction.triggers import compact_above, compact_on, fail_on, once_a_turn
@@ -39,7 +38,10 @@ class GSV:
 
 
 def gsv(settings: GSV | None = None) -> Preset:
-    """No summary without content: where no model writes one, and the transcript's own words do not, the turn fails."""
+    """No summary without content: where no model writes one, and the transcript's own words do not, the turn fails.
+
+    GSV says the summary as a system message. Here the person does: some providers refuse a conversation that begins with an answer.
+    """
     its = settings or GSV()
     once = (compact_above(its.most, "before_render", inclusive=True), compact_on("overflow", "rejected"))
     rules = tuple(map(once_a_turn, once)) if its.mode == "auto-compact" else ()
@@ -48,6 +50,5 @@ def gsv(settings: GSV | None = None) -> Preset:
         figures=exact,
         policy=lambda _: first_match((manual, *rules, fail_on())),
         keep=lambda _: LastMessages(count=its.keep_last),
-        replacement=Replacement(role="system"),
         summarizer=chain_of(simple),
     )

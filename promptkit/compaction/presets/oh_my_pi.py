@@ -6,7 +6,7 @@ import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
 from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
-from promptkit.compaction.presets.figures import reaching
+from promptkit.compaction.presets.figures import reaching, within
 from promptkit.compaction.presets.pi import with_files
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.processors import without_images
@@ -51,7 +51,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         name="oh_my_pi",
         figures=reaching(its.most),
         policy=lambda _: first_match([*rules, *([idle_at(its.idle_tokens, seconds=its.idle_seconds)] if its.idle_enabled else [])]),
-        keep=lambda _: RecentTokens(tokens=its.keep_recent_tokens),
+        keep=lambda budget: RecentTokens(tokens=within(its.keep_recent_tokens, its.most(budget))),
         split=True,
         summarizer=with_files,
         processors=(without_images(),),

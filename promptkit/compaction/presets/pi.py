@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.budget import Budget, default_reserve
 from promptkit.compaction.file_operations import WithFiles
 from promptkit.compaction.policy import first_match, manual, on_overflow
-from promptkit.compaction.presets.figures import reaching
+from promptkit.compaction.presets.figures import reaching, within
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.selection import RecentTokens
 from promptkit.compaction.settings import setting
@@ -49,7 +49,7 @@ def pi(settings: Pi | None = None) -> Preset:
         name="pi",
         figures=reaching(most),
         policy=lambda _: first_match((manual, on_overflow(), before_turns(above))),
-        keep=lambda _: RecentTokens(tokens=its.keep_recent_tokens),
+        keep=lambda budget: RecentTokens(tokens=within(its.keep_recent_tokens, most(budget))),
         split=True,
         summarizer=with_files,
         enabled=its.enabled,

@@ -27,7 +27,7 @@ from promptkit.bench.replay.own import Own
 from promptkit.bench.replay.play import Rules, Stage
 from promptkit.bench.replay.recording import recorded_messages
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.selection import Keep, KeepNothing, Rounds
+from promptkit.compaction.selection import Keep, KeepNothing, LastMessages
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
@@ -140,7 +140,7 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
 
 def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
     talk = long_talk(14)
-    tally = Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False)), seed="s").tally
+    tally = Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s").tally
     renderer = Renderer(budget=6_000, model="gpt-5")
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     pruned = 0
@@ -196,7 +196,7 @@ def deep_cut(budget: Budget) -> Keep:
 
 def shallow_cut(budget: Budget) -> Keep:
     _ = budget
-    return Rounds(keep=6)
+    return LastMessages(count=8)
 
 
 def test_a_policy_of_other_figures_can_be_played() -> None:
