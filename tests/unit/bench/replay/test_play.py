@@ -115,7 +115,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
     assert any("<conversation-summary>" in request[0].text for request in requests)
 
 
-@pytest.mark.parametrize("name", ["vscode", "copilot_cli", "claude_code", "codex", "opencode", "truncate_only"])
+@pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "truncate_only"])
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
     tally = Stage(recorded(long_talk(25)), rules()).play(contender_named(name), seed="s").tally
     assert tally.faults == ()
@@ -123,9 +123,11 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
     assert tally.longest_request <= 6_000
 
 
-@pytest.mark.parametrize("name", ["amp", "off"])
-def test_presets_that_do_nothing_by_themselves_overflow(name: str) -> None:
-    assert Stage(recorded(long_talk(25)), rules()).play(contender_named(name), seed="s").tally.overflows
+@pytest.mark.parametrize("name", ["amp", "gsv", "off"])
+def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
+    tally = Stage(recorded(long_talk(60)), rules()).play(contender_named(name), seed="s").tally
+    assert tally.overflows
+    assert tally.faults == ()
 
 
 def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendered_pruned(requests: list[list[Message]]) -> None:
@@ -140,7 +142,9 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
 
 def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
     talk = long_talk(14)
-    tally = Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s").tally
+    tally = (
+        Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s").tally
+    )
     renderer = Renderer(budget=6_000, model="gpt-5")
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     pruned = 0
