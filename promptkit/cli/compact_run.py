@@ -58,7 +58,7 @@ HEAD, TAIL = 10, 10
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """What was asked for. `note` is what is to be said before anything is done."""
+    """What was asked for. `note` is what is to be said beside what came of it."""
 
     file: Path
     instructions: str | None
@@ -86,13 +86,13 @@ def run(order: Order) -> None:
     """Compact a transcript and print what came of it. Raises SummaryError, and TranscriptError for a file that is none."""
     transcript = Transcript(JsonlStore(order.file))
     name = harmless(str(order.file))
-    if order.note and not order.as_json:
-        click.echo(order.note, err=True)
     with working(f"Summarizing {name}"):
         outcome = asyncio.run(_compacted(order, transcript))
     if order.as_json:
         write_json(_as_json(order, outcome))
         return
+    if order.note:
+        click.echo(order.note, err=True)
     if outcome.draft is None:
         click.echo(f"{name}: {outcome.before:,} tokens, and nothing to summarize: all of it is recent.")
         return

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.transcript.codecs.chat import read_chat
 from promptkit.transcript.codecs.talks import Talks, walk
-from promptkit.transcript.codecs.values import object_of, objects_of, seconds, text_of, usage_of
-from promptkit.transcript.entries import Custom
+from promptkit.transcript.codecs.values import object_of, objects_of, rest, seconds, text_of, usage_of
+from promptkit.transcript.entries import Custom, Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MiniSweAgent"]
 
 NAME = "mini_swe_agent"
+PROVIDER = "responses"
 
 
 class MiniSweAgent:
@@ -46,7 +48,9 @@ class MiniSweAgent:
                 yield talks.beside(member)
             elif isinstance(member.value, Mapping):
                 time = seconds(object_of(member.value.get("extra")).get("timestamp"))
-                yield talks.add(_said(member.value), messages=int(isinstance(member.value.get("role"), str)), time=time)
+                said = _of_responses(member.value)
+                is_said = bool(said) or isinstance(member.value.get("role"), str)
+                yield talks.add(said or _said(member.value), messages=int(is_said), time=time)
             else:
                 yield talks.unread(member, "no JSON object.")
 
@@ -58,3 +62,37 @@ def _said(record: Record) -> list[Payload]:
     finish = text_of(choices[0].get("finish_reason")) if choices else None
     said = read_chat(record, NAME, usage=usage_of(response.get("usage")), model=text_of(response.get("model")), finish=finish)
     return said or [Custom(name=f"{NAME}.{text_of(record.get('role')) or 'message'}", data=record)]
+
+
+def _of_responses(record: Record) -> list[Payload]:
+    """A message as OpenAI's responses interface has it: an answer of several items, or the output of a call. None for any other."""
+    if record.get("type") == "function_call_output":
+        text, call = text_of(record.get("output")), text_of(record.get("call_id"))
+        if text is None or call is None:
+            return []
+        said: list[Payload] = [Said(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
+        left = rest(record, {"type", "output", "call_id"})
+    elif record.get("object") == "response" and isinstance(record.get("output"), list):
+        said = [
+            Said(message=_answer(objects_of(record.get("output"))), usage=usage_of(record.get("usage")), model=text_of(record.get("model")))
+        ]
+        left = rest(record, {"object", "output", "model"})
+    else:
+        return []
+    return [*said, Custom(name=f"{NAME}.fields", data=left)] if left else said
+
+
+def _answer(items: list[Record]) -> Message:
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    for item in items:
+        match item:
+            case {"type": "function_call", "call_id": str(call), "name": str(name), "arguments": str(arguments)}:
+                calls.append(ToolCall(id=call, name=name, arguments=arguments))
+            case {"type": "message", "content": list()}:
+                for block in objects_of(item.get("content")):
+                    text = text_of(block.get("text")) if block.get("type") == "output_text" else None
+                    content.append(OpaquePart(value=block, provider=PROVIDER) if text is None else text)
+            case _:
+                content.append(OpaquePart(value=item, provider=PROVIDER))
+    return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))

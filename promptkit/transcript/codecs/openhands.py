@@ -29,7 +29,7 @@ __all__ = ["OpenHands"]
 
 NAME = "openhands"
 EVENTS = ("item.action", "item.observation", "history.item.action", "history.item.observation", "history.item.item.action")
-SILENT = {"null", "change_agent_state", "recall"}
+SILENT = {"null", "change_agent_state", "recall", "condensation", "condensation_request"}
 """Actions that no model asked for."""
 
 

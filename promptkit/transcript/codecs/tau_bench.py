@@ -1,4 +1,4 @@
-"""tau-bench's results: a list of tasks, each with the conversation in which it was tried."""
+"""tau-bench's results: a list of tasks, each with the conversation in which it was tried; or one task, or one a line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.transcript.codecs.chat import read_chat
+from promptkit.transcript.codecs.head import head_of
 from promptkit.transcript.codecs.talks import Talks, walk
 from promptkit.transcript.entries import Custom
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.codecs.codec import Batch
     from promptkit.transcript.codecs.head import Head
     from promptkit.transcript.codecs.source import Source
+    from promptkit.transcript.codecs.talks import Pattern
 
 __all__ = ["TauBench"]
 
@@ -28,13 +30,15 @@ class TauBench:
     about = "tau-bench trajectories JSON"
 
     def detects(self, head: Head) -> bool:
-        """A list of objects with a trajectory of messages."""
-        return "item.traj.item.role" in head.facts
+        """Objects with a trajectory of messages."""
+        return bool({"item.traj.item.role", "traj.item.role"} & head.facts)
 
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message; each task is a conversation."""
         talks = Talks(NAME)
-        for member in walk(source, [(None, "traj", None)], depth=1):
+        listed = "item.traj.item.role" in head_of(source).facts
+        pattern: Pattern = (None, "traj", None) if listed else ("traj", None)
+        for member in walk(source, [pattern], depth=int(listed)):
             talks.turn(member.talk)
             if member.pattern is None:
                 if member.key == "task_id":
