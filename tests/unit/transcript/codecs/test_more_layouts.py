@@ -94,12 +94,12 @@ def test_a_condensation_of_openhands_is_no_call_of_a_tool(tmp_path: Path) -> Non
 
 
 def test_mini_swe_agent_over_the_responses_interface_has_calls_and_results(tmp_path: Path) -> None:
-    items = [
+    items: list[Json] = [
         {"type": "reasoning", "summary": []},
         {"type": "message", "content": [{"type": "output_text", "text": "I look."}]},
         {"type": "function_call", "call_id": "c1", "name": "bash", "arguments": "{}"},
     ]
-    answer = {"object": "response", "model": "m", "output": items, "usage": {"input_tokens": 5, "output_tokens": 2}}
+    answer: dict[str, Json] = {"object": "response", "model": "m", "output": items, "usage": {"input_tokens": 5, "output_tokens": 2}}
     output = {"type": "function_call_output", "call_id": "c1", "output": "x = 1", "extra": {"returncode": 0}}
     asked = {"role": "user", "content": "Look."}
     made = read_text(tmp_path, json.dumps({"trajectory_format": "mini-swe-agent-1.1", "messages": [asked, answer, output]}))
