@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_of"]
 
-ROWS = 20
+ELEMENT_ROWS = 20
 """Elements of a heat map that are shown on their own."""
 
 NAME = 40
@@ -53,7 +53,7 @@ def figure_of(run: Run) -> Figure:
     """The figure of a run."""
     from matplotlib.figure import Figure
 
-    maps = [(sweep, elements) for sweep in run.sweeps if (elements := largest(sweep, ROWS))]
+    maps = [(sweep, elements) for sweep in run.sweeps if (elements := largest(sweep, ELEMENT_ROWS))]
     heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from promptkit.element import PromptElement
 
-__all__ = ["SELF_CLOSING", "TAGS", "Tag", "draft"]
+__all__ = ["SELF_CLOSING", "TAGS", "TagSpec", "draft"]
 
 
 @attrs.frozen(kw_only=True)
-class Tag:
+class TagSpec:
     """What a tag stands for: its attributes are the fields of `cls`."""
 
     cls: type[PromptElement | Call]
@@ -37,29 +37,29 @@ class Tag:
         return {field.name.removeprefix("tool_"): field for field in fields if field.name not in self.hidden}
 
 
-TAGS: Mapping[str, Tag] = {
-    "system": Tag(cls=chat.SystemMessage, kind="message"),
-    "user": Tag(cls=chat.UserMessage, kind="message"),
-    "assistant": Tag(cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")),
-    "tool": Tag(cls=chat.ToolMessage, kind="message"),
-    "tool_call": Tag(cls=Call, kind="call"),
-    "group": Tag(cls=layout.Group, kind="layout"),
-    "chunk": Tag(cls=layout.Chunk, kind="layout"),
-    "limit": Tag(cls=layout.TokenLimit, kind="layout", first="max_tokens"),
-    "keep_with": Tag(cls=layout.KeepWith, kind="layout", first="group"),
-    "isolate": Tag(cls=layout.Isolate, kind="layout", first="tokens"),
-    "if_empty": Tag(cls=layout.IfEmpty, kind="layout"),
-    "list": Tag(cls=layout.PrioritizedList, kind="items"),
-    "first": Tag(cls=layout.First, kind="items"),
-    "text": Tag(cls=text.TextChunk, kind="content"),
-    "truncate": Tag(cls=text.Truncate, kind="content"),
-    "tag": Tag(cls=text.Tag, kind="content", first="tag", hidden=("children", "name")),
-    "image": Tag(cls=media.Image, kind="content", first="src"),
-    "document": Tag(cls=media.Document, kind="content"),
-    "cache_boundary": Tag(cls=layout.CacheBoundary, kind="content"),
-    "reserve": Tag(cls=layout.Reserve, kind="mark", first="tokens"),
-    "reference": Tag(cls=media.Reference, kind="mark", first="to"),
-    "metadata": Tag(cls=media.Metadata, kind="mark", first="value"),
+TAGS: Mapping[str, TagSpec] = {
+    "system": TagSpec(cls=chat.SystemMessage, kind="message"),
+    "user": TagSpec(cls=chat.UserMessage, kind="message"),
+    "assistant": TagSpec(cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")),
+    "tool": TagSpec(cls=chat.ToolMessage, kind="message"),
+    "tool_call": TagSpec(cls=Call, kind="call"),
+    "group": TagSpec(cls=layout.Group, kind="layout"),
+    "chunk": TagSpec(cls=layout.Chunk, kind="layout"),
+    "limit": TagSpec(cls=layout.TokenLimit, kind="layout", first="max_tokens"),
+    "keep_with": TagSpec(cls=layout.KeepWith, kind="layout", first="group"),
+    "isolate": TagSpec(cls=layout.Isolate, kind="layout", first="tokens"),
+    "if_empty": TagSpec(cls=layout.IfEmpty, kind="layout"),
+    "list": TagSpec(cls=layout.PrioritizedList, kind="items"),
+    "first": TagSpec(cls=layout.First, kind="items"),
+    "text": TagSpec(cls=text.TextChunk, kind="content"),
+    "truncate": TagSpec(cls=text.Truncate, kind="content"),
+    "tag": TagSpec(cls=text.Tag, kind="content", first="tag", hidden=("children", "name")),
+    "image": TagSpec(cls=media.Image, kind="content", first="src"),
+    "document": TagSpec(cls=media.Document, kind="content"),
+    "cache_boundary": TagSpec(cls=layout.CacheBoundary, kind="content"),
+    "reserve": TagSpec(cls=layout.Reserve, kind="mark", first="tokens"),
+    "reference": TagSpec(cls=media.Reference, kind="mark", first="to"),
+    "metadata": TagSpec(cls=media.Metadata, kind="mark", first="value"),
 }
 SELF_CLOSING = {"tool_call", "image", "document", "cache_boundary", "reserve", "reference", "metadata"}
 TRIMMED = {"system", "user", "assistant", "tool", "tag"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_chat"]
 
-CONTENT: Mapping[str, tuple[str, ...]] = {
+CHAT_CONTENT: Mapping[str, tuple[str, ...]] = {
     "system": ("text",),
     "developer": ("text",),
     "user": ("text", "image_url", "input_audio", "file"),
@@ -22,7 +22,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
 }
 """Role → the kinds of content parts that it may have."""
 
-CALL_ID = 40  # characters
+CHAT_CALL_ID = 40  # characters
 
 
 def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
@@ -41,7 +41,7 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
         raise Problem(message, "messages", "empty_array")
     waiting: list[str] = []
     for place, message_ in enumerate(map(mapping, sequence(body["messages"]))):
-        role = check_words(message_.get("role"), tuple(CONTENT), f"messages[{place}].role")
+        role = check_words(message_.get("role"), tuple(CHAT_CONTENT), f"messages[{place}].role")
         waiting = _check_result(message_, waiting, place) if role == "tool" else _check_message(role, message_, waiting, place)
     _check_answered(waiting, len(sequence(body["messages"])))
 
@@ -53,7 +53,7 @@ def _check_message(role: str, message: Mapping[str, Any], waiting: list[str], pl
         problem = f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one."
         raise Problem(problem, f"messages[{place}].tool_calls", "empty_array" if calls == [] else "invalid_type")
     if message.get("content") is not None or not (calls or message.get("refusal") or message.get("function_call") or message.get("audio")):
-        check_content(message.get("content"), CONTENT[role], f"messages[{place}].content")
+        check_content(message.get("content"), CHAT_CONTENT[role], f"messages[{place}].content")
     return [
         _check_call(mapping(call), f"messages[{place}].tool_calls[{index}]")
         for index, call in enumerate(sequence(message.get("tool_calls")))
@@ -68,9 +68,9 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
             message = f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead."
             raise Problem(message, f"{where}.{key}", "invalid_type")
     call_id = str(call["id"])
-    if len(call_id) > CALL_ID:
+    if len(call_id) > CHAT_CALL_ID:
         length = len(call_id)
-        message = f"Invalid '{where}.id': string too long. Expected a string with maximum length {CALL_ID}, but got a string with length {length} instead."
+        message = f"Invalid '{where}.id': string too long. Expected a string with maximum length {CHAT_CALL_ID}, but got a string with length {length} instead."
         raise Problem(message, f"{where}.id", "string_above_max_length")
     return call_id
 
@@ -83,7 +83,7 @@ def _check_result(message: Mapping[str, Any], waiting: list[str], place: int) ->
     if call_id not in waiting:
         problem = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
         raise Problem(problem, f"messages.[{place}].role")
-    check_content(message.get("content"), CONTENT["tool"], f"messages[{place}].content")
+    check_content(message.get("content"), CHAT_CONTENT["tool"], f"messages[{place}].content")
     left = list(waiting)
     left.remove(call_id)
     return left

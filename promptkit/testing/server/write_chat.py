@@ -29,7 +29,7 @@ def completion(made: Made) -> dict[str, Any]:  # Any: JSON
             for call in made.message.tool_calls
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": made.finish}
-    return {**_head(made, "chat.completion"), "choices": [choice], "usage": _usage(made.usage)}
+    return {**_head(made, "chat.completion"), "choices": [choice], "usage": _chat_usage(made.usage)}
 
 
 def chunks(made: Made, *, include_usage: bool) -> Iterator[dict[str, Any]]:  # Any: as above
@@ -50,7 +50,7 @@ def chunks(made: Made, *, include_usage: bool) -> Iterator[dict[str, Any]]:  # A
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, made.finish)
     if include_usage:
-        yield {**head, "choices": [], "usage": _usage(made.usage)}
+        yield {**head, "choices": [], "usage": _chat_usage(made.usage)}
 
 
 def _head(made: Made, kind: str) -> dict[str, Any]:  # Any: as above
@@ -61,7 +61,7 @@ def _refusal(made: Made) -> str | None:
     return "".join(str(said) for part in made.message.content if (said := refusal_of(part))) or None
 
 
-def _usage(usage: Usage) -> dict[str, Any]:  # Any: as above
+def _chat_usage(usage: Usage) -> dict[str, Any]:  # Any: as above
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

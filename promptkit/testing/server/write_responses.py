@@ -23,10 +23,10 @@ __all__ = ["compaction", "events", "response"]
 REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish → the reason of a response that is incomplete."""
 
-Json: TypeAlias = dict[str, Any]  # Any: JSON that goes out
+JsonObject: TypeAlias = dict[str, Any]  # Any: JSON that goes out
 
 
-def response(made: Made, body: Mapping[str, Any]) -> Json:  # Any: JSON that came in
+def response(made: Made, body: Mapping[str, Any]) -> JsonObject:  # Any: JSON that came in
     """The whole answer."""
     reason = REASONS.get(made.finish)
     return _response(made, body) | {
@@ -37,13 +37,13 @@ def response(made: Made, body: Mapping[str, Any]) -> Json:  # Any: JSON that cam
     }
 
 
-def events(made: Made, body: Mapping[str, Any]) -> Iterator[Json]:  # Any: as above
+def events(made: Made, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: as above
     """The answer as the values of a stream's events."""
     for number, event in enumerate(_events(made, body)):
         yield event | {"sequence_number": number}
 
 
-def compaction(exchange: Exchange, usage: Usage, created: int) -> Json:
+def compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObject:
     """The answer of the endpoint that compacts: all messages of the user, and one item that stands for the rest.
 
     A conversation is not really summarized: the item says how much there was.
@@ -62,13 +62,13 @@ def compaction(exchange: Exchange, usage: Usage, created: int) -> Json:
     return {**head, "output": output, "usage": _usage(usage)}
 
 
-def _events(made: Made, body: Mapping[str, Any]) -> Iterator[Json]:  # Any: as above
-    begun = _response(made, body) | {"status": "in_progress", "output": list[Json](), "usage": None, "incomplete_details": None}
+def _events(made: Made, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: as above
+    begun = _response(made, body) | {"status": "in_progress", "output": list[JsonObject](), "usage": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(_items(made)):
         place = {"output_index": index, "item_id": item["id"]}
-        empty: Json = {"content": []} if item["type"] == "message" else {"arguments": ""} if item["type"] == "function_call" else {}
+        empty: JsonObject = {"content": []} if item["type"] == "message" else {"arguments": ""} if item["type"] == "function_call" else {}
         started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
         yield {"type": "response.output_item.added", "output_index": index, "item": started}
         if item["type"] == "function_call":
@@ -83,9 +83,9 @@ def _events(made: Made, body: Mapping[str, Any]) -> Iterator[Json]:  # Any: as a
     yield {"type": f"response.{whole['status']}", "response": whole}
 
 
-def _part_events(part: Json, place: Json) -> Iterator[Json]:
+def _part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
     key, kind = ("text", "output_text") if part["type"] == "output_text" else ("refusal", "refusal")
-    logged = {"logprobs": list[Json]()} if kind == "output_text" else {}
+    logged = {"logprobs": list[JsonObject]()} if kind == "output_text" else {}
     yield {"type": "response.content_part.added", **place, "part": part | {key: ""}}
     for piece in pieces(part[key]):
         yield {"type": f"response.{kind}.delta", **place, "delta": piece, **logged}
@@ -93,7 +93,7 @@ def _part_events(part: Json, place: Json) -> Iterator[Json]:
     yield {"type": "response.content_part.done", **place, "part": part}
 
 
-def _response(made: Made, body: Mapping[str, Any]) -> Json:  # Any: as above
+def _response(made: Made, body: Mapping[str, Any]) -> JsonObject:  # Any: as above
     return {
         "id": f"resp_{made.number}",
         "object": "response",
@@ -112,13 +112,13 @@ def _response(made: Made, body: Mapping[str, Any]) -> Json:  # Any: as above
     }
 
 
-def _items(made: Made) -> Iterator[Json]:
+def _items(made: Made) -> Iterator[JsonObject]:
     """The output items: what is opaque as it is, text and refusals in messages, then the calls."""
     phase: object = None
-    content: list[Json] = []
+    content: list[JsonObject] = []
     count = 0
 
-    def message() -> Iterator[Json]:
+    def message() -> Iterator[JsonObject]:
         if content:
             item = {
                 "id": f"msg_{made.number}_{count}",
@@ -132,7 +132,7 @@ def _items(made: Made) -> Iterator[Json]:
 
     for part in made.message.content:
         if isinstance(part, str):
-            content.append({"type": "output_text", "text": part, "annotations": list[Json](), "logprobs": list[Json]()})
+            content.append({"type": "output_text", "text": part, "annotations": list[JsonObject](), "logprobs": list[JsonObject]()})
         elif refusal := refusal_of(part):
             content.append({"type": "refusal", "refusal": refusal})
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
@@ -148,7 +148,7 @@ def _items(made: Made) -> Iterator[Json]:
         yield item | {"call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _usage(usage: Usage, reasoning: int = 0) -> Json:
+def _usage(usage: Usage, reasoning: int = 0) -> JsonObject:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import Message
-from promptkit.transcript.codecs.blocks import PROVIDER, read_blocks
+from promptkit.transcript.codecs.blocks import ANTHROPIC, read_blocks
 from promptkit.transcript.codecs.claude_lines import FINISHES, usage_of_answer
 from promptkit.transcript.codecs.head import head_of
 from promptkit.transcript.codecs.openai_chat import layout_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Anthropic"]
 
-NAME = PROVIDER
+NAME = ANTHROPIC
 KNOWN = {"role", "content", "model", "stop_reason", "usage"}
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
 PLACES = ("content.item.type", "item.content.item.type", "messages.item.content.item.type", "item.messages.item.content.item.type")

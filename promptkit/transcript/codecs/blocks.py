@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.codecs.values import Record
 
-__all__ = ["PROVIDER", "Blocks", "part_of", "read_blocks"]
+__all__ = ["ANTHROPIC", "Blocks", "part_of", "read_blocks"]
 
-PROVIDER = "anthropic"
+ANTHROPIC = "anthropic"
 
 
 @attrs.define
@@ -55,7 +55,7 @@ def part_of(block: Json) -> list[Part]:
         case str():
             return [block]
         case {"type": "text", "text": str(text), "citations": [_, *_]}:
-            return [OpaquePart(value=block, provider=PROVIDER)]  # what is cited belongs to the text
+            return [OpaquePart(value=block, provider=ANTHROPIC)]  # what is cited belongs to the text
         case {"type": "text", "text": str(text)}:
             made: list[Part] = [text] if text else []
         case {"type": "image", "source": Mapping() as source} if url := _url(source):
@@ -63,7 +63,7 @@ def part_of(block: Json) -> list[Part]:
         case {"type": "document", "source": Mapping() as source} if document := _document(source, text_of(object_of(block).get("title"))):
             made = [document]
         case Mapping():
-            return [OpaquePart(value=block, provider=PROVIDER)]
+            return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
             return [written(block)]
     cache = object_of(block).get("cache_control")

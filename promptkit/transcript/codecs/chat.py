@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
-from promptkit.transcript.codecs.blocks import PROVIDER as ANTHROPIC
+from promptkit.transcript.codecs.blocks import ANTHROPIC
 from promptkit.transcript.codecs.blocks import part_of, read_blocks
 from promptkit.transcript.codecs.values import object_of, objects_of, rest, text_of, values_of, written
 from promptkit.transcript.entries import Custom, Said
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_chat"]
 
-PROVIDER = "chat"
+CHAT = "chat"
 ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -74,15 +74,15 @@ def _calls(record: Record) -> tuple[ToolCall, ...]:
         function, custom = object_of(call.get("function")), object_of(call.get("custom"))
         arguments = {"input": custom.get("input")} if custom and not function else function.get("arguments")
         name = text_of(function.get("name")) or text_of(custom.get("name")) or ""
-        calls.append(ToolCall(id=text_of(call.get("id")) or "", name=name, arguments=_arguments(arguments)))
+        calls.append(ToolCall(id=text_of(call.get("id")) or "", name=name, arguments=_chat_arguments(arguments)))
     if function := object_of(record.get("function_call")):
         name = text_of(function.get("name")) or ""
-        calls.append(ToolCall(id=name, name=name, arguments=_arguments(function.get("arguments"))))
+        calls.append(ToolCall(id=name, name=name, arguments=_chat_arguments(function.get("arguments"))))
     calls += read_blocks(record.get("content")).calls if isinstance(record.get("content"), list) else []
     return tuple(calls)
 
 
-def _arguments(given: Json) -> str:
+def _chat_arguments(given: Json) -> str:
     return given if isinstance(given, str) else written(given if given is not None else {})
 
 
@@ -131,7 +131,7 @@ def _known(block: Record) -> Part:
             kind, _, content = data.removeprefix("data:").partition(";base64,")
             return DocumentPart(data=content, media_type=kind, name=text_of(object_of(block.get("file")).get("filename")))
         case _:
-            return OpaquePart(value=block, provider=PROVIDER)
+            return OpaquePart(value=block, provider=CHAT)
 
 
 def _boundaries(block: Record) -> list[Part]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.codecs.blocks import PROVIDER as ANTHROPIC
+from promptkit.transcript.codecs.blocks import ANTHROPIC
 from promptkit.transcript.codecs.chain import Chain, Ids
 from promptkit.transcript.codecs.codec import Batch
 from promptkit.transcript.codecs.lines import bad_line, record_of
