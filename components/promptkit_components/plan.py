@@ -154,7 +154,7 @@ PLAN: tuple[Step, ...] = (
     Do("Before I change anything, I see what it says today.", (_python(TRY_CHILDREN),)),
     Do(
         "Bytes, mappings and sets get the general sentence. I see how errors are meant to read here.",
-        (_read("promptkit/errors/__init__.py", 1, 90),),
+        (_read("promptkit/errors.py", 1, 90),),
     ),
     Do("Mapping and Set are imported already, so three branches will do.", (_edit(ELEMENT, HINT_OLD, HINT_NEW),)),
     Do("", (_python(TRY_CHILDREN),)),

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
-from promptkit.transcript.codecs.blocks import ANTHROPIC
-from promptkit.transcript.codecs.blocks import part_of, read_blocks
+from promptkit.transcript.codecs.blocks import ANTHROPIC, part_of, read_blocks
 from promptkit.transcript.codecs.values import object_of, objects_of, rest, text_of, values_of, written
 from promptkit.transcript.entries import Custom, Said
 
