@@ -129,11 +129,11 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
     from promptkit.tokens.openai import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
+    from promptkit.tool_pairing import NO_RESULT, Paired, pair
     from promptkit.transcript.codecs.importing import import_recording, read_recording
     from promptkit.transcript.entries import Checkpoint, Entry, Said
     from promptkit.transcript.jsonl import JsonlStore
     from promptkit.transcript.log import Transcript
-    from promptkit.transcript.pairing import NO_RESULT, Paired, pair
     from promptkit.transcript.projection import Projection, project
     from promptkit.transcript.redaction import redact_secrets
     from promptkit.transcript.store import MemoryStore, Store
@@ -194,12 +194,12 @@ _LATER = {
     "Model": "promptkit.providers.model",
     "ModelInfo": "promptkit.tokens.models",
     "ModelOptions": "promptkit.providers.model",
-    "NO_RESULT": "promptkit.transcript.pairing",
+    "NO_RESULT": "promptkit.tool_pairing",
     "NativeSummarizer": "promptkit.compaction.native",
     "OpenAIModel": "promptkit.providers.openai",
     "Originals": "promptkit.compaction.originals",
     "PRESETS": "promptkit.compaction.presets",
-    "Paired": "promptkit.transcript.pairing",
+    "Paired": "promptkit.tool_pairing",
     "Plan": "promptkit.compaction.plan",
     "Policy": "promptkit.compaction.policy",
     "Preset": "promptkit.compaction.presets.preset",
@@ -236,7 +236,7 @@ _LATER = {
     "log_events": "promptkit.compaction.events",
     "model_info": "promptkit.tokens.models",
     "navigate": "promptkit.compaction.branches",
-    "pair": "promptkit.transcript.pairing",
+    "pair": "promptkit.tool_pairing",
     "project": "promptkit.transcript.projection",
     "read_recording": "promptkit.transcript.codecs.importing",
     "recorded": "promptkit.elements.recorded",

@@ -199,8 +199,8 @@ PLAN: tuple[Step, ...] = (
         "Now the components. Our recordings re-use call ids in every round, and some calls have no result. What does History make of that?"
     ),
     Do("", (("list_files", {"path": "components"}), _search("class |^def ", "components"))),
-    Do("Pairing has a file of its own.", (_read("promptkit/transcript/pairing.py", 1, 75),)),
-    Do("", (_read("promptkit/transcript/pairing.py", 75, 165),)),
+    Do("Pairing has a file of its own.", (_read("promptkit/tool_pairing.py", 1, 75),)),
+    Do("", (_read("promptkit/tool_pairing.py", 75, 165),)),
     Do("I give it what you describe: one id three times, a call without a result, a result without a call.", (_python(TRY_PAIRING),)),
     Do(
         "Every repair is named. I check where the prompt reports them.",

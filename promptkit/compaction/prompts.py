@@ -19,7 +19,7 @@ from promptkit.elements.recorded import recorded
 from promptkit.elements.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part
-from promptkit.transcript.pairing import pair
+from promptkit.tool_pairing import pair
 from promptkit.transcript.projection import summary_message
 
 if TYPE_CHECKING:

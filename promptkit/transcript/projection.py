@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.messages import Message, Repair
+from promptkit.tool_pairing import Pairer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
-from promptkit.transcript.pairing import Pairer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.pairing import pair
+from promptkit.tool_pairing import pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from promptkit.agent.tools import CANCELLED, Tool
 from promptkit.errors import (
     NothingToAnswerError,
 )
+from promptkit.tool_pairing import NO_RESULT
 from promptkit.transcript.jsonl import JsonlStore
 from promptkit.transcript.log import Transcript
-from promptkit.transcript.pairing import NO_RESULT
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.talk import words
 

@@ -17,8 +17,8 @@ from promptkit.compaction.plan import Plan, Summary
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Keep, select
 from promptkit.rendering.layout import Sizer
+from promptkit.tool_pairing import pair
 from promptkit.transcript.log import Transcript
-from promptkit.transcript.pairing import pair
 from promptkit.transcript.projection import project
 from promptkit.transcript.store import MemoryStore
 from tests.behaviour.conversations import TOKENIZER, keeps, talks

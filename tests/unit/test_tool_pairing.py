@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import NO_RESULT, Message, Paired, Repair, ToolCall, pair
-from promptkit.transcript.pairing import Pairer
+from promptkit.tool_pairing import Pairer
 
 
 def said(text: str) -> Message:
