@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.heuristic import HeuristicTokenizer
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
-    from promptkit.tokens.openai import count_request
+    from promptkit.tokens.request import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
     from promptkit.tool_pairing import NO_RESULT, Paired, pair
     from promptkit.transcript.codecs.importing import import_recording, read_recording
@@ -228,7 +228,7 @@ _LATER = {
     "Turn": "promptkit.agent.turn",
     "WithFiles": "promptkit.compaction.file_operations",
     "budget_for": "promptkit.compaction.budget",
-    "count_request": "promptkit.tokens.openai",
+    "count_request": "promptkit.tokens.request",
     "default_policy": "promptkit.compaction.policy",
     "from_json": "promptkit.rendering.json_tree",
     "hand_off": "promptkit.compaction.handoff",

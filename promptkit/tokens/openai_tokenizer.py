@@ -11,7 +11,7 @@ from promptkit.messages import ImagePart
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
 from promptkit.tokens.images import UNKNOWN, ImageRule, image_tokens
 from promptkit.tokens.tokenizer import Count, Tokenizer
-from promptkit.tokens.tools import SYSTEM_SAVES, call_tokens, definition_tokens, line_break
+from promptkit.tokens.tool_schemas import SYSTEM_SAVES, call_tokens, definition_tokens, line_break
 
 if TYPE_CHECKING:
     import re

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, OpaquePart
-from promptkit.tokens.image_header import dimensions
+from promptkit.tokens.images import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage, tokenizer
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
-from promptkit.tokens.cache import CountCache
+from promptkit.tokens.counter import CountCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from benchmarks.maintenance.build_vocabularies import SHA256
 from benchmarks.peers.peer import peers
 from benchmarks.peers.place import InstallError, Place, default_place, digest
-from promptkit.tokens.vocab.build import SHA256
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from promptkit.testing.server.prompt_cache import PromptCache
 from promptkit.testing.server.write_chat import chunks, completion
 from promptkit.testing.server.write_responses import compaction, events, response
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.openai import count_request
+from promptkit.tokens.request import count_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -18,9 +18,9 @@ from zlib import crc32
 
 from promptkit.messages import ImagePart, ToolDefinition
 from promptkit.testing.server.as_chat import mapping, sequence, text_of
-from promptkit.tokens.declarations import declarations
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.tool_schemas import declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

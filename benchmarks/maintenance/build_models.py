@@ -1,4 +1,4 @@
-"""Makes `models.json` from the table that litellm publishes: `python -m promptkit.tokens.table FILE VERSION`.
+"""Makes `models.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_models FILE VERSION`.
 
 FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version. litellm's column
 `max_input_tokens` is for some models the input's limit and for others the whole window; here the two are told apart.

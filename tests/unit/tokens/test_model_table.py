@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from promptkit.tokens.table import build, split
+from benchmarks.maintenance.build_models import build, split
 
 
 def row(given: int | None, output: int | None, provider: str = "openai", mode: str = "chat") -> dict[str, object]:

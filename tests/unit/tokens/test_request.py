@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.openai import count_request
+from promptkit.tokens.request import count_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

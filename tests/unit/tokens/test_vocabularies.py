@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.maintenance.build_vocabularies import SHA256, build
 from promptkit.tokens.vocab.blob import bundled, official, pack, unpack
-from promptkit.tokens.vocab.build import SHA256, build
 
 
 @pytest.mark.parametrize("name", sorted(SHA256))
