@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.emitters.openai import breakpoints, file_fields
+from promptkit.emitters.openai_shared import breakpoints, file_fields
 from promptkit.emitters.parts import Payload, WireDict, check, formless, plain, visible
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 

@@ -1,9 +1,15 @@
-"""What all emitters do with a message's parts before they give them a form."""
+"""What all emitters do with a message's parts before they give them a form.
+
+Tool call arguments as a JSON object, for wire formats that want one instead of the model's text.
+What stands in a `data:` URL.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from promptkit.errors import EmitError
 from promptkit.messages import BoundaryPart, ImagePart, Json, Message, OpaquePart, Part
@@ -11,7 +17,20 @@ from promptkit.messages import BoundaryPart, ImagePart, Json, Message, OpaquePar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Format", "Payload", "WireDict", "check", "formless", "plain", "refusal", "visible"]
+__all__ = [
+    "DataUrl",
+    "Format",
+    "Payload",
+    "WireDict",
+    "arguments_object",
+    "check",
+    "formless",
+    "parse_data_url",
+    "plain",
+    "refusal",
+    "visible",
+]
+
 
 Format: TypeAlias = Literal["chat", "responses", "anthropic"]
 
@@ -90,3 +109,63 @@ def _copied(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
     else:
         return item
     return todo[-1]
+
+
+def arguments_object(text: str) -> dict[str, Json]:
+    """The object that arguments say; empty text, which some models write for no arguments, is an empty object.
+
+    Integers keep every digit; a fraction becomes the nearest double, as in every JSON reader. Raises ValueError, with the reason,
+    for anything that is no JSON object and for what would reach the model changed: a key twice in one object, a number beyond the
+    range of doubles, NaN.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value: object = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_constant)
+    except RecursionError:
+        message = "they are nested too deeply to be read"
+        raise ValueError(message) from None
+    if not isinstance(value, dict):
+        message = f"they are JSON, but not an object: {text[:40]}{'…' if len(text) > 40 else ''}"  # noqa: PLR2004  # characters
+        raise ValueError(message)  # noqa: TRY004  # one kind of error for one kind of failure
+    return cast("dict[str, Json]", value)  # what json.loads returns is JSON
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for key, value in pairs:
+        if key in found:
+            message = f"the key {key!r} stands twice in one object"
+            raise ValueError(message)
+        found[key] = value
+    return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        message = f"the number {digits} is beyond the range of doubles"
+        raise ValueError(message)
+    return number
+
+
+def _constant(name: str) -> Json:
+    message = f"{name} is no JSON"
+    raise ValueError(message)
+
+
+class DataUrl(NamedTuple):
+    """A `data:` URL, taken apart (RFC 2397). `media_type` is empty where the URL names none; `data` is as it stands."""
+
+    media_type: str
+    is_base64: bool
+    data: str
+
+
+def parse_data_url(url: str) -> DataUrl | None:
+    """The parts of a `data:` URL; None for any other URL."""
+    if url[:5].lower() != "data:":
+        return None
+    head, _, data = url[5:].partition(",")
+    media_type, *fields = head.split(";")
+    return DataUrl(media_type.strip().lower(), is_base64="base64" in {field.strip().lower() for field in fields}, data=data)

@@ -12,7 +12,7 @@ from base64 import b64decode
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from promptkit.emitters.media import parse_data_url
+from promptkit.emitters.parts import parse_data_url
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
 from promptkit.testing.characters import backslashed, has_unseen, inline, json_safe
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.emitters.media import parse_data_url
+from promptkit.emitters.parts import parse_data_url
 from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.emitters.anthropic import to_anthropic
-from promptkit.emitters.arguments import arguments_object
 from promptkit.emitters.chat import to_chat
+from promptkit.emitters.parts import arguments_object
 from promptkit.messages import DocumentPart, ImagePart, Message, Part
 from promptkit.transcript.codecs.values import written
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
