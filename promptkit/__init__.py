@@ -115,8 +115,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.simple import SimpleSummarizer
     from promptkit.compaction.split import SplitTurns
     from promptkit.compaction.summarizer import Chain, Summarizer
-    from promptkit.elements.recorded import recorded
-    from promptkit.elements.template import Template
+    from promptkit.elements.from_message import recorded
+    from promptkit.elements.template.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
     from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.providers.openai import OpenAIModel
@@ -220,7 +220,7 @@ _LATER = {
     "Summary": "promptkit.compaction.plan",
     "SummaryTask": "promptkit.compaction.plan",
     "SyncSession": "promptkit.agent.sync",
-    "Template": "promptkit.elements.template",
+    "Template": "promptkit.elements.template.template",
     "Thresholds": "promptkit.compaction.policy",
     "Tokenizer": "promptkit.tokens.tokenizer",
     "Tool": "promptkit.agent.tools",
@@ -239,7 +239,7 @@ _LATER = {
     "pair": "promptkit.tool_pairing",
     "project": "promptkit.transcript.projection",
     "read_recording": "promptkit.transcript.codecs.importing",
-    "recorded": "promptkit.elements.recorded",
+    "recorded": "promptkit.elements.from_message",
     "redact_secrets": "promptkit.transcript.redaction",
     "register_model": "promptkit.tokens.models",
     "render": "promptkit.rendering.renderer",

@@ -10,8 +10,8 @@ import attrs
 from promptkit.compaction.blocks import spans, summary_text
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage
+from promptkit.elements.from_message import recorded
 from promptkit.elements.layout import Chunk, Group
-from promptkit.elements.recorded import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
-from promptkit.elements.template import Template
+from promptkit.elements.template.template import Template
 
 __all__ = ["Page"]
 

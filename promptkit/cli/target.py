@@ -56,7 +56,7 @@ def _split(source: str) -> tuple[str, str]:
 
 def _from_template(source: str, props: Props) -> PromptElement:
     from promptkit.cli.page import Page
-    from promptkit.elements.template import Template
+    from promptkit.elements.template.template import Template
 
     return Page(template=Template(file=_existing(source), values=props))
 

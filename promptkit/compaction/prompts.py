@@ -13,10 +13,10 @@ from promptkit.compaction.serialise import entries_of, neutral
 from promptkit.compaction.summarizer import dropped_messages, earlier_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
+from promptkit.elements.from_message import recorded
 from promptkit.elements.layout import Chunk, Group, Isolate, PrioritizedList, Reserve, TokenLimit
 from promptkit.elements.media import Metadata
-from promptkit.elements.recorded import recorded
-from promptkit.elements.template import Template
+from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.tool_pairing import pair

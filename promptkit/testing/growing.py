@@ -22,7 +22,7 @@ from promptkit.elements.layout import (
     TokenLimit,
 )
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
-from promptkit.elements.template import Template
+from promptkit.elements.template.template import Template
 from promptkit.elements.text import Expandable, Tag, Text, TextChunk, Truncate
 from promptkit.messages import ToolCall
 from promptkit.testing.saying import meant

@@ -11,7 +11,7 @@ import pytest
 from promptkit import Message, PromptElement, Reply, Usage, component
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionStarted
-from promptkit.elements.recorded import recorded
+from promptkit.elements.from_message import recorded
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnRunningError
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Edit

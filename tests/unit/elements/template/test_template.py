@@ -27,7 +27,7 @@ from promptkit.elements.layout import (
     TokenLimit,
 )
 from promptkit.elements.media import Document, Image, Metadata, Reference
-from promptkit.elements.template import Template
+from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BadPropError, TemplateError, TextTooLongError
 from promptkit.messages import ToolCall
@@ -458,5 +458,5 @@ class TestRendering:
 
 
 def test_jinja_is_imported_with_the_first_render_only() -> None:
-    code = "import sys, promptkit.elements.template as t; t.Template(source='a'); assert 'jinja2' not in sys.modules"
+    code = "import sys, promptkit.elements.template.template as t; t.Template(source='a'); assert 'jinja2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
