@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message, Usage
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
     from promptkit.transcript.entries import Entry
 
 __all__ = [

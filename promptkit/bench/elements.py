@@ -10,7 +10,7 @@ from promptkit.bench.run import Element
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 __all__ = ["STEP", "kept_by_element", "rows"]
 

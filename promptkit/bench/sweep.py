@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 __all__ = ["measure"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from attrs import evolve
 
 from promptkit.rendering.tree import ALWAYS, FIRST, LEVELS, STAYS, STEP, Atom, Item, Leaf, Node, label_of, left_out
-from promptkit.tracing.record import TraceCall, TraceItem
+from promptkit.tracing.trace import TraceCall, TraceItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

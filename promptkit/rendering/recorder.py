@@ -11,7 +11,7 @@ from promptkit.rendering.flex import reserved
 from promptkit.rendering.pruned import Pruned
 from promptkit.rendering.receipt import call_path, gone_of, tokens_of
 from promptkit.rendering.record_items import Items
-from promptkit.tracing.record import Epoch, Share, Timing, Trace, TraceRemoval
+from promptkit.tracing.trace import Epoch, Share, Timing, Trace, TraceRemoval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.rendering.pruned import Pruned
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 __all__ = ["Rendered"]
 

@@ -34,7 +34,7 @@ from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
     from promptkit import Rendered, Tokenizer
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from promptkit import BudgetExceededError, Message, Renderer, UserMessage, render
 from promptkit.messages import BoundaryPart, ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.tracing.columns import columns, part_facts
-from promptkit.tracing.page import VIEWER
+from promptkit.tracing.html import VIEWER, columns, part_facts
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import HOSTILE, RICH, conversation, hostile, many
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from promptkit import Child, Rendered, Tokenizer
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 Answer = Any  # Any: what a page answers, JSON of any shape
 

@@ -11,7 +11,7 @@ from promptkit.bench.elements import kept_by_element, rows
 from promptkit.element import Child, PromptElement, Sizing, component
 
 if TYPE_CHECKING:
-    from promptkit.tracing.record import Trace
+    from promptkit.tracing.trace import Trace
 
 ROOM = 10_000
 

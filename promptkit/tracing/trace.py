@@ -192,7 +192,7 @@ class Trace:
 
     def to_html(self, *, title: str = "Prompt") -> str:
         """The record as one page for people, which shows every other budget too. `title` says what was rendered."""
-        from promptkit.tracing.page import page
+        from promptkit.tracing.html import page
 
         return page(self, title=title)
 

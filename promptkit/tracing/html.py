@@ -2,14 +2,21 @@
 
 A list for each fact that most items have, by the id of the item; what few items have stands in an object, by id. Paths are left
 out: labels and parents say them.
+
+The page that a person looks at: one HTML file that holds the record, and everything that shows it.
+
+Nothing of a prompt ever becomes markup. The record stands in the page as JSON in a block that no browser runs, and the page's script
+puts it into the document as text. A Content-Security-Policy admits this very script and this very style sheet and nothing else: no
+network, no images, no inline handlers, no markup from strings.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -20,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from promptkit.messages import Json
-    from promptkit.tracing.record import Epoch, Trace, TraceItem, TraceRemoval
+    from promptkit.tracing.trace import Epoch, Trace, TraceItem, TraceRemoval
 
-__all__ = ["columns", "part_facts"]
+__all__ = ["SCRIPTS", "VIEWER", "columns", "page", "part_facts"]
+
 
 Facts: TypeAlias = "dict[str, str | int]"
 
@@ -177,3 +185,45 @@ def _removal(removal: TraceRemoval, ids: Mapping[str, int], names: _Names) -> li
 def _epoch(epoch: Epoch) -> list[object]:
     members = [[share.item, share.basis, share.budget, share.used] for share in epoch.members]
     return [epoch.container, epoch.grow, epoch.available, epoch.reserved, epoch.plain, epoch.plain_share, epoch.plain_used, members]
+
+
+VIEWER = Path(__file__).with_name("viewer")
+"""Where the parts of the page are."""
+
+SCRIPTS = ("record", "states", "dom", "windowed", "bars", "tree", "messages", "detail", "receipt", "sizing", "search", "controls", "app")
+"""The parts of the script, in the order in which they need each other. The first two know no document."""
+
+STYLES = ("page", "panels")
+
+
+def page(trace: Trace, *, title: str = "Prompt") -> str:
+    """The page as HTML text. `title` says what was rendered."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    script = "(() => {\n'use strict';\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+    style = "\n".join(_part(f"{name}.css") for name in STYLES)
+    title = title.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written to a file
+    template = Environment(autoescape=True, keep_trailing_newline=True).from_string(_part("page.html.j2"))
+    return template.render(
+        title=title,
+        data=Markup(_data(columns(trace) | {"title": title})),  # noqa: S704  # holds no `<`
+        script=Markup(script),  # noqa: S704  # this package's own
+        style=Markup(style),  # noqa: S704  # this package's own
+        script_hash=_hash(script),
+        style_hash=_hash(style),
+    )
+
+
+def _part(name: str) -> str:
+    return (VIEWER / name).read_text(encoding="utf-8")
+
+
+def _data(record: dict[str, object]) -> str:
+    """JSON in ASCII without a character that HTML knows: nothing in it can end the block that it stands in."""
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
