@@ -12,19 +12,17 @@ from benchmarks.workload import LONG, SHAPES, fresh, texts
 from promptkit import Rendered, Renderer
 from promptkit.element import Children, flatten
 from promptkit.rendering.assemble import messages_of
-from promptkit.rendering.cut import Cut
-from promptkit.rendering.drive import drive
+from promptkit.rendering.counting import Overhead
+from promptkit.rendering.event_loop import drive
 from promptkit.rendering.expand import Expansion
 from promptkit.rendering.flex import shares
-from promptkit.rendering.layout import Sizer
-from promptkit.rendering.materialize import materialize
-from promptkit.rendering.memory import Memory
-from promptkit.rendering.pairing import pair
-from promptkit.rendering.prune import Pruner
-from promptkit.rendering.scan import Overhead
+from promptkit.rendering.materialize import materialize, pair
+from promptkit.rendering.prune import Cut, Pruner
+from promptkit.rendering.render_cache import Memory
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
-    from promptkit.rendering.pruned import Pruned
+    from promptkit.rendering.removals import Pruned
     from promptkit.rendering.tree import Node
 
 Benchmark = Any  # Any: pytest-benchmark's fixture carries no types

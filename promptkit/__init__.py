@@ -120,10 +120,10 @@ if TYPE_CHECKING:
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
     from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.providers.openai import OpenAIModel
-    from promptkit.rendering.json_tree import from_json, to_json
-    from promptkit.rendering.receipt import Removal, SourceSpan
+    from promptkit.rendering.removals import Removal, SourceSpan
     from promptkit.rendering.renderer import Renderer, render, render_async
     from promptkit.rendering.result import Rendered
+    from promptkit.rendering.serialize import from_json, to_json
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.heuristic import HeuristicTokenizer
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
@@ -206,14 +206,14 @@ _LATER = {
     "Projection": "promptkit.transcript.projection",
     "Remembering": "promptkit.compaction.remembering",
     "RemoteSummarizer": "promptkit.compaction.remote",
-    "Removal": "promptkit.rendering.receipt",
+    "Removal": "promptkit.rendering.removals",
     "Rendered": "promptkit.rendering.result",
     "Renderer": "promptkit.rendering.renderer",
     "Replacement": "promptkit.compaction.replacement",
     "Reply": "promptkit.providers.model",
     "Said": "promptkit.transcript.entries",
     "SimpleSummarizer": "promptkit.compaction.simple",
-    "SourceSpan": "promptkit.rendering.receipt",
+    "SourceSpan": "promptkit.rendering.removals",
     "SplitTurns": "promptkit.compaction.split",
     "Store": "promptkit.transcript.store",
     "Summarizer": "promptkit.compaction.summarizer",
@@ -230,7 +230,7 @@ _LATER = {
     "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.request",
     "default_policy": "promptkit.compaction.policy",
-    "from_json": "promptkit.rendering.json_tree",
+    "from_json": "promptkit.rendering.serialize",
     "hand_off": "promptkit.compaction.handoff",
     "import_recording": "promptkit.transcript.codecs.importing",
     "log_events": "promptkit.compaction.events",
@@ -247,7 +247,7 @@ _LATER = {
     "settings_from": "promptkit.compaction.settings",
     "to_anthropic": "promptkit.emitters",
     "to_chat": "promptkit.emitters",
-    "to_json": "promptkit.rendering.json_tree",
+    "to_json": "promptkit.rendering.serialize",
     "to_responses": "promptkit.emitters",
     "tokenizer_for": "promptkit.tokens.models",
     "tools_to_anthropic": "promptkit.emitters",

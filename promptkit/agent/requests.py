@@ -11,8 +11,8 @@ from promptkit.compaction.plan import LastRequest
 from promptkit.compaction.processors import Processor, Room
 from promptkit.compaction.writing import UNLIMITED
 from promptkit.errors import BadPropError, BudgetExceededError
-from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

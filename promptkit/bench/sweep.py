@@ -14,8 +14,8 @@ from promptkit.bench.elements import kept_by_element, rows
 from promptkit.bench.run import Point, Run, Sweep, Versions
 from promptkit.bench.stopwatch import take_times
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.images import image_rule
 from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from promptkit.cli.harmless import clip, harmless
 from promptkit.cli.transcript_rows import first_line, short
 from promptkit.compaction.blocks import is_request
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.jsonl import JsonlStore
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.cli.chat_screen import Screen
     from promptkit.cli.chat_session import Talk
     from promptkit.messages import Message
-    from promptkit.rendering.receipt import Removal
+    from promptkit.rendering.removals import Removal
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Commands", "meter", "shorten"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.blocks import summary_text
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

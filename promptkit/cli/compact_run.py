@@ -23,7 +23,7 @@ from promptkit.compaction.selection import select
 from promptkit.compaction.simple import SimpleSummarizer
 from promptkit.compaction.summarizer import Chain
 from promptkit.errors import SummaryError
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl import JsonlStore
 from promptkit.transcript.log import Transcript

@@ -15,7 +15,7 @@ from promptkit.compaction.events import CompactionCommitted, CompactionFailed, C
 from promptkit.compaction.extractive import ExtractiveSummarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.log import Transcript

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

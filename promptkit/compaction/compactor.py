@@ -28,7 +28,7 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Rounds, select
 from promptkit.compaction.shown import Shown
 from promptkit.errors import CompactionRunningError, SummaryError, TranscriptConflictError
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
 
 if TYPE_CHECKING:

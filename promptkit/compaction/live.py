@@ -13,8 +13,8 @@ from promptkit.compaction.summarizer import accepted, dropped_messages
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError
 from promptkit.providers.model import with_options
-from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import render_async
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.redaction import redacted
 

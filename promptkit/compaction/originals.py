@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.compaction.blocks import is_request
 from promptkit.errors import BadPropError
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:

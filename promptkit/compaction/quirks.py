@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.compaction.blocks import summary_text
 from promptkit.messages import Message, OpaquePart
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ import attrs
 from promptkit.compaction.blocks import spans, summary_text
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, Part
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:

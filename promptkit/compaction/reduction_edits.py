@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.compaction.blocks import blocks_of, is_placeholder
 from promptkit.compaction.reduction import tool_names
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from promptkit.compaction.memories import bullets
 from promptkit.compaction.plan import Plan, SummaryTask
 from promptkit.compaction.redaction import redacted_summary, redacted_task
 from promptkit.errors import ModelError, SummaryError
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import attrs
 from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.originals import Originals  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.messages import Message, OpaquePart
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.projection import summary_message
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from promptkit.compaction.blocks import (
 from promptkit.compaction.originals import newest_within
 from promptkit.compaction.plan import Plan
 from promptkit.errors import CutPointError
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said
 from promptkit.transcript.projection import NEVER_REPLAYED
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import BoundaryPart, Message, Part
-from promptkit.rendering.joints import separator
+from promptkit.rendering.text_joins import separator
 from promptkit.rendering.tree import NEVER, Atom, Leaf, Node, alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from promptkit.rendering.layout import Sizer
+    from promptkit.rendering.sizing import Sizer
 
 __all__ = ["is_empty", "leaves_of", "measure", "message_of", "messages_of", "nodes_of", "parts_of", "placed", "text_of"]
 

@@ -2,6 +2,8 @@
 
 A generator without recursion: it yields the awaitables that async components returned and is sent what became of them, so that
 one engine serves callers with and without an event loop.
+
+Expandables written again, longer, where budget is left: within every TokenLimit around them (D2).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Generator
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -16,21 +19,22 @@ from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBoundary
 from promptkit.elements.media import Metadata, Reference
+from promptkit.elements.text import Expandable
 from promptkit.errors import MisplacedElementError, TreeError
 from promptkit.messages import BoundaryPart
-from promptkit.rendering.closing import close_node, write_expandable
-from promptkit.rendering.drive import abandon
-from promptkit.rendering.layout import FlexGroup, Layout, Sizer
-from promptkit.rendering.making import group_of, make_node
-from promptkit.rendering.memory import Memory, Remembered, props_of
-from promptkit.rendering.opening import open_node
-from promptkit.rendering.plain import PLAIN_LEAVES, plain_leaf, plain_message
+from promptkit.rendering.assemble import measure
+from promptkit.rendering.build import PLAIN_LEAVES, group_of, make_node, plain_leaf, plain_message
+from promptkit.rendering.elements import close_node, open_node, write_expandable
+from promptkit.rendering.event_loop import abandon
+from promptkit.rendering.render_cache import Memory, Remembered, props_of
+from promptkit.rendering.sizing import FlexGroup, Layout, Sizer
 from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
 
 if TYPE_CHECKING:
     from promptkit.messages import Role
 
-__all__ = ["Expansion", "Outcome", "Started", "locate"]
+__all__ = ["Expansion", "Outcome", "Started", "grow", "locate"]
+
 
 Started: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
 """What async components returned, to be awaited concurrently."""
@@ -277,3 +281,63 @@ def locate(error: BaseException, node: Node) -> None:
             error.locate(path)
     elif not any(note.startswith("in element ") for note in getattr(error, "__notes__", ())):
         error.add_note(f"in element {path}")
+
+
+def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Outcome, bool]:
+    """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again.
+
+    Raises what an Expandable raises, and BadChildError where its value is no string.
+    """
+    inside = [node for node, _ in expansion.expandables if _below(node, scope)]
+    if not inside:
+        return False
+    sizer = expansion.sizer
+    used = measure(scope, sizer)
+    grown = False
+    for node in inside:
+        element = node.element
+        if used >= limit:
+            break
+        if not isinstance(element, Expandable):
+            continue
+        size = sizer.used(node)  # what it reported: never more than its share, as in prompt-tsx
+        room = limit - used
+        for above in _limits(node, scope):
+            room = min(room, (above.limit or 0) - measure(above, sizer))
+        if room <= 0:
+            continue
+        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
+        try:
+            value: object = element.value(sizing)
+            if inspect.isawaitable(value):
+                ((_, value, failure),) = yield [(node, value)]
+                if failure is not None:
+                    raise failure  # noqa: TRY301  # as if it had been raised at once
+            write_expandable(node, value)
+        except Exception as error:
+            locate(error, node)
+            raise
+        used += min(room + size, measure(node, sizer)) - size
+        grown = True
+    return grown
+
+
+def _below(node: Node, scope: Node) -> bool:
+    """Whether a node is alive below another."""
+    at = node
+    while at is not scope:
+        parent = at.parent
+        if parent is None or at.standby or parent.items[at.position : at.position + 1] != [at] or parent.gone[at.position] != STAYS:
+            return False  # removed, or in an alternative that was not taken
+        at = parent
+    return True
+
+
+def _limits(node: Node, scope: Node) -> list[Node]:
+    found: list[Node] = []
+    at = node.parent
+    while at is not None and at is not scope:
+        if at.limit is not None:
+            found.append(at)
+        at = at.parent
+    return found

@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING, Literal
 from promptkit.element import Child, flatten
 from promptkit.errors import BadPropError, BudgetExceededError
 from promptkit.rendering.assemble import messages_of
-from promptkit.rendering.cut import Cut, Key, keys_of
-from promptkit.rendering.drive import drive, drive_async
-from promptkit.rendering.expand import Expansion, Outcome, Started
-from promptkit.rendering.grow import grow
-from promptkit.rendering.layout import Sizer
-from promptkit.rendering.materialize import Tree, materialize
-from promptkit.rendering.memory import Memory
-from promptkit.rendering.pairing import pair
-from promptkit.rendering.prune import Pruner
-from promptkit.rendering.recorder import Recorder
+from promptkit.rendering.counting import Overhead
+from promptkit.rendering.event_loop import drive, drive_async
+from promptkit.rendering.expand import Expansion, Outcome, Started, grow
+from promptkit.rendering.materialize import Tree, materialize, pair
+from promptkit.rendering.prune import Cut, Key, Pruner, keys_of
+from promptkit.rendering.render_cache import Memory
 from promptkit.rendering.result import Rendered
-from promptkit.rendering.scan import Overhead
+from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.trace_recorder import Recorder
 from promptkit.tokens.budget import context_budget
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.messages import Message, ToolDefinition
-    from promptkit.rendering.order import Step
-    from promptkit.rendering.pruned import Pruned
+    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.removals import Pruned
     from promptkit.rendering.tree import Node
     from promptkit.tokens.tokenizer import Tokenizer
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from promptkit.element import Children, PromptElement
     from promptkit.elements.media import Reference
     from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
-    from promptkit.rendering.candidates import Scope
-    from promptkit.rendering.layout import Layout
+    from promptkit.rendering.removal_order import Scope
+    from promptkit.rendering.sizing import Layout
 
 __all__ = [
     "ALWAYS",

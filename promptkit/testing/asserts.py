@@ -8,9 +8,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Never
 
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.layout import Sizer
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
+from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.tree import STEP
 from promptkit.testing.outline import line_of, shorten
 from promptkit.testing.pieces import labels, pieces, pieces_with, pruned_of, removed_by, whole_messages

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Message
-    from promptkit.rendering.pruned import Pruned
-    from promptkit.rendering.receipt import Removal
+    from promptkit.rendering.removals import Pruned, Removal
     from promptkit.rendering.result import Rendered
 
 __all__ = ["Piece", "labels", "pieces", "pieces_with", "pruned_of", "removed_by", "whole_messages"]

@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing.outline import outline, shorten
 from promptkit.testing.words import WordTokenizer
 

@@ -33,7 +33,7 @@ from promptkit.errors import (
     TurnRunningError,
     WindowFullError,
 )
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said, Setting
 from promptkit.transcript.jsonl import JsonlStore

@@ -27,7 +27,7 @@ from promptkit.compaction.events import (
 from promptkit.errors import ContextOverflowError, ModelUnavailableError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.log import Transcript

@@ -14,7 +14,7 @@ from promptkit.elements.layout import CacheBoundary, Chunk, Group, IfEmpty, Keep
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
 from promptkit.elements.text import Expandable, TextChunk
 from promptkit.messages import ToolCall
-from promptkit.rendering.json_tree import from_json, to_json
+from promptkit.rendering.serialize import from_json, to_json
 from tests.conformance.schema import Node, Spec, is_fragment, is_node
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from promptkit.errors import (
     NothingToAnswerError,
     RateLimitedError,
 )
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Setting
 from promptkit.transcript.projection import summary_message

@@ -13,7 +13,7 @@ from promptkit.compaction.chunked import ChunkedSummarizer
 from promptkit.compaction.facts import Facts
 from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Usage
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from tests.unit.compaction.talk import Talk, words

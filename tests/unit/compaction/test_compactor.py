@@ -15,7 +15,7 @@ from promptkit.compaction.plan import LastRequest
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import KeepNothing, Rounds, select
 from promptkit.messages import Message, ToolCall
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl import JsonlStore

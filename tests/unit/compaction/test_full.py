@@ -14,7 +14,7 @@ from promptkit.compaction.full import FullSummarizer
 from promptkit.compaction.plan import LastRequest, Plan, SummaryTask
 from promptkit.errors import ModelRequestError
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.projection import Projected, summary_message

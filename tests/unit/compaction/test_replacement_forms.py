@@ -16,7 +16,7 @@ from promptkit.compaction.originals import Originals
 from promptkit.compaction.plan import Plan, Summary
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Keep, select
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tool_pairing import pair
 from promptkit.transcript.log import Transcript
 from promptkit.transcript.projection import project

@@ -13,7 +13,7 @@ from promptkit import SystemMessage, UserMessage
 from promptkit.compaction.breadcrumb import with_breadcrumb
 from promptkit.compaction.simple import SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from tests.unit.compaction.talk import Talk, words

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from promptkit.compaction.usage import Meter
 from promptkit.errors import BadPropError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
-from promptkit.rendering.layout import Sizer
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.heuristic import HeuristicTokenizer
 from tests.unit.compaction.talk import Talk
 

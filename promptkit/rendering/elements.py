@@ -1,25 +1,168 @@
-"""What each element of the grammar is made of: its children, or the work of its component."""
+"""What each element of the grammar is made of: its children, or the work of its component.
+
+What is settled once an element's subtree is there: which alternative is taken, how much of a text is shown.
+Text cut between pieces, so that it fits a share.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import BadChildError, BadPropError, MisplacedElementError
-from promptkit.rendering.breaking import cut_to_budget
-from promptkit.rendering.closing import write_expandable
-from promptkit.rendering.making import group_of, part_of, text_leaf
+from promptkit.rendering.assemble import is_empty, measure, text_of
+from promptkit.rendering.build import clear, group_of, part_of, text_leaf
 from promptkit.rendering.tree import ALWAYS, FIRST, NEVER, STAYS, Leaf, Node, path_of
+from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.rendering.expand import Expansion
+    from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["open_node"]
+__all__ = ["close_node", "cut_to_budget", "open_node", "write_expandable"]
+
+
+def close_node(expansion: Expansion, node: Node) -> Children | None:
+    """Settle what depends on a node's finished subtree. Children are returned where it has to be filled again (First)."""
+    if node.element is None:
+        return None
+    cls = type(node.element)
+    if cls not in _CLOSERS:
+        _CLOSERS[cls] = next((_CLOSERS[base] for base in cls.__mro__ if base in _CLOSERS), None)
+    closer = _CLOSERS[cls]
+    return closer(expansion, node) if closer else None
+
+
+def _close_tag(expansion: Expansion, node: Node) -> Children | None:
+    _ = expansion
+    element = node.element
+    if isinstance(element, text.Tag) and element.children:
+        closing = text_leaf(node, f"</{element.tag}>", ALWAYS)
+        closing.frame = closing.closes = True
+        node.gone.append(STAYS)
+        node.nodes[0].label = "content"
+        if is_empty(node.nodes[0]):
+            keep_attached(node, node.nodes, shown=False)
+            clear(node)
+    return None
+
+
+def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
+    element = node.element
+    if isinstance(element, text.Truncate):
+        content = text_of(node)
+        if content is None:
+            message = "Truncate takes text, and something in it is no text: move images and documents out of it."
+            raise BadChildError(message, path=path_of(node))
+        tokens = expansion.sizer.budget(node) if element.tokens is None else element.tokens
+        cut = truncate_text(
+            content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
+        )
+        keep_attached(node, node.nodes, shown=True)
+        clear(node)
+        if cut:
+            text_leaf(node, cut, FIRST)
+            node.gone = [STAYS]
+    return None
+
+
+def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
+    _ = expansion
+    otherwise, given = node.nodes
+    otherwise.label, given.label = "alt", "children"
+    taken, other = (otherwise, given) if is_empty(given) else (given, otherwise)
+    taken.position = 0
+    keep_attached(node, [other], shown=False)
+    node.items, node.nodes, node.gone = [taken], [taken], [STAYS]
+    return None
+
+
+def keep_attached(node: Node, tops: list[Node], *, shown: bool) -> None:
+    """Keep what is attached below a node that is about to lose its subtree: all if the content is still shown, else what is not local."""
+    nodes = list(tops)
+    for each in nodes:  # grows while it is walked
+        nodes.extend(each.nodes)
+    metadata = [value for each in nodes for value in each.metadata or () if shown or not value[1]]
+    references = [reference for each in nodes for reference in each.references or () if shown]
+    if metadata:
+        node.metadata = [*(node.metadata or ()), *metadata]
+    if references:
+        node.references = [*(node.references or ()), *references]
+
+
+def _close_first(expansion: Expansion, node: Node) -> Children | None:
+    if not node.variants:
+        return None
+    if measure(node, expansion.sizer) <= expansion.sizer.budget(node):
+        node.variants = []
+        return None
+    keep_attached(node, node.nodes, shown=False)
+    clear(node)
+    return node.variants.pop()
+
+
+def write_expandable(node: Node, value: object) -> None:
+    """Set an Expandable's text. Raises BadChildError for anything but a string."""
+    if not isinstance(value, str):
+        message = f"an Expandable's value must be a string, not {type(value).__name__}."
+        raise BadChildError(message, path=path_of(node))
+    clear(node)
+    text_leaf(node, value, FIRST)
+    node.gone = [STAYS]
+
+
+_CLOSERS: dict[type, Callable[[Expansion, Node], Children | None] | None] = {
+    text.Tag: _close_tag,
+    text.Truncate: _close_truncate,
+    layout.IfEmpty: _close_if_empty,
+    layout.First: _close_first,
+}
+
+
+def cut_to_budget(text: str, separator: str | re.Pattern[str], budget: int, tokenizer: Tokenizer) -> str:
+    """The longest run of leading pieces that fits `budget` tokens; the first piece that does not fit ends it.
+
+    A separator stays at the start of the piece behind it, as in prompt-tsx. Counts go on from the last safe cut, so that a
+    long text is counted once.
+    """
+    fitting = 0
+    counted = 0  # tokens up to `settled`
+    settled = 0
+    cut = tokenizer.safe_cut
+    for end in _ends(text, separator):
+        tokens = tokenizer.count(text[settled:end])
+        if counted + tokens > budget:
+            break
+        fitting = end
+        place = _last_cut(cut, text, settled + 1, end) if cut is not None else None
+        if place is not None:
+            counted += tokens - tokenizer.count(text[place:end])
+            settled = place
+    return text[:fitting]
+
+
+def _ends(text: str, separator: str | re.Pattern[str]) -> Iterator[int]:
+    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
+    for match in pattern.finditer(text):
+        if match.start() > 0:
+            yield match.start()
+    if text:
+        yield len(text)
+
+
+def _last_cut(cut: re.Pattern[str], text: str, start: int, end: int) -> int | None:
+    place = None
+    for match in cut.finditer(text, start, end):
+        if match.start() < end:
+            place = match.start()
+    return place
+
 
 KEEPS = ("head", "tail", "middle")
 _WHITESPACE = re.compile(r"\s+")

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.assemble import leaves_of, nodes_of
-from promptkit.rendering.joints import Joints, Range
-from promptkit.rendering.journal import Buried, CallTaken, Linked, Op, Taken, Unlinked, undo
+from promptkit.rendering.text_joins import Joints, Range
 from promptkit.rendering.tree import Atom, Item, Leaf, Node
+from promptkit.rendering.undo_log import Buried, CallTaken, Linked, Op, Taken, Unlinked, undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.rendering.layout import Sizer
-    from promptkit.rendering.order import Step
+    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.sizing import Sizer
 
 __all__ = ["Overhead", "Scan"]
 

@@ -1,4 +1,7 @@
-"""The receipt: what was removed, in which order, why, and what it would have cost."""
+"""The receipt: what was removed, in which order, why, and what it would have cost.
+
+A tree at one state of its removal order: what assembling and the receipt look at.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ import attrs
 
 from promptkit.messages import BoundaryPart
 from promptkit.rendering.assemble import leaves_of, measure, message_of, placed
-from promptkit.rendering.joints import separator
-from promptkit.rendering.journal import Buried, CallTaken, Taken
+from promptkit.rendering.text_joins import separator
 from promptkit.rendering.tree import Atom, Leaf, Node, path_of
+from promptkit.rendering.undo_log import Buried, CallTaken, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.rendering.layout import Sizer
-    from promptkit.rendering.order import Step
-    from promptkit.rendering.pruned import Pruned
+    from promptkit.rendering.counting import Scan
+    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.sizing import Sizer
 
-__all__ = ["Gone", "Removal", "SourceSpan", "call_path", "gone_of", "removals_of", "spans_of", "tokens_of"]
+__all__ = ["Gone", "Pruned", "Removal", "SourceSpan", "call_path", "gone_of", "removals_of", "spans_of", "tokens_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -199,3 +203,20 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
         start += len(leaf.text)
         before = nearest = leaf
         bounded = False
+
+
+@attrs.frozen(kw_only=True)
+class Pruned:
+    """A tree at one state: the first `k` steps of its removal order taken."""
+
+    tree: Tree
+    sizer: Sizer
+    scan: Scan
+    k: int
+    tokens: int
+    budget: int
+    reason: str
+    """Why the scan's steps were taken: `budget`, or `limit`."""
+
+    limited: tuple[tuple[Node, list[Step]], ...]
+    """What limits removed before: (the limit's node, its steps)."""

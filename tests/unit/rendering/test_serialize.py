@@ -11,8 +11,8 @@ from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import CacheBoundary, Group
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
-from promptkit.rendering.json_tree import from_json, to_json
 from promptkit.rendering.renderer import render
+from promptkit.rendering.serialize import from_json, to_json
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.tokenizer import Count
 

@@ -16,10 +16,10 @@ from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import JsonTreeError
 from promptkit.messages import Json, Repair, ToolCall
-from promptkit.rendering.drive import drive, drive_async
+from promptkit.rendering.event_loop import drive, drive_async
 from promptkit.rendering.expand import Expansion, Outcome, Started
-from promptkit.rendering.layout import Sizer
-from promptkit.rendering.memory import Memory
+from promptkit.rendering.render_cache import Memory
+from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.tree import HIGHEST, Atom, Leaf, Node, path_of
 from promptkit.tokens.models import tokenizer_for
 

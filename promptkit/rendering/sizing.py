@@ -2,6 +2,8 @@
 
 The rules are prompt-tsx's: a container's own text is taken first, then its flex groups one after the other; the members of a
 group share what is left without seeing each other, and what a member used is reported upward, never more than its share.
+
+Upper bounds of sizes: what surely fits needs no search.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message, Part, Role
+    from promptkit.rendering.materialize import Tree
     from promptkit.tokens.tokenizer import Count, Tokenizer
 
-__all__ = ["FlexGroup", "Layout", "Sizer", "frame_of"]
+__all__ = ["FlexGroup", "Layout", "Sizer", "frame_of", "set_ceilings", "surely_fits"]
+
 
 BUDGET = 0
 USED = 1
@@ -246,3 +250,39 @@ def _divide(layout: Layout, index: int) -> None:
 def _takes_a_share(leaf: Leaf) -> bool:
     """Whether a leaf is a member of a flex group (an element of its own) rather than its container's own text."""
     return leaf.own or (leaf.part is not None and leaf.sized)
+
+
+_NO_CEILING = 1 << 60
+
+
+def surely_fits(tree: Tree, sizer: Sizer, room: int) -> bool:
+    """Whether a whole tree fits, by its bytes. Gives up as soon as it may not."""
+    total = 0
+    for node in tree.nodes:
+        total += _own(node, sizer, room)
+        if total > room:
+            return False
+    return True
+
+
+def set_ceilings(tree: Tree, sizer: Sizer) -> None:
+    """Give every node a number of tokens that it surely does not exceed, without counting its text."""
+    for node in reversed(tree.nodes):
+        total = _own(node, sizer, _NO_CEILING) + sum(child.ceiling or 0 for child in node.nodes)
+        node.ceiling = min(total, _NO_CEILING)
+
+
+def _own(node: Node, sizer: Sizer, enough: int) -> int:
+    """A ceiling for what stands in a node itself; where it is more than `enough`, any number that is."""
+    ceiling = sizer.tokenizer.ceiling
+    total = sizer.node_frame(node, 0, text=True) if node.role else 0
+    for item in node.items:
+        if total > enough:
+            break
+        if type(item) is Atom:
+            bound = item.tokens if item.tokens >= 0 else ceiling(item.text)
+            total += _NO_CEILING if bound is None else bound + sizer.frame(item.role, item.name)
+        elif type(item) is Leaf:
+            bound = sizer.leaf(item) if item.part else ceiling(item.text)
+            total += _NO_CEILING if bound is None else bound + 1  # a line break
+    return total
