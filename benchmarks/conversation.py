@@ -24,7 +24,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Events
 from promptkit.compaction.policy import Policy, default_policy, discard_stale, first_match, manual, on_overflow
-from promptkit.providers.openai import OpenAIModel
+from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl import JsonlStore

@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from promptkit.elements.template.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
     from promptkit.providers.model import Model, ModelOptions, Reply
-    from promptkit.providers.openai import OpenAIModel
+    from promptkit.providers.openai.client import OpenAIModel
     from promptkit.rendering.removals import Removal, SourceSpan
     from promptkit.rendering.renderer import Renderer, render, render_async
     from promptkit.rendering.result import Rendered
@@ -196,7 +196,7 @@ _LATER = {
     "ModelOptions": "promptkit.providers.model",
     "NO_RESULT": "promptkit.tool_pairing",
     "NativeSummarizer": "promptkit.compaction.native",
-    "OpenAIModel": "promptkit.providers.openai",
+    "OpenAIModel": "promptkit.providers.openai.client",
     "Originals": "promptkit.compaction.originals",
     "PRESETS": "promptkit.compaction.presets",
     "Paired": "promptkit.tool_pairing",

@@ -11,7 +11,7 @@ from promptkit.cli.failure import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from promptkit.providers.openai import OpenAIModel
+    from promptkit.providers.openai.client import OpenAIModel
 
 __all__ = ["connect", "is_keyless"]
 
@@ -35,7 +35,7 @@ def connect(name: str) -> tuple[OpenAIModel, Callable[[], Coroutine[object, obje
         refuse(f"{ADDRESS} is no address: it begins with http:// or https:// and names a host.")
     from openai import AsyncOpenAI
 
-    from promptkit.providers.openai import OpenAIModel
+    from promptkit.providers.openai.client import OpenAIModel
 
     # Servers of one's own want no key, which the SDK does not believe; most of them have the older of OpenAI's two endpoints.
     client = AsyncOpenAI(api_key=key or "none")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.plan import Summary, SummaryTask
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.messages import Message
-    from promptkit.providers.openai_compact import Compacted
+    from promptkit.providers.openai.compact import Compacted
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.log import Transcript
 

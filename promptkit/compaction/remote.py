@@ -15,7 +15,7 @@ from promptkit.compaction.simple import RESULT_SHARE
 from promptkit.compaction.summarizer import accepted
 from promptkit.errors import BadPropError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage
-from promptkit.providers.failures import Failure, failed
+from promptkit.providers.errors import Failure, failed
 from promptkit.providers.model import Reply
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.errors import ModelUnavailableError, RateLimitedError
-from promptkit.providers.openai import OpenAIModel
+from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Rule, api_error, rate_limited, serve, server_error
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl import JsonlStore

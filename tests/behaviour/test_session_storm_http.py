@@ -17,7 +17,7 @@ from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
 from promptkit.errors import ModelError, NothingToAnswerError, TooManyRoundsError, WindowFullError
-from promptkit.providers.openai import OpenAIModel
+from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
 from promptkit.transcript.jsonl import JsonlStore
 from promptkit.transcript.log import Transcript

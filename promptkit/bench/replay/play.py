@@ -89,7 +89,7 @@ class Stage:
         return asyncio.run(self._written(contender, terms) if model else self._played(contender, terms))
 
     async def _written(self, contender: Contender, terms: Terms) -> Played:
-        from promptkit.providers.openai import OpenAIModel
+        from promptkit.providers.openai.client import OpenAIModel
 
         # Other servers that speak OpenAI's protocol mostly have the older of its two endpoints.
         model = OpenAIModel(self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")

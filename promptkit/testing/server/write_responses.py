@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.messages import OpaquePart
-from promptkit.providers.openai_request import PHASE
+from promptkit.providers.openai.request import PHASE
 from promptkit.testing.server.as_chat import mapping, sequence
 from promptkit.testing.server.made import pieces, refusal_of
 

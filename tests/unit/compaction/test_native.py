@@ -15,8 +15,8 @@ from promptkit.compaction.summarizer import Chain
 from promptkit.emitters import to_anthropic, to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart
-from promptkit.providers.openai import OpenAIModel
-from promptkit.providers.openai_compact import compacted
+from promptkit.providers.openai.client import OpenAIModel
+from promptkit.providers.openai.compact import compacted
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.transcript.entries import Checkpoint
@@ -25,7 +25,7 @@ from promptkit.transcript.log import Transcript
 from promptkit.transcript.projection import project
 from tests.unit.compaction.talk import Talk, words
 from tests.unit.compaction.tasks import nothing_new, refusal
-from tests.unit.providers.asking import client
+from tests.unit.providers.openai.asking import client
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ import pytest
 from promptkit import Message, Reply, ToolCall, Usage
 from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
 from promptkit.testing.server import Rule, api_error, rate_limited, serve, server_error
-from tests.unit.providers.asking import READ, Api, heard
+from tests.unit.providers.openai.asking import READ, Api, heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

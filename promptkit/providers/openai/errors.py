@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from openai import APIConnectionError, APIError, APIResponseValidationError, APIStatusError, APITimeoutError
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
-from promptkit.providers.failures import Failure, failed
+from promptkit.providers.errors import Failure, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from pydantic import TypeAdapter
 
 from promptkit import Message, ToolDefinition
-from promptkit.providers.openai import OpenAIModel
+from promptkit.providers.openai.client import OpenAIModel
 from tests.unit.emitters.sdk import strict
 
 if TYPE_CHECKING:

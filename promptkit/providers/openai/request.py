@@ -1,4 +1,7 @@
-"""What OpenAIModel sends: the body of a request, as plain dicts. Nothing of the SDK is needed for that."""
+"""What OpenAIModel sends: the body of a request, as plain dicts. Nothing of the SDK is needed for that.
+
+Text that can be sent: half surrogate pairs, of which one would have a whole conversation refused for ever, are replaced.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
+
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import OpaquePart
-from promptkit.providers.whole_text import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +20,36 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PHASE", "Body", "chat_body", "responses_body"]
+__all__ = ["PHASE", "Body", "chat_body", "responses_body", "whole"]
+
+
+HALVES = re.compile(r"[\ud800-\udfff]")
+"""In names of files that are no UTF-8, in answers that were cut between two halves, and in recordings of both."""
+
+
+def whole(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with U+FFFD in the place of each half surrogate pair, as tokenizers count it. What is whole stays the same object."""
+    return [_whole(message) for message in messages]
+
+
+def _whole(message: Message) -> Message:
+    texts = [*(part for part in message.content if isinstance(part, str)), *(call.name + call.arguments for call in message.tool_calls)]
+    if not any(map(_is_torn, texts)):
+        return message
+    return attrs.evolve(
+        message,
+        content=tuple(_mended(part) if isinstance(part, str) else part for part in message.content),
+        tool_calls=tuple(attrs.evolve(call, name=_mended(call.name), arguments=_mended(call.arguments)) for call in message.tool_calls),
+    )
+
+
+def _is_torn(text: str) -> bool:
+    return not text.isascii() and HALVES.search(text) is not None
+
+
+def _mended(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
 
 Body: TypeAlias = dict[str, Any]  # Any: the SDK declares what goes in as TypedDicts, which tests check each body against
 

@@ -11,10 +11,9 @@ import attrs
 from promptkit.emitters import tools_to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError, TokenizerError
 from promptkit.providers.model import ModelOptions
-from promptkit.providers.openai_compact import compact_input, compacted
-from promptkit.providers.openai_reply import chat_reply, responses_reply
-from promptkit.providers.openai_request import chat_body, responses_body
-from promptkit.providers.openai_stream import ChatStream, ResponsesStream
+from promptkit.providers.openai.compact import compact_input, compacted
+from promptkit.providers.openai.request import chat_body, responses_body
+from promptkit.providers.openai.response import ChatStream, ResponsesStream, chat_reply, responses_reply
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
-    from promptkit.providers.openai_compact import Compacted
-    from promptkit.providers.openai_request import Body
+    from promptkit.providers.openai.compact import Compacted
+    from promptkit.providers.openai.request import Body
     from promptkit.rendering.result import Rendered
 
 __all__ = ["OpenAIModel", "RequestOptions", "count_exact"]
@@ -119,7 +118,7 @@ class OpenAIModel:
         """The JSON of an answer."""
         from openai import OpenAIError
 
-        from promptkit.providers.openai_errors import raised
+        from promptkit.providers.openai.errors import raised
 
         try:
             answer = await request
@@ -131,7 +130,7 @@ class OpenAIModel:
         """The events of a stream. What the SDK raises is told apart from what the caller's own code does between two of them."""
         from openai import OpenAIError
 
-        from promptkit.providers.openai_errors import raised
+        from promptkit.providers.openai.errors import raised
 
         try:
             stream = await self._create(body)

@@ -20,8 +20,8 @@ from promptkit.errors import (
     ModelUnavailableError,
     RateLimitedError,
 )
-from promptkit.providers.openai import OpenAIModel
-from promptkit.providers.openai_errors import retry_after
+from promptkit.providers.openai.client import OpenAIModel
+from promptkit.providers.openai.errors import retry_after
 from promptkit.testing.server import (
     Hang,
     HttpAnswer,
@@ -34,9 +34,9 @@ from promptkit.testing.server import (
     serve,
     server_error,
 )
-from tests.unit.providers.asking import HELLO, READ, Api, client, heard
-from tests.unit.providers.error_bodies import FITTING, OVERFLOWS, Case
-from tests.unit.providers.test_openai_model import stream_of
+from tests.unit.providers.openai.asking import HELLO, READ, Api, client, heard
+from tests.unit.providers.openai.error_bodies import FITTING, OVERFLOWS, Case
+from tests.unit.providers.openai.test_model import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

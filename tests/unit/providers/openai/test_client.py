@@ -28,7 +28,7 @@ from promptkit import (
     render,
     tools_to_responses,
 )
-from promptkit.providers.openai import count_exact
+from promptkit.providers.openai.client import count_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,6 +208,6 @@ def test_what_has_no_form_is_refused_before_anything_is_sent(endpoint: Endpoint)
 
 
 def test_importing_the_provider_does_not_load_its_sdk() -> None:
-    code = "import sys, promptkit.providers.openai; print('openai' in sys.modules)"
+    code = "import sys, promptkit.providers.openai.client; print('openai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"

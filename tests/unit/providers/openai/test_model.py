@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from promptkit import EmitError, ImagePart, Message, OpaquePart, Reply, ToolCall, Usage, tokenizer_for
-from promptkit.providers.openai import OpenAIModel
+from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Delay, Hang, HttpAnswer, Scripted, serve
-from tests.unit.providers.asking import HELLO, READ, Api, client, heard
+from tests.unit.providers.openai.asking import HELLO, READ, Api, client, heard
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -275,7 +275,7 @@ class TestClients:
             assert server.stats.requests == 0
 
     def test_importing_the_provider_loads_no_sdk(self) -> None:
-        code = "import sys, promptkit.providers.openai; print('openai' in sys.modules)"
+        code = "import sys, promptkit.providers.openai.client; print('openai' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
         assert done.stdout == "False\n"
 

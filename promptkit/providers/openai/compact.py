@@ -9,8 +9,8 @@ import attrs
 
 from promptkit.errors import EmptyReplyError
 from promptkit.messages import Message, OpaquePart
-from promptkit.providers.openai_reply import SENT_BACK, mapping, sequence, usage_of
-from promptkit.providers.openai_request import responses_body
+from promptkit.providers.openai.request import responses_body
+from promptkit.providers.openai.response import SENT_BACK, mapping, sequence, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
