@@ -27,8 +27,8 @@ from promptkit.compaction.policy import Policy, default_policy, discard_stale, f
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 __all__ = ["Figures", "Talk", "main", "measure", "talk"]
 

@@ -132,11 +132,11 @@ if TYPE_CHECKING:
     from promptkit.tool_pairing import NO_RESULT, Paired, pair
     from promptkit.transcript.codecs.importing import import_recording, read_recording
     from promptkit.transcript.entries import Checkpoint, Entry, Said
-    from promptkit.transcript.jsonl import JsonlStore
-    from promptkit.transcript.log import Transcript
-    from promptkit.transcript.projection import Projection, project
+    from promptkit.transcript.jsonl.store import JsonlStore
     from promptkit.transcript.redaction import redact_secrets
     from promptkit.transcript.store import MemoryStore, Store
+    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import Projection, project
 
 # Several names to a line: one to each would hide the rest of this file.
 # fmt: off
@@ -187,7 +187,7 @@ _LATER = {
     "HeuristicTokenizer": "promptkit.tokens.heuristic",
     "HookChain": "promptkit.compaction.hook_chain",
     "Hooks": "promptkit.compaction.hooks",
-    "JsonlStore": "promptkit.transcript.jsonl",
+    "JsonlStore": "promptkit.transcript.jsonl.store",
     "LiveSummarizer": "promptkit.compaction.live",
     "MemoryFiles": "promptkit.compaction.memory_files",
     "MemoryStore": "promptkit.transcript.store",
@@ -203,7 +203,7 @@ _LATER = {
     "Plan": "promptkit.compaction.plan",
     "Policy": "promptkit.compaction.policy",
     "Preset": "promptkit.compaction.presets.preset",
-    "Projection": "promptkit.transcript.projection",
+    "Projection": "promptkit.transcript.view",
     "Remembering": "promptkit.compaction.remembering",
     "RemoteSummarizer": "promptkit.compaction.remote",
     "Removal": "promptkit.rendering.removals",
@@ -224,7 +224,7 @@ _LATER = {
     "Thresholds": "promptkit.compaction.policy",
     "Tokenizer": "promptkit.tokens.tokenizer",
     "Tool": "promptkit.agent.tools",
-    "Transcript": "promptkit.transcript.log",
+    "Transcript": "promptkit.transcript.transcript",
     "Turn": "promptkit.agent.turn",
     "WithFiles": "promptkit.compaction.file_operations",
     "budget_for": "promptkit.compaction.budget",
@@ -237,7 +237,7 @@ _LATER = {
     "model_info": "promptkit.tokens.models",
     "navigate": "promptkit.compaction.branches",
     "pair": "promptkit.tool_pairing",
-    "project": "promptkit.transcript.projection",
+    "project": "promptkit.transcript.view",
     "read_recording": "promptkit.transcript.codecs.importing",
     "recorded": "promptkit.elements.from_message",
     "redact_secrets": "promptkit.transcript.redaction",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from promptkit.agent.content import content_of
 from promptkit.agent.tools import Tool
 from promptkit.errors import BadPropError, NothingToAnswerError
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from promptkit.transcript.entries import Checkpoint
 if TYPE_CHECKING:
     from promptkit.messages import Message, OpaquePart
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["Manner", "Manners"]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log import Transcript
-    from promptkit.transcript.projection import Projection
+    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import Projection
 
 __all__ = ["Requests"]
 

@@ -26,7 +26,7 @@ from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.entries import Said, Setting
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,7 +11,7 @@ from promptkit.cli.transcript_rows import first_line, short
 from promptkit.compaction.blocks import is_request
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.jsonl import JsonlStore
+from promptkit.transcript.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

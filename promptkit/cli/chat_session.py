@@ -14,8 +14,8 @@ from promptkit.cli.connection import connect
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.extractive import ExtractiveSummarizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -25,10 +25,10 @@ from promptkit.compaction.summarizer import Chain
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project, summary_message
-from promptkit.transcript.records import entry_to_json
+from promptkit.transcript.jsonl.records import entry_to_json
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -18,8 +18,8 @@ from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["export"]
 
@@ -59,8 +59,8 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
 def _read(file: Path) -> Transcript:
     from promptkit.transcript.codecs.importing import read_recording
-    from promptkit.transcript.log import Transcript
     from promptkit.transcript.store import MemoryStore
+    from promptkit.transcript.transcript import Transcript
 
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
     if not entries:
@@ -97,7 +97,7 @@ def _pieces(
 
 
 def _write(output: Path, pieces: Iterable[bytes]) -> None:
-    from promptkit.transcript.replace import replace
+    from promptkit.transcript.jsonl.store import replace
 
     try:
         replace(output, lambda out: out.writelines(pieces))

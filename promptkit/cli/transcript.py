@@ -67,8 +67,8 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
 
     A last line or batch that was cut short when its writer was killed is no problem: the next one who writes takes it away.
     """
-    from promptkit.transcript.scan import Pass
-    from promptkit.transcript.validation import problems
+    from promptkit.transcript.jsonl.reader import Pass
+    from promptkit.transcript.jsonl.validate import problems
 
     going = Pass(_existing(file))
     name = harmless(str(file))
@@ -104,7 +104,7 @@ def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fix
     Before each stand the line in the file, the id of the entry and who said it. With --json there is one JSON object a line.
     """
     from promptkit.cli.transcript_rows import short, texts, who
-    from promptkit.transcript.scan import Pass, Stored
+    from promptkit.transcript.jsonl.reader import Pass, Stored
 
     try:
         wanted = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)

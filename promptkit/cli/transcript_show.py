@@ -15,9 +15,9 @@ from promptkit.cli.failure import refuse
 from promptkit.cli.harmless import clip, harmless
 from promptkit.cli.transcript_rows import STYLES, first_line, short, texts, who
 from promptkit.transcript.entries import Label
-from promptkit.transcript.records import entry_to_json
-from promptkit.transcript.scan import Pass, Stored
-from promptkit.transcript.tree import Tree
+from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.jsonl.records import entry_to_json
+from promptkit.transcript.transcript import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ import attrs
 import click
 
 from promptkit.cli.harmless import harmless
-from promptkit.transcript.projection import project
-from promptkit.transcript.scan import Pass, Stored
+from promptkit.transcript.jsonl.reader import Pass, Stored
 from promptkit.transcript.statistics import Tally
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

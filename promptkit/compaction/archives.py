@@ -1,6 +1,6 @@
 """What a compaction takes out of the view, as a compressed file of its own: `0001-….jsonl.gz`, which can be listed and read by itself.
 
-The transcript keeps these entries, too; where its own file is to become shorter, `promptkit.transcript.archive` moves them.
+The transcript keeps these entries, too; where its own file is to become shorter, `promptkit.transcript.jsonl.archive` moves them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.covered import covered_entries
 from promptkit.errors import TranscriptFormatError
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.framing import SUFFIX, Header, Line, batch_lines, header_from_line, header_line, line_from_bytes
-from promptkit.transcript.replace import replace
+from promptkit.transcript.jsonl.format import SUFFIX, Header, Line, batch_lines, header_from_line, header_line, line_from_bytes
+from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = [
     "Block",

@@ -12,16 +12,16 @@ from promptkit.compaction.plan import Plan, SummaryTask
 from promptkit.compaction.redaction import redacted_summary, redacted_task
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
-from promptkit.transcript.projection import project, summary_message
+from promptkit.transcript.view import project, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
-    from promptkit.transcript.projection import Projected
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import Projected
 
 __all__ = ["branch_items", "left_behind", "navigate"]
 

@@ -15,7 +15,7 @@ from promptkit.compaction.breadcrumb import without_breadcrumb
 from promptkit.compaction.comments import comment, commented
 from promptkit.compaction.hooks import Hooks
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.replace import replace
+from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection

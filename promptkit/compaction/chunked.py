@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["ChunkedSummarizer"]
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
-    from promptkit.transcript.projection import Projection
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import Projection
 
 __all__ = ["Compactor"]
 

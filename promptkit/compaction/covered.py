@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.blocks import is_opening
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.projection import project
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["covered_entries", "covered_items"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.plan import Plan, Summary
     from promptkit.compaction.replacement import Replaced
     from promptkit.messages import Message
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Draft", "checkpoint_of"]
 

@@ -21,8 +21,8 @@ from promptkit.transcript.redaction import redacted_json
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, ToolCall
-    from promptkit.transcript.projection import Projected
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Command", "Facts", "fold", "thinking_of", "without_secrets"]
 

@@ -13,7 +13,7 @@ from promptkit.compaction.selection import is_system
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.transcript.entries import CustomMessage, Observation, Said, Setting
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from promptkit.compaction.plan import LastRequest, Summary
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projection
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import Store
+    from promptkit.transcript.view import Projection
 
 __all__ = ["HANDOFF_TEMPLATE", "PARENT", "Handoff", "hand_off"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projection
+    from promptkit.transcript.view import Projection
 
 __all__ = ["Keeper", "Promotion"]
 

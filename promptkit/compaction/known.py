@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.plan import Plan
     from promptkit.messages import Json
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["known_facts"]
 

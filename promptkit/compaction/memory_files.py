@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from promptkit.compaction.memories import dated_name, keys_of, memories_of, merged, newest_lines, readable
-from promptkit.transcript.replace import replace
+from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from promptkit.compaction.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizer import added, dropped_items
 from promptkit.messages import OpaquePart
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.projection import project, summary_message
+from promptkit.transcript.view import project, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.providers.openai.compact import Compacted
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["CompactingModel", "NativeSummarizer", "WiredModel", "make_portable", "wire_of"]
 

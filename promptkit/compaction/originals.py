@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["MARKER", "Originals", "newest_within", "shortened"]
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Json, Message, ToolDefinition, Usage
-    from promptkit.transcript.projection import Projected
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.view import Projected
 
 __all__ = ["LastRequest", "Plan", "Summary", "SummaryTask"]
 

@@ -20,7 +20,7 @@ from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.tool_pairing import pair
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

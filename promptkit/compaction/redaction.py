@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from promptkit.compaction.plan import Plan, Summary, SummaryTask
-    from promptkit.transcript.projection import Projected
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.view import Projected
 
 __all__ = ["redacted_cover", "redacted_summary", "redacted_task"]
 

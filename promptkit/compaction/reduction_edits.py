@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Part
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projected, Projection
+    from promptkit.transcript.view import Projected, Projection
 
 __all__ = ["LEAST_SAVED", "PROTECTED", "PRUNED", "Pruning", "as_edits", "prune_outputs"]
 

@@ -15,7 +15,7 @@ from promptkit.compaction.plan import Plan, SummaryTask
 from promptkit.compaction.redaction import redacted_summary, redacted_task
 from promptkit.compaction.serialise import neutral
 from promptkit.errors import SummaryError
-from promptkit.transcript.projection import project
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

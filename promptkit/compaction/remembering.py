@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
-    from promptkit.transcript.projection import Projected
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import Projected
 
 __all__ = ["MEMORIES_TEMPLATE", "MemoryExtractor", "Remembering", "StatedMemories", "SummarizedMemories"]
 

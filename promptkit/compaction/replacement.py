@@ -14,7 +14,7 @@ from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.originals import Originals  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.carried import Carried
     from promptkit.compaction.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Replaced", "Replacement"]
 

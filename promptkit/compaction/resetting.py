@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.errors import BadPropError, TranscriptError
-from promptkit.transcript.archive import archive
 from promptkit.transcript.entries import Reset
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from promptkit.compaction.memory_files import MemoryFiles
     from promptkit.compaction.remembering import MemoryExtractor
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["Daily", "Idle", "Manual", "ResetPolicy", "reset", "reset_due"]
 

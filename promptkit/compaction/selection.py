@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.projection import Projected, Projection
+    from promptkit.transcript.view import Projected, Projection
 
 __all__ = [
     "Keep",

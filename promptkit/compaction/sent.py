@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.plan import LastRequest, Plan
     from promptkit.messages import Message
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Sent"]
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.selection import Keep
     from promptkit.compaction.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
-    from promptkit.transcript.log import Transcript
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["Setup"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.reduction import cap_results
-from promptkit.transcript.projection import Projection, Projector
+from promptkit.transcript.view import Projection, Projector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Shown"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message
     from promptkit.providers.model import Reply
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 __all__ = ["Chain", "Summarizer", "accepted", "added", "carried", "dropped_items", "dropped_messages", "earlier_summary"]
 

@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said
-from promptkit.transcript.projection import NEVER_REPLAYED
+from promptkit.transcript.view import NEVER_REPLAYED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projected, Projection
+    from promptkit.transcript.view import Projected, Projection
 
 __all__ = ["FACTORS", "Anchor", "Meter", "Reading", "Rejected", "anchors"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.usage import Reading
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projection
+    from promptkit.transcript.view import Projection
 
 __all__ = ["Window"]
 

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.messages import Usage
 from promptkit.transcript.entries import Checkpoint, Said, Unknown
-from promptkit.transcript.tree import Tree
+from promptkit.transcript.transcript import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

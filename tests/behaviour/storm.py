@@ -36,10 +36,10 @@ from promptkit.errors import (
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said, Setting
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.writers import Recorder
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from promptkit.compaction.triggers import compact_above, promote
 from promptkit.compaction.usage import Meter
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Said
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.talk import Talk, words
 from tests.unit.compaction.tasks import parser_talk

@@ -22,8 +22,8 @@ from promptkit.errors import ModelUnavailableError, RateLimitedError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Rule, api_error, rate_limited, serve, server_error
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.writers import Recorder
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from promptkit.compaction.settings import settings_from
 from promptkit.compaction.state import Phase, State
 from promptkit.errors import SettingError
 from promptkit.messages import Message, ToolCall
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.behaviour.walking import Walk
 
 if TYPE_CHECKING:

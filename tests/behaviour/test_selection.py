@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from promptkit.compaction.blocks import blocks_of, is_summary, open_requests
 from promptkit.compaction.selection import Keep, LastMessages, LastTurns, RecentTokens, Rounds, UserMessages, select
-from promptkit.transcript.projection import Projector, project
+from promptkit.transcript.view import Projector, project
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
     from promptkit.compaction.plan import Plan
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
     from tests.unit.compaction.talk import Talk
 
 Key: TypeAlias = "tuple[str, str, str | None, tuple[str, ...]]"

@@ -19,10 +19,10 @@ from promptkit.compaction.events import Events
 from promptkit.errors import ModelError, NothingToAnswerError, TooManyRoundsError, WindowFullError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.writers import Recorder
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.archive import archive
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps
 
 if TYPE_CHECKING:

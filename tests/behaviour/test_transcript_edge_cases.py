@@ -8,20 +8,20 @@ import pytest
 
 from promptkit import NO_RESULT, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
-from promptkit.transcript.archive import archive
 from promptkit.transcript.entries import Checkpoint, Custom, Edit, Entry, Observation, Reset, Said
-from promptkit.transcript.framing import Header, batch_lines, header_line
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.statistics import statistics
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.behaviour.transcripts import new_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.transcript.projection import Projection
+    from promptkit.transcript.view import Projection
 
 
 def user(text: str) -> Message:

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from promptkit import NO_RESULT, Message, OpaquePart
 from promptkit.compaction.usage import Anchor, anchors
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, Reset, Said
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import NEVER_REPLAYED, Projector, project, summary_message
-from promptkit.transcript.records import message_to_json
+from promptkit.transcript.jsonl.records import message_to_json
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import NEVER_REPLAYED, Projector, project, summary_message
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.projection import Projection
+    from promptkit.transcript.view import Projection
     from tests.behaviour.transcripts import Step
 
 

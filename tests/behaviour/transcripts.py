@@ -24,9 +24,9 @@ from promptkit.transcript.entries import (
     Setting,
     Unknown,
 )
-from promptkit.transcript.framing import Header, batch_lines, header_line
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -30,7 +30,7 @@ from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
 from tests.unit.compaction.talk import words
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
 from tests.crash.writer import write_until_killed
 
 __all__ = ["Outcome", "run"]

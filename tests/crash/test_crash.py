@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,8 +23,8 @@ import json, sys
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError
 from promptkit.transcript.entries import Said
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 path, name, count, careful = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "careful"
 transcript = Transcript(JsonlStore(path))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.archive import archive
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     import random

@@ -15,7 +15,7 @@ from promptkit.compaction.plan import Plan, SummaryTask
 from promptkit.compaction.writing import Writing, chain_of, simple
 from promptkit.errors import SummaryError
 from promptkit.messages import Message
-from promptkit.transcript.projection import Projected
+from promptkit.transcript.view import Projected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,8 @@ from promptkit.compaction.writing import Writing
 from promptkit.errors import BudgetExceededError, WindowFullError
 from promptkit.rendering.renderer import Renderer
 from promptkit.transcript.entries import Said
-from promptkit.transcript.log import Transcript
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import attrs
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.transcript.codecs.chain import Ids
 from promptkit.transcript.entries import Checkpoint, Entry, Said, Setting
-from promptkit.transcript.log import LEAF
+from promptkit.transcript.transcript import LEAF
 
 if TYPE_CHECKING:
     from promptkit.transcript.codecs.blocks import Blocks

@@ -12,10 +12,10 @@ from promptkit.emitters.parts import arguments_object
 from promptkit.messages import DocumentPart, ImagePart, Message, Part
 from promptkit.transcript.codecs.values import written
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
-from promptkit.transcript.framing import Header, batch_lines, header_line
-from promptkit.transcript.projection import project
-from promptkit.transcript.records import entry_from_json, entry_to_json
+from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
 from promptkit.transcript.redaction import redacted, redacted_json
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,9 +11,8 @@ from promptkit.transcript.codecs.codec import Batch
 from promptkit.transcript.codecs.counts import Counts, Tally
 from promptkit.transcript.codecs.detect import CODECS, detect
 from promptkit.transcript.codecs.source import open_source
-from promptkit.transcript.framing import Header, batch_lines, header_line
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.replace import replace
+from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.store import JsonlStore, replace
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:

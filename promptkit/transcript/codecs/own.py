@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from promptkit.transcript.codecs.codec import Batch
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Said
-from promptkit.transcript.framing import header_from_line
-from promptkit.transcript.scan import Pass, Scanner, Stored
+from promptkit.transcript.jsonl.format import header_from_line
+from promptkit.transcript.jsonl.reader import Pass, Scanner, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

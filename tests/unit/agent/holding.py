@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.agent.tools import Result
     from promptkit.testing.scripted import Step
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.log import Transcript
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["READ", "Held", "calls", "checkpoints", "held", "overflow", "reads", "said", "turn_and_rest"]
 

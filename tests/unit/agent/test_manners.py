@@ -15,8 +15,8 @@ from promptkit.compaction.live import LiveSummarizer
 from promptkit.compaction.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, held
 from tests.unit.compaction.talk import words
 

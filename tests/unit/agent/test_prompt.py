@@ -8,7 +8,7 @@ from promptkit import BudgetExceededError, Message, ToolCall, render
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 TOKENIZER = WordTokenizer()
 SUMMARY = summary_message("what was before")

@@ -12,8 +12,8 @@ from promptkit.errors import (
     WindowFullError,
 )
 from promptkit.transcript.entries import Said
-from promptkit.transcript.projection import summary_message
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, held, said
 from tests.unit.compaction.talk import words
 

@@ -11,8 +11,8 @@ from promptkit.errors import (
     NothingToAnswerError,
 )
 from promptkit.tool_pairing import NO_RESULT
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.talk import words
 

@@ -15,8 +15,8 @@ from promptkit.elements.from_message import recorded
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnRunningError
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Edit
-from promptkit.transcript.projection import summary_message
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.talk import words
 

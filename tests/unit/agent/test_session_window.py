@@ -18,7 +18,7 @@ from promptkit.errors import (
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Setting
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
 from tests.unit.compaction.talk import words
 

@@ -12,8 +12,8 @@ import pytest
 from promptkit import Message, ToolCall
 from promptkit.cli import main
 from promptkit.testing.server import Hang, api_error, serve
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 from tests.unit.cli.chatting import SCRIPT, chat, environment, fill
 
 if TYPE_CHECKING:

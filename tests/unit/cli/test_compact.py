@@ -14,9 +14,9 @@ from promptkit.cli import main
 from promptkit.compaction.breadcrumb import without_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 
 from promptkit import JsonlStore, Transcript
 from promptkit.cli import main
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.validate import problems
 from tests.unit.transcript.codecs.samples import CLAUDE, SAMPLES, lines
 
 if TYPE_CHECKING:

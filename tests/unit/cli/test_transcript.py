@@ -11,7 +11,6 @@ import pytest
 from promptkit import Message, ToolCall, Usage
 from promptkit.cli import main
 from promptkit.cli.harmless import clip, harmless
-from promptkit.transcript.archive import archive
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
@@ -25,8 +24,9 @@ from promptkit.transcript.entries import (
     Setting,
     Unknown,
 )
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from pathlib import Path

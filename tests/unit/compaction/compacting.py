@@ -13,7 +13,7 @@ from promptkit.compaction.events import Events
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer
 

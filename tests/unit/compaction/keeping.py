@@ -16,7 +16,7 @@ from promptkit.compaction.policy import default_policy
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said, Setting
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import Projection, project
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import Projection, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

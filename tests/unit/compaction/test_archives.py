@@ -14,8 +14,8 @@ from promptkit.compaction.selection import KeepNothing
 from promptkit.errors import TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.log import Transcript
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.talk import Talk, words
 from tests.unit.compaction.writers import Recorder, Writer
 

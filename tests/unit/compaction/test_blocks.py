@@ -15,7 +15,7 @@ from promptkit.compaction.blocks import (
 )
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.projection import Projected, summary_message
+from promptkit.transcript.view import Projected, summary_message
 from tests.unit.compaction.talk import Talk
 
 

@@ -14,7 +14,7 @@ from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptEr
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import BranchSummary, Entry
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.talk import Talk
 from tests.unit.compaction.writers import Writer
 

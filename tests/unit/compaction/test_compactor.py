@@ -18,10 +18,10 @@ from promptkit.messages import Message, ToolCall
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import summary_message
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 from tests.unit.compaction.compacting import checkpoint, compact, made
 from tests.unit.compaction.talk import Talk, words

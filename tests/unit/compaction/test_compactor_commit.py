@@ -14,10 +14,10 @@ from promptkit.errors import CompactionRunningError, SummaryError, TranscriptWri
 from promptkit.messages import Message, Usage
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project, summary_message
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project, summary_message
 from tests.unit.compaction.compacting import checkpoint, compact, made
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Writer

@@ -15,7 +15,7 @@ from promptkit.messages import Message, OpaquePart, ToolCall
 from tests.unit.compaction.talk import Talk
 
 if TYPE_CHECKING:
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
 

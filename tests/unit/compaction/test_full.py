@@ -17,7 +17,7 @@ from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, O
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.projection import Projected, summary_message
+from promptkit.transcript.view import Projected, summary_message
 from tests.unit.compaction.talk import Talk, words
 from tests.unit.compaction.tasks import TAGGED, TOKENIZER, long_task, nothing_new, parser_talk, refusal, shown, summarized, task_of
 

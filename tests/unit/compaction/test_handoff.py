@@ -14,10 +14,10 @@ from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptEr
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomMessage
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.unit.compaction.talk import Talk
 from tests.unit.compaction.writers import Writer
 

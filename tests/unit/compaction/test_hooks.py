@@ -14,7 +14,7 @@ from promptkit.compaction.plan import Summary
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer
 

@@ -13,7 +13,7 @@ from promptkit.compaction.policy import default_policy, first_match, on_overflow
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Edit
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.keeping import BUDGET, Kept, grown, kept, run, turns
 from tests.unit.compaction.talk import words
 from tests.unit.compaction.writers import Recorder, Writer, state

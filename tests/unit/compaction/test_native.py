@@ -20,9 +20,9 @@ from promptkit.providers.openai.compact import compacted
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.unit.compaction.talk import Talk, words
 from tests.unit.compaction.tasks import nothing_new, refusal
 from tests.unit.providers.openai.asking import client

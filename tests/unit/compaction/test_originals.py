@@ -9,7 +9,7 @@ from promptkit.errors import BadPropError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.projection import Projected
+from promptkit.transcript.view import Projected
 from tests.unit.compaction.talk import Talk, words
 
 TOKENIZER = WordTokenizer()

@@ -6,7 +6,7 @@ import pytest
 
 from promptkit.compaction.quirks import QUIRKS, REMINDER, Quirks, adapted, is_thinking, quirks_of, without_calls, without_orphans
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 
 CLAUDE = Quirks(keep_thinking=True, hidden_calls="tool_search")
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, provider="anthropic")

@@ -7,7 +7,7 @@ from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.projection import summary_message
+from promptkit.transcript.view import summary_message
 from tests.unit.compaction.talk import Talk, words
 
 TOKENIZER = WordTokenizer()

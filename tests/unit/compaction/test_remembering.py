@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.remembering import MemoryExtractor
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 TOKENIZER = WordTokenizer()
 NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)

@@ -19,9 +19,9 @@ from promptkit.compaction.summarizer import carried
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.unit.compaction.talk import Talk, words
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.selection import Keep, select
 from promptkit.rendering.sizing import Sizer
 from promptkit.tool_pairing import pair
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 from tests.unit.compaction.writers import draft
 

@@ -14,9 +14,9 @@ from promptkit.compaction.memory_files import MemoryFiles
 from promptkit.compaction.remembering import StatedMemories
 from promptkit.compaction.resetting import Daily, Idle, Manual, reset, reset_due
 from promptkit.errors import BadPropError, TranscriptConflictError
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import project
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
 from tests.unit.compaction.talk import Talk
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.resetting import ResetPolicy
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from promptkit.compaction.selection import (
 from promptkit.errors import CutPointError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.projection import project, summary_message
+from promptkit.transcript.view import project, summary_message
 from tests.unit.compaction.talk import Talk, words
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from promptkit.testing import WordTokenizer
 from tests.unit.compaction.talk import Talk, words
 
 if TYPE_CHECKING:
-    from promptkit.transcript.projection import Projected
+    from promptkit.transcript.view import Projected
 
 TOKENIZER = WordTokenizer()
 

@@ -7,7 +7,7 @@ from promptkit.compaction.usage import FACTORS, LOOK_BACK, Anchor, Meter, Readin
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Said
-from promptkit.transcript.projection import project
+from promptkit.transcript.view import project
 from tests.unit.compaction.talk import Talk, words
 
 TOKENIZER = WordTokenizer(per_message=1)

@@ -17,7 +17,7 @@ from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.transcript.codecs.export import transcript_lines
 from promptkit.transcript.codecs.importing import import_recording
 from promptkit.transcript.codecs.jsontext import DEEPEST
-from promptkit.transcript.scan import Pass, Stored
+from promptkit.transcript.jsonl.reader import Pass, Stored
 from tests.unit.transcript.codecs.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:

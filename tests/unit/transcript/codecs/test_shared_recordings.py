@@ -12,8 +12,8 @@ import pytest
 
 from promptkit import JsonlStore, Transcript, project
 from promptkit.transcript.codecs.importing import import_recording
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.validate import problems
 
 TRANSCRIPTS = Path(__file__).resolve().parents[5] / "shared" / "transcripts"
 FILES = sorted(path for path in TRANSCRIPTS.glob("*/*") if path.is_file())

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.transcript.framing import SUFFIX, VERSION, Header, Segment, header_line
-from promptkit.transcript.replace import replace
-from promptkit.transcript.scan import Pass, Stored
+from promptkit.transcript.jsonl.format import SUFFIX, VERSION, Header, Segment, header_line
+from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
 
-    from promptkit.transcript.jsonl import JsonlStore
+    from promptkit.transcript.jsonl.store import JsonlStore
 
 __all__ = ["archive"]
 

@@ -18,9 +18,9 @@ from promptkit import Message
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.transcript import scan
 from promptkit.transcript.entries import Said, Unknown
-from promptkit.transcript.framing import Line, line_from_bytes
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.format import Line, line_from_bytes
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -258,8 +258,8 @@ class TestAFailedWrite:
 import resource
 from promptkit import Message
 from promptkit.errors import TranscriptWriteError
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 transcript = Transcript(JsonlStore({str(path)!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Label
 from promptkit.transcript.store import Problem
-from promptkit.transcript.tree import Tree
+from promptkit.transcript.transcript import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.scan import Pass, Stored
+    from promptkit.transcript.jsonl.reader import Pass, Stored
 
 __all__ = ["problems"]
 

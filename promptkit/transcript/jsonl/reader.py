@@ -15,9 +15,19 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
-from promptkit.transcript.framing import VERSION, Header, Line, header_from_line, header_line, line_from_bytes, object_from_bytes
-from promptkit.transcript.migration import MIGRATIONS, migrated, require_readable
-from promptkit.transcript.records import entry_from_json
+from promptkit.transcript.jsonl.format import (
+    MIGRATIONS,
+    VERSION,
+    Header,
+    Line,
+    header_from_line,
+    header_line,
+    line_from_bytes,
+    migrated,
+    object_from_bytes,
+    require_readable,
+)
+from promptkit.transcript.jsonl.records import entry_from_json
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:
@@ -26,8 +36,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.framing import Segment
-    from promptkit.transcript.migration import Migrations, Record
+    from promptkit.transcript.jsonl.format import Migrations, Record, Segment
 
 __all__ = ["Pass", "Scanner", "Seen", "Stored"]
 

@@ -6,9 +6,9 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import Projected, Projector, project, summary_message
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import Projected, Projector, project, summary_message
 
 
 def said(text: str) -> Message:

@@ -15,9 +15,9 @@ import pytest
 from promptkit import Message, ToolCall
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Observation, Said, Setting
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.projection import Projector
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import Projector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

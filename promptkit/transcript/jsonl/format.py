@@ -3,37 +3,49 @@
 The file is JSON Lines, in UTF-8, with a line feed alone between records: a text may hold any other kind of line break. The first
 line is the header. Every other line is one entry; each entry of a batch of several says its place and the size, `"batch":[2,3]`, so
 that a reader can tell a batch that was cut short.
+
+Files of older versions: a table that says how the records of each become those of the next.
+
+A file is read through the table, and stays as it is; it is rewritten when something is appended to it, and the old file is kept.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NoReturn
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
-from promptkit.transcript.records import entry_from_json, entry_to_json
+from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from promptkit.messages import Json
     from promptkit.transcript.entries import Entry
 
 __all__ = [
+    "MIGRATIONS",
     "SUFFIX",
     "VERSION",
     "Header",
     "Line",
+    "Migrations",
+    "Record",
     "Segment",
     "batch_lines",
     "header_from_line",
     "header_line",
     "line_from_bytes",
+    "migrated",
     "object_from_bytes",
+    "require_readable",
 ]
+
 
 VERSION = 1
 """Of the format that is written."""
@@ -171,3 +183,33 @@ def _is_plain(name: str) -> bool:
 def _no_constant(name: str) -> NoReturn:
     problem = f"{name} is no number"
     raise ValueError(problem)
+
+
+Record: TypeAlias = "Mapping[str, Json]"
+
+Migrations: TypeAlias = "Mapping[int, Callable[[Iterable[Record]], Iterator[Record]]]"
+"""For a version what makes its records, in the order of the file and without the header, records of the next.
+
+A pure function: a file that was read and the same file after it was rewritten must give the same entries, ids included.
+"""
+
+MIGRATIONS: Migrations = MappingProxyType({})
+"""Version 1 is the first."""
+
+
+def require_readable(version: int, migrations: Migrations, file: str) -> None:
+    """Raises TranscriptFormatError for a version that is neither the present one nor in the table."""
+    if version > VERSION:
+        problem = f"version {version} of the format; this promptkit reads up to {VERSION}: use a newer one. The file is left as it is."
+        raise TranscriptFormatError(problem, file=file)
+    if any(step not in migrations for step in range(version, VERSION)):
+        problem = f"version {version} of the format, which is not known. The file is left as it is."
+        raise TranscriptFormatError(problem, file=file)
+
+
+def migrated(records: Iterable[Record], version: int, migrations: Migrations) -> Iterator[Record]:
+    """The records of a version as those of the present one."""
+    found = iter(records)
+    for step in range(version, VERSION):
+        found = migrations[step](found)
+    return found

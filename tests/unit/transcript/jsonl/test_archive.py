@@ -13,10 +13,10 @@ import pytest
 
 from promptkit import Message
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.transcript.archive import archive
 from promptkit.transcript.entries import Said
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from pathlib import Path

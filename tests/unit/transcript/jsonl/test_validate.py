@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall
-from promptkit.transcript.archive import archive
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Reset, Said
-from promptkit.transcript.framing import Header, batch_lines, header_line
-from promptkit.transcript.jsonl import JsonlStore
-from promptkit.transcript.log import Transcript
-from promptkit.transcript.scan import Pass
-from promptkit.transcript.validation import problems
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from pathlib import Path

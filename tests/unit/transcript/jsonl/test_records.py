@@ -26,7 +26,7 @@ from promptkit.transcript.entries import (
     Setting,
     Unknown,
 )
-from promptkit.transcript.records import entry_from_json, entry_to_json, message_from_json, message_to_json
+from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json, message_from_json, message_to_json
 
 if TYPE_CHECKING:
     from promptkit.messages import Json

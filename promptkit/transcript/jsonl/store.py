@@ -3,6 +3,8 @@
 Appending: under a lock, what others have written since is read, what a crash left behind the last whole batch is cut off, and the
 batch is written and made safe. The lock is on a file of its own beside the transcript and not on the transcript: archiving and
 migration replace the transcript's file, and a lock on a file that has been replaced keeps nobody out. Reading takes no lock.
+
+Files that are replaced as a whole: whoever opens one reads the old or the new, never half of either.
 """
 
 from __future__ import annotations
@@ -17,21 +19,49 @@ from typing import TYPE_CHECKING, NoReturn
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
-from promptkit.transcript.framing import VERSION, Header, batch_lines, header_line
-from promptkit.transcript.migration import MIGRATIONS
-from promptkit.transcript.replace import replace, sync_folder
-from promptkit.transcript.scan import Pass, Seen, Stored
+from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, batch_lines, header_line
+from promptkit.transcript.jsonl.reader import Pass, Seen, Stored
 from promptkit.transcript.store import Loaded, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.framing import Segment
-    from promptkit.transcript.migration import Migrations
+    from promptkit.transcript.jsonl.format import Migrations, Segment
 
-__all__ = ["JsonlStore"]
+__all__ = ["JsonlStore", "replace", "sync_folder"]
+
+
+def replace(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0o600) -> None:
+    """Have `write` fill a file beside `path`, make sure that it is on the disk, and put it there. Raises OSError; `path` is as it was then.
+
+    Only for who holds the lock: the file beside has a fixed name, so that one which a crash left is used up by the next attempt.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder are on the disk. Raises OSError."""
+    if os.name != "posix":
+        return  # other systems cannot open a folder, and keep names safe themselves
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 POLL = 0.005
 """Seconds between two attempts to get the lock: it is held for as long as a batch takes to reach the disk."""
