@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
     from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.providers.openai.client import OpenAIModel
+    from promptkit.recordings.importing import import_recording, read_recording
     from promptkit.rendering.removals import Removal, SourceSpan
     from promptkit.rendering.renderer import Renderer, render, render_async
     from promptkit.rendering.result import Rendered
@@ -130,7 +131,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.request import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
     from promptkit.tool_pairing import NO_RESULT, Paired, pair
-    from promptkit.transcript.codecs.importing import import_recording, read_recording
     from promptkit.transcript.entries import Checkpoint, Entry, Said
     from promptkit.transcript.jsonl.store import JsonlStore
     from promptkit.transcript.redaction import redact_secrets
@@ -232,13 +232,13 @@ _LATER = {
     "default_policy": "promptkit.compaction.policy",
     "from_json": "promptkit.rendering.serialize",
     "hand_off": "promptkit.compaction.handoff",
-    "import_recording": "promptkit.transcript.codecs.importing",
+    "import_recording": "promptkit.recordings.importing",
     "log_events": "promptkit.compaction.events",
     "model_info": "promptkit.tokens.models",
     "navigate": "promptkit.compaction.branches",
     "pair": "promptkit.tool_pairing",
     "project": "promptkit.transcript.view",
-    "read_recording": "promptkit.transcript.codecs.importing",
+    "read_recording": "promptkit.recordings.importing",
     "recorded": "promptkit.elements.from_message",
     "redact_secrets": "promptkit.transcript.redaction",
     "register_model": "promptkit.tokens.models",

@@ -58,7 +58,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
 
 def _read(file: Path) -> Transcript:
-    from promptkit.transcript.codecs.importing import read_recording
+    from promptkit.recordings.importing import read_recording
     from promptkit.transcript.store import MemoryStore
     from promptkit.transcript.transcript import Transcript
 
@@ -86,7 +86,7 @@ def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
 def _pieces(
     transcript: Transcript, path: tuple[Entry, ...], *, to: str, full: bool, redact: Callable[[str], str] | None
 ) -> Iterable[bytes]:
-    from promptkit.transcript.codecs.export import messages_of, to_anthropic_json, to_openai_json, transcript_lines
+    from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
 
     if to == "promptkit":
         return transcript_lines(transcript.entries if full else path, redact=redact)

@@ -16,7 +16,7 @@ from promptkit.cli.receipt import write_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from promptkit.transcript.codecs.importing import Imported
+    from promptkit.recordings.importing import Imported
 
 __all__ = ["import_"]
 
@@ -49,7 +49,7 @@ def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json
     """
     import attrs
 
-    from promptkit.transcript.codecs.importing import import_recording
+    from promptkit.recordings.importing import import_recording
 
     if force and output is None:
         refuse("--force replaces OUT: name it with --output.")

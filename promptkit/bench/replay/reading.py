@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.bench.replay.conversations import conversations
-from promptkit.transcript.codecs.importing import read_recording
+from promptkit.recordings.importing import read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from promptkit import JsonlStore, Transcript
 from promptkit.cli import main
 from promptkit.transcript.jsonl.reader import Pass
 from promptkit.transcript.jsonl.validate import problems
-from tests.unit.transcript.codecs.samples import CLAUDE, SAMPLES, lines
+from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

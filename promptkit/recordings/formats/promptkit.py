@@ -1,0 +1,65 @@
+"""Transcripts of our own, so that they can be counted and copied like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from promptkit.recordings.reading.codec import Batch
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Said
+from promptkit.transcript.jsonl.format import header_from_line
+from promptkit.transcript.jsonl.reader import Pass, Scanner, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.recordings.reading.codec import Head
+    from promptkit.recordings.reading.source import Source
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.store import Problem
+
+__all__ = ["Own"]
+
+
+class Own:
+    """Reads promptkit's transcripts, with their archives. Each root is a conversation."""
+
+    name = "promptkit"
+    about = "promptkit transcript"
+
+    def detects(self, head: Head) -> bool:
+        """The header."""
+        return bool(head.records) and head.records[0].get("promptkit") == "transcript"
+
+    def read(self, source: Source) -> Iterator[Batch]:
+        """The entries of a file, one by one."""
+        seen: set[str] = set()
+        roots: set[str] = set()  # roots, and what stands behind them without a message
+        for item in _items(source):
+            if not isinstance(item, Stored):
+                yield Batch(skipped=(item,))
+                continue
+            entry = item.entry
+            if entry.id in seen:
+                continue
+            seen.add(entry.id)
+            is_said = _is_said(entry)
+            at_root = entry.parent_id is None or entry.parent_id in roots
+            if at_root and not is_said:
+                roots.add(entry.id)
+            yield Batch(entries=(entry,), messages=int(is_said), conversations=int(at_root and is_said))
+
+
+def _items(source: Source) -> Iterator[Stored | Problem]:
+    """What is in a file; a compressed one is read by itself, whatever archives it names."""
+    if not source.is_compressed:
+        return iter(Pass(Path(source.path)))
+    file = source.begin()
+    header = file.readline()
+    header_from_line(header, source.path)
+    return Scanner(end=len(header), lines=1).scan(iter(file.readline, b""))
+
+
+def _is_said(entry: Entry) -> bool:
+    payload = entry.payload
+    return isinstance(payload, Said | CustomMessage) or (isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary))

@@ -1,0 +1,136 @@
+"""The way out: what is exported and read again is what it was."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptkit import Checkpoint, JsonlStore, MemoryStore, Message, ToolCall, Transcript, project
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
+from promptkit.transcript.entries import Said
+from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pytest
+
+WORDS = st.text(alphabet='abc é\n\u2028{}"\\', min_size=1, max_size=8).filter(str.strip)
+IMAGE = ImagePart(url="https://host/x.png")
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Message]:
+    """A conversation in which every call is answered and speakers take turns."""
+    said = [Message(role="system", content=(draw(WORDS),))] if draw(st.booleans()) else []
+    for turn in range(draw(st.integers(1, 4))):
+        said.append(Message(role="user", content=(draw(WORDS), *([IMAGE] if draw(st.booleans()) else []))))
+        calls = tuple(ToolCall(id=f"c{turn}_{number}", name="read", arguments='{"path": "x"}') for number in range(draw(st.integers(0, 3))))
+        content = (draw(WORDS),) if draw(st.booleans()) or not calls else ()
+        said.append(Message(role="assistant", content=content, tool_calls=calls))
+        said += [Message(role="tool", tool_call_id=call.id, content=(draw(WORDS),)) for call in calls]
+        if calls:
+            said.append(Message(role="assistant", content=(draw(WORDS),)))
+    return said
+
+
+def transcript_of(messages: Sequence[Message]) -> Transcript:
+    transcript = Transcript()
+    transcript.say(*messages)
+    return transcript
+
+
+def again(folder: Path, value: object, codec: str) -> list[Message]:
+    made = read_text(folder, json.dumps(value), codec)
+    assert made.problems == []
+    return [entry.payload.message for entry in made.entries if isinstance(entry.payload, Said)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(messages=talks())
+def test_chat_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
+    value = to_openai_json(messages_of(transcript_of(messages).path()))
+    assert again(tmp_path_factory.mktemp("chat"), value, "openai_chat") == messages
+
+
+@settings(max_examples=60, deadline=None)
+@given(messages=talks())
+def test_anthropic_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
+    value = to_anthropic_json(messages_of(transcript_of(messages).path()))
+    assert again(tmp_path_factory.mktemp("anthropic"), value, "anthropic") == messages
+
+
+def test_our_own_transcript_is_read_as_it_was(tmp_path: Path) -> None:
+    for name, (_, content) in SAMPLES.items():
+        made = read_text(tmp_path, content)
+        out = tmp_path / f"{name}.jsonl"
+        out.write_bytes(b"".join(transcript_lines(made.entries)))
+        back = Transcript(JsonlStore(out))
+        assert list(back.entries) == made.entries
+        assert project(back.path()) == project(made.transcript.path())
+
+
+def test_thinking_goes_back_to_its_provider_and_to_no_other(tmp_path: Path) -> None:
+    messages = messages_of(read_text(tmp_path, lines(CLAUDE[:9])).transcript.path())
+    assert "sig" in json.dumps(to_anthropic_json(messages))
+    assert "sig" not in json.dumps(to_openai_json(messages))
+
+
+def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_images_there() -> None:
+    calls = (ToolCall(id="a", name="see"), ToolCall(id="b", name="read"))
+    pdf = DocumentPart(data="JVBERg==", media_type="application/pdf", name="t.pdf")
+    messages = [
+        Message(role="user", content=("see",)),
+        Message(role="assistant", tool_calls=calls),
+        Message(role="tool", tool_call_id="a", content=("here", IMAGE, pdf)),
+        Message(role="tool", tool_call_id="b", content=("text",)),
+    ]
+    made = to_openai_json(messages)
+    assert [message["role"] for message in made] == ["user", "assistant", "tool", "tool", "user"]
+    assert "an image, shown in the message behind" in made[2]["content"]
+    assert "the document t.pdf" in made[2]["content"]
+    assert [part["type"] for part in made[4]["content"]] == ["image_url", "file"]
+    assert [block["type"] for block in to_anthropic_json(messages)["messages"][2]["content"][0]["content"]] == ["text", "image", "document"]
+
+
+def test_arguments_that_are_no_object_do_not_end_an_export() -> None:
+    call = ToolCall(id="a", name="run", arguments="ls -l")
+    made = to_anthropic_json(messages_of(transcript_of([Message(role="assistant", tool_calls=(call,))]).path()))
+    assert made["messages"][0]["content"][0]["input"] == {"arguments": "ls -l"}
+
+
+def test_full_shows_what_a_compaction_hides(tmp_path: Path) -> None:
+    path = read_text(tmp_path, lines(CLAUDE)).transcript.path()
+    assert any(isinstance(entry.payload, Checkpoint) for entry in path)
+    assert [message.text for message in messages_of(path, full=True)][-2:] == ["go on", "Yes."]
+    assert (len(messages_of(path)), len(messages_of(path, full=True))) == (3, 7)
+
+
+def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
+    def redact(text: str) -> str:
+        return text.replace("sesame", "[secret]")
+
+    content = '{"path": "sesame"}'
+    messages = [
+        Message(role="user", content=("say sesame",)),
+        Message(role="assistant", tool_calls=(ToolCall(id="a", name="run", arguments=content),)),
+        Message(role="tool", tool_call_id="a", content=("sesame", OpaquePart(value={"type": "x", "text": "sesame"}))),
+    ]
+    transcript = transcript_of(messages)
+    transcript.append(Checkpoint(summary="sesame", facts={"files": ["sesame"]}))
+    for leaving in (
+        json.dumps(to_openai_json(messages_of(transcript.path(), full=True, redact=redact))),
+        json.dumps(to_anthropic_json(messages_of(transcript.path(), redact=redact))),
+        b"".join(transcript_lines(transcript.entries, redact=redact)).decode(),
+    ):
+        assert "sesame" not in leaving
+        assert "[secret]" in leaving
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(b"".join(transcript_lines(transcript.entries, redact=redact)))
+    assert Transcript(JsonlStore(out)).problems == ()
+    assert [entry.id for entry in Transcript(MemoryStore(transcript.entries)).entries] == [entry.id for entry in transcript.entries]
