@@ -23,7 +23,7 @@ from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summa
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Events
-from promptkit.compaction.policy import Policy, default_policy, discard_stale, first_match, manual, on_overflow
+from promptkit.compaction.policy.rules import Policy, default_policy, discard_stale, first_match, manual, on_overflow
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.models import tokenizer_for

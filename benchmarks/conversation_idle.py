@@ -15,7 +15,7 @@ from promptkit import Message, Reply, Usage
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, Events
-from promptkit.compaction.plan import LastRequest
+from promptkit.compaction.planning.plan import LastRequest
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Said
 

@@ -87,34 +87,33 @@ if TYPE_CHECKING:
     from promptkit.agent.sync import SyncSession
     from promptkit.agent.tools import Tool
     from promptkit.agent.turn import Turn
-    from promptkit.compaction.archives import Archives
-    from promptkit.compaction.branches import navigate
     from promptkit.compaction.budget import Budget, budget_for
-    from promptkit.compaction.checkpoint_files import CheckpointFiles
-    from promptkit.compaction.chunked import ChunkedSummarizer
     from promptkit.compaction.events import Event, Events, log_events
-    from promptkit.compaction.extractive import ExtractiveSummarizer
-    from promptkit.compaction.file_operations import WithFiles
-    from promptkit.compaction.full import FullSummarizer
-    from promptkit.compaction.handoff import Handoff, hand_off
-    from promptkit.compaction.hook_chain import HookChain
-    from promptkit.compaction.hooks import Before, Hooks
-    from promptkit.compaction.live import LiveSummarizer
-    from promptkit.compaction.memory_files import MemoryFiles
-    from promptkit.compaction.native import NativeSummarizer
-    from promptkit.compaction.originals import Originals
+    from promptkit.compaction.hooks import Before, HookChain, Hooks
+    from promptkit.compaction.lifecycle.branch_summary import navigate
+    from promptkit.compaction.lifecycle.handoff import Handoff, hand_off
     from promptkit.compaction.otel import trace_events
-    from promptkit.compaction.plan import Plan, Summary, SummaryTask
-    from promptkit.compaction.policy import Policy, Thresholds, default_policy
+    from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+    from promptkit.compaction.planning.user_messages import Originals
+    from promptkit.compaction.policy.rules import Policy, Thresholds, default_policy
     from promptkit.compaction.presets import PRESETS
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.remembering import Remembering
-    from promptkit.compaction.remote import RemoteSummarizer
+    from promptkit.compaction.presets.settings import settings_from
     from promptkit.compaction.replacement import Replacement
-    from promptkit.compaction.settings import settings_from
-    from promptkit.compaction.simple import SimpleSummarizer
-    from promptkit.compaction.split import SplitTurns
-    from promptkit.compaction.summarizer import Chain, Summarizer
+    from promptkit.compaction.storage.archives import Archives
+    from promptkit.compaction.storage.checkpoint_files import CheckpointFiles
+    from promptkit.compaction.storage.memory_extraction import Remembering
+    from promptkit.compaction.storage.memory_files import MemoryFiles
+    from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+    from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+    from promptkit.compaction.summarizers.file_lists import WithFiles
+    from promptkit.compaction.summarizers.full import FullSummarizer
+    from promptkit.compaction.summarizers.inline import LiveSummarizer
+    from promptkit.compaction.summarizers.native import NativeSummarizer
+    from promptkit.compaction.summarizers.remote import RemoteSummarizer
+    from promptkit.compaction.summarizers.simple import SimpleSummarizer
+    from promptkit.compaction.summarizers.split_turn import SplitTurns
+    from promptkit.compaction.summarizers.summarizer import Chain, Summarizer
     from promptkit.elements.from_message import recorded
     from promptkit.elements.template.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
@@ -167,13 +166,13 @@ __all__ = [
 
 _LATER = {
     "AgentSession": "promptkit.agent.session",
-    "Archives": "promptkit.compaction.archives",
+    "Archives": "promptkit.compaction.storage.archives",
     "Before": "promptkit.compaction.hooks",
     "Budget": "promptkit.compaction.budget",
-    "Chain": "promptkit.compaction.summarizer",
+    "Chain": "promptkit.compaction.summarizers.summarizer",
     "Checkpoint": "promptkit.transcript.entries",
-    "CheckpointFiles": "promptkit.compaction.checkpoint_files",
-    "ChunkedSummarizer": "promptkit.compaction.chunked",
+    "CheckpointFiles": "promptkit.compaction.storage.checkpoint_files",
+    "ChunkedSummarizer": "promptkit.compaction.summarizers.chunked",
     "ContextBudget": "promptkit.tokens.budget",
     "Conversation": "promptkit.agent.prompt",
     "ConversationView": "promptkit.agent.prompt",
@@ -181,61 +180,61 @@ _LATER = {
     "Entry": "promptkit.transcript.entries",
     "Event": "promptkit.compaction.events",
     "Events": "promptkit.compaction.events",
-    "ExtractiveSummarizer": "promptkit.compaction.extractive",
-    "FullSummarizer": "promptkit.compaction.full",
-    "Handoff": "promptkit.compaction.handoff",
+    "ExtractiveSummarizer": "promptkit.compaction.summarizers.extractive",
+    "FullSummarizer": "promptkit.compaction.summarizers.full",
+    "Handoff": "promptkit.compaction.lifecycle.handoff",
     "HeuristicTokenizer": "promptkit.tokens.heuristic",
-    "HookChain": "promptkit.compaction.hook_chain",
+    "HookChain": "promptkit.compaction.hooks",
     "Hooks": "promptkit.compaction.hooks",
     "JsonlStore": "promptkit.transcript.jsonl.store",
-    "LiveSummarizer": "promptkit.compaction.live",
-    "MemoryFiles": "promptkit.compaction.memory_files",
+    "LiveSummarizer": "promptkit.compaction.summarizers.inline",
+    "MemoryFiles": "promptkit.compaction.storage.memory_files",
     "MemoryStore": "promptkit.transcript.store",
     "Model": "promptkit.providers.model",
     "ModelInfo": "promptkit.tokens.models",
     "ModelOptions": "promptkit.providers.model",
     "NO_RESULT": "promptkit.tool_pairing",
-    "NativeSummarizer": "promptkit.compaction.native",
+    "NativeSummarizer": "promptkit.compaction.summarizers.native",
     "OpenAIModel": "promptkit.providers.openai.client",
-    "Originals": "promptkit.compaction.originals",
+    "Originals": "promptkit.compaction.planning.user_messages",
     "PRESETS": "promptkit.compaction.presets",
     "Paired": "promptkit.tool_pairing",
-    "Plan": "promptkit.compaction.plan",
-    "Policy": "promptkit.compaction.policy",
+    "Plan": "promptkit.compaction.planning.plan",
+    "Policy": "promptkit.compaction.policy.rules",
     "Preset": "promptkit.compaction.presets.preset",
     "Projection": "promptkit.transcript.view",
-    "Remembering": "promptkit.compaction.remembering",
-    "RemoteSummarizer": "promptkit.compaction.remote",
+    "Remembering": "promptkit.compaction.storage.memory_extraction",
+    "RemoteSummarizer": "promptkit.compaction.summarizers.remote",
     "Removal": "promptkit.rendering.removals",
     "Rendered": "promptkit.rendering.result",
     "Renderer": "promptkit.rendering.renderer",
     "Replacement": "promptkit.compaction.replacement",
     "Reply": "promptkit.providers.model",
     "Said": "promptkit.transcript.entries",
-    "SimpleSummarizer": "promptkit.compaction.simple",
+    "SimpleSummarizer": "promptkit.compaction.summarizers.simple",
     "SourceSpan": "promptkit.rendering.removals",
-    "SplitTurns": "promptkit.compaction.split",
+    "SplitTurns": "promptkit.compaction.summarizers.split_turn",
     "Store": "promptkit.transcript.store",
-    "Summarizer": "promptkit.compaction.summarizer",
-    "Summary": "promptkit.compaction.plan",
-    "SummaryTask": "promptkit.compaction.plan",
+    "Summarizer": "promptkit.compaction.summarizers.summarizer",
+    "Summary": "promptkit.compaction.planning.plan",
+    "SummaryTask": "promptkit.compaction.planning.plan",
     "SyncSession": "promptkit.agent.sync",
     "Template": "promptkit.elements.template.template",
-    "Thresholds": "promptkit.compaction.policy",
+    "Thresholds": "promptkit.compaction.policy.rules",
     "Tokenizer": "promptkit.tokens.tokenizer",
     "Tool": "promptkit.agent.tools",
     "Transcript": "promptkit.transcript.transcript",
     "Turn": "promptkit.agent.turn",
-    "WithFiles": "promptkit.compaction.file_operations",
+    "WithFiles": "promptkit.compaction.summarizers.file_lists",
     "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.request",
-    "default_policy": "promptkit.compaction.policy",
+    "default_policy": "promptkit.compaction.policy.rules",
     "from_json": "promptkit.rendering.serialize",
-    "hand_off": "promptkit.compaction.handoff",
+    "hand_off": "promptkit.compaction.lifecycle.handoff",
     "import_recording": "promptkit.recordings.importing",
     "log_events": "promptkit.compaction.events",
     "model_info": "promptkit.tokens.models",
-    "navigate": "promptkit.compaction.branches",
+    "navigate": "promptkit.compaction.lifecycle.branch_summary",
     "pair": "promptkit.tool_pairing",
     "project": "promptkit.transcript.view",
     "read_recording": "promptkit.recordings.importing",
@@ -244,7 +243,7 @@ _LATER = {
     "register_model": "promptkit.tokens.models",
     "render": "promptkit.rendering.renderer",
     "render_async": "promptkit.rendering.renderer",
-    "settings_from": "promptkit.compaction.settings",
+    "settings_from": "promptkit.compaction.presets.settings",
     "to_anthropic": "promptkit.emitters",
     "to_chat": "promptkit.emitters",
     "to_json": "promptkit.rendering.serialize",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.facts import thinking_of
-from promptkit.compaction.quirks import Quirks, adapted, added_tokens, quirks_of
+from promptkit.compaction.summarizers.facts import thinking_of
+from promptkit.compaction.summarizers.quirks import Quirks, adapted, added_tokens, quirks_of
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.blocks import spans, summary_text
+from promptkit.compaction.planning.blocks import spans, summary_text
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage
 from promptkit.elements.from_message import recorded

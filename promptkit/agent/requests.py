@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from promptkit.agent.manners import Manners
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
 from promptkit.compaction.events import RequestReduced
-from promptkit.compaction.plan import LastRequest
-from promptkit.compaction.processors import Processor, Room
-from promptkit.compaction.writing import UNLIMITED
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.pruning.processors import Processor, Room
+from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.errors import BadPropError, BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.keeper import Keeper
+    from promptkit.compaction.controller import Keeper
     from promptkit.element import Child
     from promptkit.messages import Message, ToolDefinition
     from promptkit.rendering.result import Rendered

@@ -13,14 +13,14 @@ from promptkit.agent.promotions import next_larger
 from promptkit.agent.requests import Requests
 from promptkit.agent.tools import Tool, by_name, call_tools
 from promptkit.agent.turn import Turn
-from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.budget import budget_for
-from promptkit.compaction.keeper import Promotion
-from promptkit.compaction.native import make_portable, wire_of
+from promptkit.compaction.config import Setup
+from promptkit.compaction.controller import Promotion
+from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.policy.overflow import learnt
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.refusal import learnt
-from promptkit.compaction.setup import Setup
-from promptkit.compaction.writing import Writing
+from promptkit.compaction.summarizers.defaults import Writing
+from promptkit.compaction.summarizers.native import make_portable, wire_of
 from promptkit.errors import ContextOverflowError, NothingToAnswerError, TooManyRoundsError, TurnRunningError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.archives import Archives
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import Hooks
-    from promptkit.compaction.policy import Policy
+    from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.selection import Keep
-    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.compaction.storage.archives import Archives
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.messages import Usage
     from promptkit.providers.model import Model, Reply

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.cli.harmless import clip, harmless
 from promptkit.cli.transcript_rows import first_line, short
-from promptkit.compaction.blocks import is_request
+from promptkit.compaction.planning.blocks import is_request
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.jsonl.store import JsonlStore

@@ -20,8 +20,8 @@ from promptkit.cli.chat_screen import PROMPT, Screen
 from promptkit.cli.chat_session import WINDOW, open_session
 from promptkit.cli.failure import explain_failure
 from promptkit.cli.harmless import harmless
-from promptkit.compaction.blocks import is_summary
 from promptkit.compaction.events import Events
+from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import NothingToAnswerError, PromptKitError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.blocks import summary_text
+from promptkit.compaction.planning.blocks import summary_text
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer

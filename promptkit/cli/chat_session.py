@@ -12,7 +12,7 @@ from promptkit.cli.chat_script import SCRIPTED, ScriptedChat
 from promptkit.cli.chat_tools import file_tools
 from promptkit.cli.connection import connect
 from promptkit.compaction.budget import budget_for
-from promptkit.compaction.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript

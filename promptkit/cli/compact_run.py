@@ -15,13 +15,13 @@ from promptkit.cli.progress import working
 from promptkit.cli.receipt import write_json
 from promptkit.cli.transcript_rows import first_line, short, who
 from promptkit.compaction.budget import budget_for
-from promptkit.compaction.chunked import ChunkedSummarizer
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.extractive import ExtractiveSummarizer
-from promptkit.compaction.full import FullSummarizer
-from promptkit.compaction.selection import select
-from promptkit.compaction.simple import SimpleSummarizer
-from promptkit.compaction.summarizer import Chain
+from promptkit.compaction.planning.selection import select
+from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.full import FullSummarizer
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from promptkit.compaction.draft import Draft
-    from promptkit.compaction.plan import Plan
-    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.planning.plan import Plan
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry

@@ -12,7 +12,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, CompactionStarted, Events
-from promptkit.compaction.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit.cli.harmless import clip, harmless
-from promptkit.compaction.blocks import summary_text
-from promptkit.compaction.breadcrumb import without_breadcrumb
 from promptkit.compaction.events import CompactionFailed
+from promptkit.compaction.planning.blocks import summary_text
+from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.compaction.draft import Draft
-    from promptkit.compaction.plan import Plan
-    from promptkit.compaction.state import BackgroundState
+    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.planning.plan import Plan
+    from promptkit.compaction.policy.state import BackgroundState
 
 __all__ = ["Background", "Work"]
 

@@ -1,4 +1,9 @@
-"""Makes one compaction of a transcript happen: plan, hook, summary, check, commit. Or leaves everything as it was."""
+"""Makes one compaction of a transcript happen: plan, hook, summary, check, commit. Or leaves everything as it was.
+
+A summary that is made and not yet committed, and the checkpoint that it becomes.
+A compaction without secrets: in what a summarizer is given, and in what it gave.
+What is known before a summary is made: the facts of the checkpoint before it, and those of the branches that it covers.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.breadcrumb import with_breadcrumb
-from promptkit.compaction.draft import Draft, checkpoint_of
 from promptkit.compaction.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -21,30 +24,129 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.hooks import Hooks, guarded_after, guarded_before
-from promptkit.compaction.known import known_facts
-from promptkit.compaction.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.redaction import redacted_cover, redacted_summary, redacted_task
+from promptkit.compaction.planning.blocks import is_opening
+from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.planning.selection import Rounds, select
+from promptkit.compaction.pruning.capped_view import Shown
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.selection import Rounds, select
-from promptkit.compaction.shown import Shown
+from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.facts import Facts, without_secrets
 from promptkit.errors import CompactionRunningError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit, Reset
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
+from promptkit.transcript.redaction import redacted
+from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.compaction.plan import LastRequest
-    from promptkit.compaction.selection import Keep
-    from promptkit.compaction.summarizer import Summarizer
-    from promptkit.messages import ToolDefinition
+    from promptkit.compaction.planning.plan import LastRequest
+    from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.replacement import Replaced
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import Projected, Projection
 
-__all__ = ["Compactor"]
+__all__ = ["Compactor", "Draft", "checkpoint_of", "known_facts", "redacted_cover", "redacted_summary", "redacted_task"]
+
+
+@attrs.frozen(kw_only=True)
+class Draft:
+    """A summary that is made and not yet committed."""
+
+    number: int
+    """Of the compaction, as in its events."""
+    plan: Plan
+    summary: Summary
+    """Its text is baked: the breadcrumb is in it."""
+    trigger: str
+    instructions: str | None
+    since: float
+    """When it was begun, by the compactor's clock."""
+
+
+def checkpoint_of(draft: Draft, items: Sequence[Projected], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
+    """What is written for a draft. `items` are the view now: that of the plan, and what came since, which is kept."""
+    plan = draft.plan
+    planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
+    kept = items[planned - len(plan.kept) :]  # an earlier checkpoint's messages come first in a view, and are never among these
+    opening = replaced.messages
+    plain = opening == (summary_message(draft.summary.text),)
+    return Checkpoint(
+        summary=draft.summary.text,
+        first_kept=kept[0].entry if kept else None,
+        replacement=None if plain else opening,
+        own=() if plain else replaced.own,
+        portable=replaced.portable,
+        trigger=draft.trigger,
+        instructions=draft.instructions,
+        model=draft.summary.model,
+        usage=draft.summary.usage,
+        facts=draft.summary.facts,
+        tokens_before=sum(count(item.message) for item in items),
+        tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+    )
+
+
+def redacted_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
+    """The task without secrets: its plan, its facts, what the person wants.
+
+    The last request stays as it was sent: the model has seen it, and the provider's prompt cache knows these bytes alone.
+    """
+    return attrs.evolve(
+        task,
+        plan=_plan(task.plan, redactor),
+        instructions=None if task.instructions is None else redactor(task.instructions),
+        facts=without_secrets(task.facts, redactor),
+        redactor=redactor,
+    )
+
+
+def redacted_summary(summary: Summary, redactor: Redactor) -> Summary:
+    """The summary without secrets, in its facts, too."""
+    return attrs.evolve(summary, text=redactor(summary.text), facts=without_secrets(summary.facts, redactor))
+
+
+def redacted_cover(plan: Plan, redactor: Redactor) -> Plan:
+    """The plan without secrets in what the summary stands for: a checkpoint may show some of it again beside the summary."""
+    previous = None if plan.previous is None else redactor(plan.previous)
+    return attrs.evolve(plan, previous=previous, dropped=_clean(plan.dropped, redactor), prefix=_clean(plan.prefix, redactor))
+
+
+def _plan(plan: Plan, redactor: Redactor) -> Plan:
+    kept, pinned, replayed = (_clean(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
+    return attrs.evolve(redacted_cover(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
+
+
+def _clean(items: Iterable[Projected], redactor: Redactor) -> tuple[Projected, ...]:
+    return tuple(attrs.evolve(item, message=redacted(item.message, redactor)) for item in items)
+
+
+def known_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
+    """What is carried over into the summary of a plan.
+
+    Of branches that were left, only the files that were read and changed: what the person wanted there was left with them.
+    """
+    opening = next((item.entry for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_opening(item)), None)
+    earlier = None if opening is None else transcript.get(opening).payload
+    facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
+    told = [transcript.get(item.entry).payload for item in (*plan.dropped, *plan.prefix) if item.kind == "branch_summary"]
+    branches = [Facts.from_json(each.facts) for each in told if isinstance(each, BranchSummary) and each.facts]
+    if not branches:
+        return facts
+    known = Facts.from_json(facts)
+    read = _once(path for each in (known, *branches) for path in each.read)
+    changed = _once(path for each in (known, *branches) for path in each.changed)
+    return {**facts, **attrs.evolve(known, read=read, changed=changed).to_json()}
+
+
+def _once(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
 
 TRIES = 10
 """How often a checkpoint is worked out anew because another process has just written."""

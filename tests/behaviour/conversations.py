@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from promptkit.compaction.selection import (
+from promptkit.compaction.planning.selection import (
     Keep,
     KeepNothing,
     LastMessages,
@@ -18,7 +18,7 @@ from promptkit.compaction.selection import (
 )
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
-from tests.unit.compaction.talk import Talk, words
+from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

@@ -16,10 +16,10 @@ from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Decided, Events, SummaryDiscarded
-from promptkit.compaction.full import FullSummarizer
-from promptkit.compaction.live import LiveSummarizer
-from promptkit.compaction.policy import Thresholds, default_policy
-from promptkit.compaction.summarizer import Chain
+from promptkit.compaction.policy.rules import Thresholds, default_policy
+from promptkit.compaction.summarizers.full import FullSummarizer
+from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.errors import (
     CompactionRunningError,
     ContextOverflowError,
@@ -40,7 +40,7 @@ from promptkit.transcript.jsonl.reader import Pass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.writers import Recorder
+from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence

@@ -8,22 +8,21 @@ import pytest
 
 from promptkit import Budget, Message, ToolCall, Transcript, Usage
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.decision import Compact, Decision, Promote
-from promptkit.compaction.policy import first_match, manual, on_overflow
-from promptkit.compaction.quirks import REMINDER
-from promptkit.compaction.reduction_edits import prune_outputs
-from promptkit.compaction.selection import LastMessages, RecentTokens, select
-from promptkit.compaction.simple import SimpleSummarizer
-from promptkit.compaction.state import Phase, State
-from promptkit.compaction.triggers import compact_above, promote
-from promptkit.compaction.usage import Meter
+from promptkit.compaction.planning.selection import LastMessages, RecentTokens, select
+from promptkit.compaction.policy.decisions import Compact, Decision, Promote
+from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, promote
+from promptkit.compaction.policy.state import Phase, State
+from promptkit.compaction.policy.usage import Meter
+from promptkit.compaction.pruning.tool_outputs import prune_outputs
+from promptkit.compaction.summarizers.quirks import REMINDER
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Said
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.talk import Talk, words
-from tests.unit.compaction.tasks import parser_talk
-from tests.unit.compaction.writers import Writer
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.tasks import parser_talk
+from tests.unit.compaction.summarizers.writers import Writer
 
 TOKENIZER = WordTokenizer()
 SECRET = "ghp_" + "a1B2" * 9

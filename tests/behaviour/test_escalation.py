@@ -24,7 +24,7 @@ from promptkit.testing.server import Hang, Rule, api_error, rate_limited, serve,
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.writers import Recorder
+from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.attempts import Attempts, judge
 from promptkit.compaction.budget import Budget
-from promptkit.compaction.decision import Apply, Compact, Discard, Fail, Nothing, RenderPruned, StartBackground, Wait
-from promptkit.compaction.policy import Thresholds, default_policy
-from promptkit.compaction.state import Phase, State
+from promptkit.compaction.policy.decisions import Apply, Compact, Discard, Fail, Nothing, RenderPruned, StartBackground, Wait
+from promptkit.compaction.policy.rules import Thresholds, default_policy
+from promptkit.compaction.policy.state import Attempts, Phase, State, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.compaction.policy import Policy
+    from promptkit.compaction.policy.rules import Policy
 
 BUDGET = Budget(window=1_000, reply_tokens=0, tools=100)
 OVERFLOW = BUDGET.render_budget or 0

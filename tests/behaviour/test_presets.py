@@ -12,7 +12,8 @@ import attrs
 import pytest
 
 from promptkit.compaction.budget import Budget
-from promptkit.compaction.handoff import hand_off
+from promptkit.compaction.lifecycle.handoff import hand_off
+from promptkit.compaction.lifecycle.recall import excerpt
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.amp import amp
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
@@ -25,9 +26,8 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.references import excerpt
-from promptkit.compaction.simple import SimpleSummarizer
-from promptkit.compaction.writing import chain_of, live, simple
+from promptkit.compaction.summarizers.defaults import chain_of, live, simple
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.transcript.store import MemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from promptkit.agent.session import AgentSession
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.errors import ContextOverflowError
 
 SMALL = Budget(window=10_000, reply_tokens=0)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from promptkit.compaction.attempts import Attempts
 from promptkit.compaction.budget import Budget
+from promptkit.compaction.policy.state import Attempts, Phase, State
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
@@ -18,9 +18,8 @@ from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.settings import settings_from
 from promptkit.compaction.presets.vscode import VSCode
-from promptkit.compaction.settings import settings_from
-from promptkit.compaction.state import Phase, State
 from promptkit.errors import SettingError
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.transcript import Transcript

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.reduction import Reduced, cap_results, drop_images, truncate
-from promptkit.compaction.reduction_edits import as_edits, prune_outputs
-from promptkit.compaction.reduction_offload import offload_results
-from promptkit.compaction.usage import Meter
+from promptkit.compaction.policy.usage import Meter
+from promptkit.compaction.pruning.messages import Reduced, cap_results, drop_images, truncate
+from promptkit.compaction.pruning.offload import offload_results
+from promptkit.compaction.pruning.tool_outputs import as_edits, prune_outputs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
 from tests.behaviour.conversations import TOKENIZER, talks
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from tests.unit.compaction.talk import Talk
+    from tests.unit.compaction.conversation_builder import Talk
 
     Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduced]]
 

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.blocks import blocks_of, is_summary, open_requests
-from promptkit.compaction.selection import Keep, LastMessages, LastTurns, RecentTokens, Rounds, UserMessages, select
+from promptkit.compaction.planning.blocks import blocks_of, is_summary, open_requests
+from promptkit.compaction.planning.selection import Keep, LastMessages, LastTurns, RecentTokens, Rounds, UserMessages, select
 from promptkit.transcript.view import Projector, project
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
-    from promptkit.compaction.plan import Plan
+    from promptkit.compaction.planning.plan import Plan
     from promptkit.transcript.view import Projected
-    from tests.unit.compaction.talk import Talk
+    from tests.unit.compaction.conversation_builder import Talk
 
 Key: TypeAlias = "tuple[str, str, str | None, tuple[str, ...]]"
 PARTS = ("dropped", "prefix", "kept", "pinned", "replayed")

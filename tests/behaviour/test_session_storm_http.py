@@ -23,7 +23,7 @@ from promptkit.transcript.jsonl.reader import Pass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.writers import Recorder
+from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

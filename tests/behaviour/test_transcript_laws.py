@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import NO_RESULT, Message, OpaquePart
-from promptkit.compaction.usage import Anchor, anchors
+from promptkit.compaction.policy.usage import Anchor, anchors
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, Reset, Said
 from promptkit.transcript.jsonl.records import message_to_json
 from promptkit.transcript.jsonl.store import JsonlStore

@@ -14,7 +14,6 @@ import attrs
 
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import Tool
-from promptkit.compaction.decision import Nothing
 from promptkit.compaction.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -24,6 +23,7 @@ from promptkit.compaction.events import (
     Events,
     SummaryDiscarded,
 )
+from promptkit.compaction.policy.decisions import Nothing
 from promptkit.errors import ContextOverflowError, ModelUnavailableError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
@@ -32,17 +32,17 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from promptkit.agent.tools import Result
     from promptkit.compaction.budget import Budget
-    from promptkit.compaction.decision import Decision
-    from promptkit.compaction.policy import Policy
+    from promptkit.compaction.policy.decisions import Decision
+    from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.state import State
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.state import State
     from promptkit.testing import Request
     from promptkit.testing.scripted import Answer
 

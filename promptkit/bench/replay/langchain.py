@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING
 
 from promptkit.bench.replay.contender import SummaryCall
-from promptkit.compaction.plan import Plan, SummaryTask
-from promptkit.compaction.writing import Writing, chain_of, simple
+from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.summarizers.defaults import Writing, chain_of, simple
 from promptkit.errors import SummaryError
 from promptkit.messages import Message
 from promptkit.transcript.view import Projected

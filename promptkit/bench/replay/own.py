@@ -11,14 +11,14 @@ import attrs
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
 from promptkit.bench.replay.contender import PLACE
 from promptkit.bench.replay.stand_in import Metered, asks_live
-from promptkit.compaction.blocks import summary_text
-from promptkit.compaction.decision import Compact, Wait
+from promptkit.compaction.config import Setup
 from promptkit.compaction.events import CompactionCommitted, Decided, Events
-from promptkit.compaction.plan import LastRequest
+from promptkit.compaction.planning.blocks import summary_text
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.processors import Room
-from promptkit.compaction.setup import Setup
-from promptkit.compaction.writing import Writing
+from promptkit.compaction.pruning.processors import Room
+from promptkit.compaction.summarizers.defaults import Writing
 from promptkit.errors import BudgetExceededError, WindowFullError
 from promptkit.rendering.renderer import Renderer
 from promptkit.transcript.entries import Said

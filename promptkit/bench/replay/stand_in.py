@@ -9,10 +9,10 @@ import attrs
 
 from promptkit.bench.replay.bill import Bill
 from promptkit.bench.replay.contender import SummaryCall
-from promptkit.compaction.live import LiveSummarizer
-from promptkit.compaction.prompts import SummaryInstructions
-from promptkit.compaction.quirks import quirks_of
-from promptkit.compaction.summarizer import Chain
+from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.prompts import SummaryInstructions
+from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.bench.replay.contender import Terms
-    from promptkit.compaction.plan import Summary, SummaryTask
+    from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.summarizer import Summarizer
-    from promptkit.compaction.writing import Writing
+    from promptkit.compaction.summarizers.defaults import Writing
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
     from promptkit.tokens.tokenizer import Tokenizer

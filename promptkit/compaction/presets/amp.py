@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from promptkit.compaction.policy import first_match, manual
+from promptkit.compaction.policy.rules import fail_on, first_match, manual
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.triggers import fail_on
 
 __all__ = ["amp"]
 

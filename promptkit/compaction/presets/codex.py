@@ -5,15 +5,13 @@ from __future__ import annotations
 import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
-from promptkit.compaction.originals import Originals
-from promptkit.compaction.policy import first_match, manual, on_overflow
-from promptkit.compaction.presets.figures import reaching
-from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset, reaching
+from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.selection import KeepNothing
-from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above
-from promptkit.compaction.writing import chain_of, full, live
+from promptkit.compaction.summarizers.defaults import chain_of, full, live
 
 __all__ = ["Codex", "codex"]
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import attrs
 
-from promptkit.compaction.carried import carried_over
-from promptkit.compaction.originals import Originals
-from promptkit.compaction.policy import discard_stale, first_match, manual, on_overflow, settle_background
-from promptkit.compaction.presets.figures import exact
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.processors import truncator
-from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.selection import KeepNothing
-from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import block_at, compact_on, least_messages, start_at
+from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.policy.rules import (
+    block_at,
+    compact_on,
+    discard_stale,
+    first_match,
+    least_messages,
+    manual,
+    on_overflow,
+    settle_background,
+    start_at,
+)
+from promptkit.compaction.presets.preset import Preset, exact
+from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.pruning.processors import truncator
+from promptkit.compaction.replacement import Replacement, carried_over
 
 __all__ = ["CopilotCLI", "copilot_cli"]
 

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.policy import first_match, manual
-from promptkit.compaction.presets.figures import exact
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.selection import LastMessages
-from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above, compact_on, fail_on, once_a_turn
-from promptkit.compaction.writing import chain_of, simple
+from promptkit.compaction.planning.selection import LastMessages
+from promptkit.compaction.policy.rules import compact_above, compact_on, fail_on, first_match, manual, once_a_turn
+from promptkit.compaction.presets.preset import Preset, exact
+from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.summarizers.defaults import chain_of, simple
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget

@@ -5,14 +5,12 @@ from __future__ import annotations
 import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
-from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
-from promptkit.compaction.presets.figures import reaching, within
+from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.policy.rules import compact_above, compact_on, first_match, idle_at, manual, on_overflow, promote, prune_at
 from promptkit.compaction.presets.pi import with_files
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.processors import without_images
-from promptkit.compaction.selection import RecentTokens
-from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above, compact_on, idle_at, promote
+from promptkit.compaction.presets.preset import Preset, reaching, within
+from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.pruning.processors import without_images
 
 __all__ = ["OhMyPi", "oh_my_pi"]
 

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.policy import first_match, manual, on_overflow, prune_at
-from promptkit.compaction.presets.figures import reaching
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.selection import RecentTokens
-from promptkit.compaction.settings import setting
-from promptkit.compaction.triggers import compact_above
-from promptkit.compaction.writing import chain_of, live, simple
+from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, prune_at
+from promptkit.compaction.presets.preset import Preset, reaching
+from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.summarizers.defaults import chain_of, live, simple
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget

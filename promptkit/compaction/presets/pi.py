@@ -7,15 +7,13 @@ from functools import partial
 import attrs
 
 from promptkit.compaction.budget import Budget, default_reserve
-from promptkit.compaction.file_operations import WithFiles
-from promptkit.compaction.policy import first_match, manual, on_overflow
-from promptkit.compaction.presets.figures import reaching, within
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.selection import RecentTokens
-from promptkit.compaction.settings import setting
-from promptkit.compaction.split import SplitTurns
-from promptkit.compaction.triggers import before_turns, compact_above
-from promptkit.compaction.writing import Writing, chain_of, simple
+from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.policy.rules import before_turns, compact_above, first_match, manual, on_overflow
+from promptkit.compaction.presets.preset import Preset, reaching, within
+from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.summarizers.defaults import Writing, chain_of, simple
+from promptkit.compaction.summarizers.file_lists import WithFiles
+from promptkit.compaction.summarizers.split_turn import SplitTurns
 
 __all__ = ["Pi", "pi", "with_files", "within_reserve"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from promptkit.compaction.policy import first_match, manual
+from promptkit.compaction.policy.rules import first_match, manual, prune_on
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.processors import truncator
-from promptkit.compaction.triggers import prune_on
+from promptkit.compaction.pruning.processors import truncator
 
 __all__ = ["truncate_only"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from promptkit.compaction.policy import Thresholds, default_policy
+from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.settings import setting
+from promptkit.compaction.presets.settings import setting
 
 __all__ = ["VSCode", "vscode"]
 

@@ -17,7 +17,7 @@ from promptkit.errors import (
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from tests.unit.compaction.writers import Recorder, Writer
+from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

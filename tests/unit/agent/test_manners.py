@@ -11,14 +11,14 @@ import pytest
 
 from promptkit import AgentSession, Budget, Message, OpaquePart
 from promptkit.agent.manners import Manners
-from promptkit.compaction.live import LiveSummarizer
-from promptkit.compaction.quirks import REMINDER
+from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, held
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt

@@ -15,7 +15,7 @@ from promptkit.transcript.entries import Said
 from promptkit.transcript.store import MemoryStore
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, held, said
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:

@@ -14,7 +14,7 @@ from promptkit.tool_pairing import NO_RESULT
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

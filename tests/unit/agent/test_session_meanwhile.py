@@ -18,7 +18,7 @@ from promptkit.transcript.entries import Edit
 from promptkit.transcript.store import MemoryStore
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

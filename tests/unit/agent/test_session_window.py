@@ -20,7 +20,7 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Setting
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
-from tests.unit.compaction.talk import words
+from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

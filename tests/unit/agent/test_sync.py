@@ -19,8 +19,8 @@ from promptkit.errors import NothingToAnswerError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.store import MemoryStore
-from tests.unit.compaction.talk import words
-from tests.unit.compaction.writers import Recorder, Writer
+from tests.unit.compaction.conversation_builder import words
+from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import Message, ToolCall, tokenizer_for
 from promptkit.cli import main
-from promptkit.compaction.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore

@@ -15,7 +15,7 @@ from promptkit_components.demo import demo
 from promptkit import Message, ToolCall
 from promptkit.cli import main
 from promptkit.cli.demo_replay import UNKNOWN, replay
-from promptkit.compaction.blocks import summary_text
+from promptkit.compaction.planning.blocks import summary_text
 
 if TYPE_CHECKING:
     import pytest

@@ -14,12 +14,12 @@ from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.talk import words
-from tests.unit.compaction.writers import Recorder, Writer
+from tests.unit.compaction.conversation_builder import words
+from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.plan import LastRequest
-    from promptkit.compaction.selection import Keep
+    from promptkit.compaction.planning.plan import LastRequest
+    from promptkit.compaction.planning.selection import Keep
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Made", "checkpoint", "compact", "made"]

@@ -23,7 +23,7 @@ from promptkit.compaction.events import (
     log_events,
 )
 from promptkit.compaction.otel import trace_events
-from tests.unit.compaction.writers import Recorder
+from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
-from promptkit.compaction.chunked import ChunkedSummarizer
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.extractive import ExtractiveSummarizer
-from promptkit.compaction.full import FullSummarizer
 from promptkit.compaction.hooks import Before, Hooks
-from promptkit.compaction.live import LiveSummarizer
-from promptkit.compaction.originals import Originals
-from promptkit.compaction.plan import LastRequest, Summary
+from promptkit.compaction.planning.plan import LastRequest, Summary
+from promptkit.compaction.planning.user_messages import Originals
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.simple import SimpleSummarizer
-from promptkit.compaction.summarizer import Chain
+from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.full import FullSummarizer
+from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.redaction import redact_secrets
-from tests.unit.compaction.talk import Talk, words
-from tests.unit.compaction.tasks import TOKENIZER
-from tests.unit.compaction.writers import Writer
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.tasks import TOKENIZER
+from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.compaction.plan import Plan, SummaryTask
-    from promptkit.compaction.summarizer import Summarizer
+    from promptkit.compaction.planning.plan import Plan, SummaryTask
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
 
 SECRET = "ghp_" + "a1B2" * 9

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.usage import Meter
+from promptkit.compaction.policy.usage import Meter
 from promptkit.errors import BadPropError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.heuristic import HeuristicTokenizer
-from tests.unit.compaction.talk import Talk
+from tests.unit.compaction.conversation_builder import Talk
 
 EXACT = HeuristicTokenizer(margin=1.0)
 USUAL = HeuristicTokenizer()

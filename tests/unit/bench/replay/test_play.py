@@ -26,8 +26,8 @@ from promptkit.bench.replay.contenders import GROUPS, UnknownPolicyError, conten
 from promptkit.bench.replay.own import Own
 from promptkit.bench.replay.play import Rules, Stage
 from promptkit.bench.replay.recording import recorded_messages
+from promptkit.compaction.planning.selection import Keep, KeepNothing, LastMessages
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.selection import Keep, KeepNothing, LastMessages
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer

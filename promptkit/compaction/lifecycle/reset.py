@@ -1,0 +1,114 @@
+"""When a conversation begins anew, and what is done then: the last memories are taken, and nothing before is shown any more."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from promptkit.errors import BadPropError, TranscriptError
+from promptkit.transcript.entries import Reset
+from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.view import project
+
+if TYPE_CHECKING:
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryFiles
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
+
+__all__ = ["Daily", "Idle", "Manual", "ResetPolicy", "reset", "reset_due"]
+
+_LOG = logging.getLogger("promptkit")
+
+HOURS = range(24)
+
+
+@attrs.frozen
+class Manual:
+    """Only when somebody asks for it."""
+
+
+@attrs.frozen
+class Daily:
+    """Once a day, at an hour of the clock."""
+
+    hour: int = 4
+
+    def __attrs_post_init__(self) -> None:
+        if self.hour not in HOURS:
+            problem = f"hour={self.hour} must be 0 to 23."
+            raise BadPropError(problem)
+
+
+@attrs.frozen
+class Idle:
+    """When nothing was said for so many minutes."""
+
+    minutes: float
+
+    def __attrs_post_init__(self) -> None:
+        if not self.minutes > 0:
+            problem = f"minutes={self.minutes:g} must be above 0."
+            raise BadPropError(problem)
+
+
+ResetPolicy: TypeAlias = Manual | Daily | Idle
+
+
+def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
+    """Whether a conversation in which something was last said at `last` begins anew at `now`, before anything else is said.
+
+    Both times have a zone; the hour of Daily is that of the zone of `now`. A clock that went back makes nothing due. Raises
+    BadPropError for a time without a zone.
+    """
+    if last.tzinfo is None or now.tzinfo is None:
+        problem = "both times need a zone, such as that of datetime.now().astimezone()."
+        raise BadPropError(problem)
+    match policy:
+        case Manual():
+            return False
+        case Daily(hour=hour):
+            turn = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+            if turn > now:
+                turn -= timedelta(days=1)
+            return last < turn
+        case Idle(minutes=minutes):
+            return now - last >= timedelta(minutes=minutes)
+
+
+async def reset(  # noqa: PLR0913  # keywords
+    transcript: Transcript,
+    *,
+    reason: str,
+    now: datetime,
+    extractor: MemoryExtractor | None = None,
+    memories: MemoryFiles | None = None,
+    archived: bool = False,
+) -> Entry | None:
+    """Begin anew: take the last memories, hide what was said, and with `archived` move it out of the file. The reset's entry is returned.
+
+    None where nothing is shown that could be hidden. Memories that cannot be taken, and files that cannot be moved, are logged and do not
+    keep it from being done; asked again after a crash, it writes no memory twice. What is moved can still be read. Raises TranscriptConflictError if something is said
+    meanwhile, and then nothing is hidden.
+    """
+    leaf = transcript.leaf
+    view = project(transcript.path())
+    if leaf is None or not view.items:
+        return None
+    if extractor is not None and memories is not None:
+        try:
+            if not memories.has(leaf):
+                memories.append(await extractor.extract(view.items), key=leaf, now=now)
+        except Exception:  # noqa: BLE001  # whatever a model's client raises: it is logged
+            _LOG.exception("no memories were taken before the conversation begins anew")
+    (entry,) = transcript.append(Reset(reason=reason), expect=leaf)
+    if archived and isinstance(transcript.store, JsonlStore):
+        try:
+            archive(transcript.store, through=leaf)
+        except TranscriptError:
+            _LOG.exception("the conversation begins anew, and what was said before stays in its file")
+    return entry

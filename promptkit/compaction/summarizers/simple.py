@@ -1,0 +1,52 @@
+"""The summary of the conversation as one text: for any model, any window, and after anything else has failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, fitted
+from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.summarizer import accepted
+from promptkit.providers.model import with_options
+from promptkit.tokens.models import tokenizer_for
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from promptkit.compaction.planning.plan import Summary, SummaryTask
+    from promptkit.element import Child
+    from promptkit.providers.model import Model
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["RESULT_SHARE", "SimpleSummarizer"]
+
+RESULT_SHARE = 8
+"""A tool result has at most an eighth of the window: its first 40 % and its last 60 %."""
+
+
+@attrs.frozen(kw_only=True)
+class SimpleSummarizer:
+    """Writes the conversation out and asks for its summary: no tools, no pictures, nothing that a provider could refuse."""
+
+    model: Model
+    window: int
+    """The most tokens of input and output together."""
+    tokenizer: Tokenizer | None = None
+    """None: the model's."""
+    template: str | os.PathLike[str] = TEMPLATE
+    prompt: Callable[[SummaryTask], Child] | None = None
+    """Another prompt than SummaryOfText."""
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """The summary. Raises SummaryError if nothing of the conversation fits, and what the model's provider raises."""
+        tokenizer = self.tokenizer or tokenizer_for(self.model.name)
+        prompt = SummaryOfText(
+            task=task, quirks=quirks_of(self.model.name), result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+        )
+        shown = prompt if self.prompt is None else self.prompt(task)
+        rendered = await fitted(shown, self.window, tokenizer=tokenizer, marked=self.prompt is None)
+        reply = await with_options(self.model, temperature=0).complete(rendered.messages)
+        return accepted(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, tagged=False)

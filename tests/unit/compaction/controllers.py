@@ -1,0 +1,110 @@
+"""A keeper of a small window, driven by hand: what is said, sent and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.controller import Keeper
+from promptkit.compaction.events import Events
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.policy.rules import default_policy
+from promptkit.messages import Message, ToolCall
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.transcript import Transcript
+from tests.unit.compaction.conversation_builder import words
+from tests.unit.compaction.summarizers.writers import Recorder, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from promptkit.compaction.policy.rules import Policy
+
+__all__ = ["BUDGET", "Kept", "grown", "kept", "run", "turns"]
+
+
+BUDGET = Budget(window=1_000, reply_tokens=0)
+
+
+@attrs.define
+class Kept:
+    """A keeper with a small window, and the conversation that it keeps."""
+
+    keeper: Keeper
+    writer: Writer
+    told: Recorder
+
+    @property
+    def log(self) -> Transcript:
+        return self.keeper.compactor.transcript
+
+    def user(self, tokens: int, word: str = "ask") -> None:
+        self.log.say(Message(role="user", content=(words(tokens, word),)))
+        self.keeper.asked()
+
+    def round(self, call: str, tokens: int) -> None:
+        """A request that the model answers with a call, the decision after it, and the result."""
+        self.request(Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)))
+        self.log.say(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
+        self.keeper.worked()
+
+    def request(self, reply: Message) -> None:
+        messages = self.keeper.view.messages
+        self.keeper.rendered(self.keeper.reading().tokens)
+        self.log.say(reply)
+        self.keeper.answered(LastRequest(messages=messages), reply)
+
+    def answer(self, tokens: int) -> None:
+        self.request(Message(role="assistant", content=(words(tokens, "answer"),)))
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text.split(maxsplit=1)[0] for message in self.keeper.view.messages if message.text]
+
+    @property
+    def compacted(self) -> bool:
+        return any(isinstance(entry.payload, Checkpoint) for entry in self.log.path())
+
+
+def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled: bool = True, prunes: bool = False) -> Kept:
+    writing, told = writer or Writer(), Recorder()
+    tokenizer = WordTokenizer()
+    compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
+    keeper = Keeper(
+        compactor,
+        budget=BUDGET,
+        policy=policy or default_policy(draw=lambda: 0.5),
+        tokenizer=tokenizer,
+        model="m",
+        enabled=enabled,
+        prunes=prunes,
+    )
+    return Kept(keeper, writing, told)
+
+
+def run(work: Callable[[], Awaitable[None]], each: Kept) -> None:
+    async def whole() -> None:
+        await work()
+        await each.keeper.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(whole())
+    each.told.check()
+
+
+async def turns(times: int = 4) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def grown(each: Kept, tokens: int = 300) -> None:
+    """One turn of two rounds, after which a summary is under way."""
+    each.user(200)
+    each.round("c1", tokens)
+    each.round("c2", tokens)
+    each.answer(50)

@@ -1,0 +1,100 @@
+"""Conversations for tests, in a few words: a real transcript in memory, whose entries are called e1, e2, …"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from promptkit.messages import Message, Part, ToolCall, Usage
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said, Setting
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import Projection, project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.compaction.planning.plan import Plan
+    from promptkit.transcript.entries import Entry, Payload
+
+__all__ = ["Talk", "words"]
+
+
+def words(count: int, word: str = "w") -> str:
+    """A text of so many tokens, as WordTokenizer counts them."""
+    return " ".join([word] * count)
+
+
+class Talk:
+    """Says things, and gives back the ids of the entries."""
+
+    def __init__(self) -> None:
+        ids = itertools.count(1)
+        self.log = Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}")
+
+    @property
+    def path(self) -> Sequence[Entry]:
+        return self.log.path()
+
+    @property
+    def view(self) -> Projection:
+        return project(self.path)
+
+    @property
+    def leaf(self) -> str:
+        return self.log.leaf or ""
+
+    def append(self, *payloads: Payload) -> str:
+        return self.log.append(*payloads)[-1].id
+
+    def say(self, message: Message) -> str:
+        return self.append(Said(message=message))
+
+    def system(self, text: str) -> str:
+        return self.say(Message(role="system", content=(text,)))
+
+    def user(self, *content: Part) -> str:
+        return self.say(Message(role="user", content=content))
+
+    def answer(self, text: str, *, used: Usage | None = None, model: str | None = None, finish: str = "stop") -> str:
+        return self.append(Said(message=Message(role="assistant", content=(text,)), usage=used, model=model, finish=finish))
+
+    def calls(self, *ids: str, name: str = "read", used: Usage | None = None, finish: str = "tool_calls") -> str:
+        made = tuple(ToolCall(id=each, name=name) for each in ids)
+        return self.append(Said(message=Message(role="assistant", tool_calls=made), usage=used, finish=finish))
+
+    def result(self, call: str, *content: Part) -> str:
+        return self.say(Message(role="tool", content=content, tool_call_id=call))
+
+    def round(self, call: str, *content: Part, name: str = "read", used: Usage | None = None) -> str:
+        """One call with its result; the id of the entry with the call is given back."""
+        made = self.calls(call, name=name, used=used)
+        self.result(call, *content)
+        return made
+
+    def reminder(self, text: str) -> str:
+        return self.append(CustomMessage(name="host", message=Message(role="user", content=(text,))))
+
+    def branch(self, text: str) -> str:
+        return self.append(BranchSummary(summary=text, leaf=self.leaf))
+
+    def setting(self, name: str = "model") -> str:
+        return self.append(Setting(name=name, value="m"))
+
+    def edit(self, target: str, *content: Part, reason: str = "redacted") -> str:
+        return self.append(Edit(target=target, content=content or None, reason=reason))
+
+    def reset(self) -> str:
+        return self.append(Reset())
+
+    def checkpoint(self, summary: str, first_kept: str | None = None) -> str:
+        return self.append(Checkpoint(summary=summary, first_kept=first_kept))
+
+    def compact(self, plan: Plan, summary: str = "S") -> str:
+        """Put a summary of a plan in place, as a compactor would: what is not simply kept is baked into the checkpoint."""
+        baked = (
+            *(item.message for item in plan.pinned),
+            Message(role="user", content=(f"<conversation-summary>\n{summary}\n</conversation-summary>",)),
+            *(item.message for item in plan.replayed),
+        )
+        apart = baked if plan.pinned or plan.replayed else None
+        return self.append(Checkpoint(summary=summary, first_kept=plan.first_kept, replacement=apart))

@@ -1,0 +1,144 @@
+"""A handoff opens a new conversation with what serves its goal, or leaves both as they were."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT, Handoff, hand_off
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
+from promptkit.messages import ToolDefinition
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.transcript.entries import Checkpoint, CustomMessage
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
+from tests.unit.compaction.conversation_builder import Talk
+from tests.unit.compaction.summarizers.writers import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.store import Store
+
+GOAL = "Port the parser to Rust."
+
+
+def spoken() -> Talk:
+    talk = Talk()
+    talk.system("rules")
+    talk.user("Read the parser.")
+    talk.answer("It descends recursively.")
+    return talk
+
+
+def handed(talk: Talk, writer: Summarizer, store: Store | None = None, *, last: LastRequest | None = None) -> Handoff:
+    given = MemoryStore() if store is None else store
+    return asyncio.run(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=given, max_tokens=50, last_request=last))
+
+
+def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(tmp_path: Path) -> None:
+    talk = spoken()
+    leaf = talk.leaf
+    made = handed(talk, Writer(text="The parser is in p.py."), JsonlStore(tmp_path / "new.jsonl"))
+    assert made.document == "The parser is in p.py."
+    new = Transcript(JsonlStore(tmp_path / "new.jsonl"))
+    assert [(item.kind, item.message.role, item.message.text) for item in project(new.path()).items] == [
+        ("message", "system", "rules"),
+        ("custom_message", "user", "The parser is in p.py."),
+    ]
+    assert new.settings()[PARENT] == {"transcript": None, "leaf": leaf, "goal": GOAL}
+    noted = talk.path[-1]
+    assert noted.kind == "observation"
+    assert "checkpoint" not in [entry.kind for entry in talk.path]
+
+
+def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_message() -> None:
+    talk = spoken()
+    tools = (ToolDefinition(name="read"),)
+    sent = talk.view.messages
+    with ScriptedModel(["<analysis>hm</analysis><summary>Begin with the lexer.</summary>"]) as model:
+        writer = LiveSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
+        made = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
+    assert made.document == "Begin with the lexer."
+    (request,) = model.requests
+    assert request.tools == tools
+    assert request.messages[: len(sent)] == sent
+    (question,) = request.messages[len(sent) :]
+    assert GOAL in question.text
+    assert "new conversation" in question.text
+
+
+@pytest.mark.parametrize("writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")])
+def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Writer) -> None:
+    talk = spoken()
+    store = MemoryStore()
+
+    async def compact() -> Entry:
+        return talk.log.append(Checkpoint(summary="S"))[0]
+
+    made = asyncio.run(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, fallback=compact))
+    assert made.transcript is None
+    assert made.checkpoint is talk.path[-1]
+    assert store.load().entries == ()
+
+
+def test_without_a_fallback_the_error_comes_out_and_nothing_is_written() -> None:
+    talk = spoken()
+    before = len(talk.log)
+    store = MemoryStore()
+    with pytest.raises(SummaryError):
+        handed(talk, Writer(text=""), store)
+    assert (len(talk.log), store.load().entries) == (before, ())
+
+
+def test_a_store_that_holds_something_is_refused_before_anybody_is_asked() -> None:
+    talk, writer = spoken(), Writer()
+    with pytest.raises(TranscriptError, match="empty"):
+        handed(talk, writer, spoken().log.store)
+    assert writer.tasks == []
+
+
+def test_an_empty_conversation_cannot_be_handed_on() -> None:
+    with pytest.raises(SummaryError):
+        handed(Talk(), Writer())
+
+
+def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
+    talk = spoken()
+    store = MemoryStore()
+
+    async def run() -> None:
+        gate = asyncio.Event()
+        writer = Writer(gate=gate)
+        running = asyncio.ensure_future(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50))
+        await asyncio.sleep(0)
+        talk.user("wait")
+        gate.set()
+        with pytest.raises(TranscriptConflictError):
+            await running
+
+    asyncio.run(run())
+    assert store.load().entries == ()
+
+
+def test_secrets_do_not_travel() -> None:
+    talk = spoken()
+    store = MemoryStore()
+    writer = Writer(text="key SECRET")
+    made = asyncio.run(
+        hand_off(
+            talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-")
+        )
+    )
+    assert made.transcript is not None
+    payload = made.transcript.path()[-1].payload
+    assert isinstance(payload, CustomMessage)
+    assert payload.message.text == "key -"

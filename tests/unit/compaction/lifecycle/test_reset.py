@@ -1,0 +1,134 @@
+"""When a conversation begins anew, by plain times; and that nothing is lost or resurrected when it does."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from promptkit.compaction.lifecycle.reset import Daily, Idle, Manual, reset, reset_due
+from promptkit.compaction.storage.memory_extraction import StatedMemories
+from promptkit.compaction.storage.memory_files import MemoryFiles, memories_of
+from promptkit.errors import BadPropError, TranscriptConflictError
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import project
+from tests.unit.compaction.conversation_builder import Talk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from promptkit.compaction.lifecycle.reset import ResetPolicy
+    from promptkit.transcript.view import Projected
+
+DAY = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def at(hour: float, *, day: int = 2) -> datetime:
+    return DAY + timedelta(days=day - 2, hours=hour)
+
+
+@pytest.mark.parametrize(
+    ("policy", "last", "now", "due"),
+    [
+        (Manual(), at(0), at(0, day=9), False),
+        (Daily(), at(3.9), at(4), True),
+        (Daily(), at(4), at(23), False),
+        (Daily(), at(5), at(3.9, day=3), False),
+        (Daily(), at(5), at(4, day=3), True),
+        (Daily(), at(5), at(1, day=5), True),
+        (Daily(hour=0), at(23.9), at(0, day=3), True),
+        (Daily(), at(9), at(3), False),
+        (Idle(minutes=30), at(0), at(0.4), False),
+        (Idle(minutes=30), at(0), at(0.5), True),
+        (Idle(minutes=30), at(9), at(1), False),
+    ],
+)
+def test_a_reset_is_due_by_the_clock(policy: ResetPolicy, last: datetime, now: datetime, due: bool) -> None:
+    assert reset_due(policy, last=last, now=now) is due
+
+
+def test_the_hour_is_that_of_the_present_zone() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    last = datetime(2026, 1, 2, 2, 30, tzinfo=UTC)  # 3:30 in Berlin
+    assert reset_due(Daily(), last=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
+    assert not reset_due(Daily(), last=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
+
+
+def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
+    with pytest.raises(BadPropError, match="zone"):
+        reset_due(Daily(), last=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
+    with pytest.raises(BadPropError):
+        Daily(hour=24)
+    with pytest.raises(BadPropError):
+        Idle(minutes=0)
+
+
+def spoken(path: Path | None = None) -> Talk:
+    talk = Talk()
+    if path is not None:
+        talk.log = Transcript(JsonlStore(path))
+    talk.user("Always run the tests.")
+    talk.answer("Yes.")
+    return talk
+
+
+def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -> None:
+    talk, files = spoken(), MemoryFiles(tmp_path)
+    entry = asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=StatedMemories(), memories=files))
+    assert entry is not None
+    assert entry.kind == "reset"
+    assert talk.view.items == ()
+    assert memories_of(files.load(DAY.date(), curated=False)) == ("Always run the tests.",)
+
+
+def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> None:
+    talk = spoken()
+    assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
+    count = len(talk.log)
+    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemories(), memories=MemoryFiles(tmp_path))) is None
+    assert len(talk.log) == count
+    assert asyncio.run(reset(Talk().log, reason="idle", now=at(4))) is None
+
+
+def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    talk = spoken(path)
+    entries = list(talk.log.entries)
+    asyncio.run(reset(talk.log, reason="manual", now=at(4), archived=True))
+    store = JsonlStore(path)
+    again = Transcript(store)
+    assert [segment.entries for segment in store.segments] == [2]
+    assert list(again.entries)[:2] == entries
+    assert project(again.path()).items == ()
+    assert b"Always run" not in path.read_bytes()
+
+
+class Failing:
+    """Has no memories to give."""
+
+    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+        raise RuntimeError(items)
+
+
+def test_memories_that_cannot_be_taken_do_not_keep_it_from_being_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    talk = spoken()
+    assert asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Failing(), memories=MemoryFiles(tmp_path))) is not None
+    assert len(caplog.records) == 1
+
+
+def test_what_is_said_meanwhile_is_not_hidden(tmp_path: Path) -> None:
+    talk = spoken()
+
+    class Slow:
+        async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+            talk.user("wait")
+            return tuple(item.message.text for item in items)
+
+    with pytest.raises(TranscriptConflictError):
+        asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Slow(), memories=MemoryFiles(tmp_path)))
+    assert talk.view.items[-1].message.text == "wait"

@@ -1,0 +1,63 @@
+"""What a checkpoint covers is found again from the transcript, each entry once over all checkpoints."""
+
+from __future__ import annotations
+
+from promptkit.compaction.planning.coverage import covered_entries, covered_items
+from tests.unit.compaction.conversation_builder import Talk
+
+
+def texts(talk: Talk, checkpoint: str) -> list[str]:
+    return [item.message.text for item in covered_items(talk.path, checkpoint)]
+
+
+def ids(talk: Talk, checkpoint: str) -> list[str]:
+    at = [entry.id for entry in talk.path].index(checkpoint)
+    return [entry.id for entry in covered_entries(talk.path[:at], talk.path[at].payload)]
+
+
+def test_everything_before_what_is_kept_is_covered() -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.answer("two")
+    kept = talk.user("three")
+    checkpoint = talk.checkpoint("S", kept)
+    assert texts(talk, checkpoint) == ["one", "two"]
+    assert ids(talk, checkpoint) == ["e1", "e2"]
+
+
+def test_e100_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice() -> None:
+    talk = Talk()
+    talk.user("one")
+    kept = talk.user("two")
+    first = talk.checkpoint("S1", kept)
+    talk.answer("three")
+    last = talk.user("four")
+    second = talk.checkpoint("S2", last)
+    third = talk.checkpoint("S3")
+    assert [texts(talk, each) for each in (first, second, third)] == [["one"], ["two", "three"], ["four"]]
+    covered = [*ids(talk, first), *ids(talk, second), *ids(talk, third)]
+    assert covered == [entry.id for entry in talk.path[:-1]]
+
+
+def test_e24_nothing_before_a_reset_is_covered() -> None:
+    talk = Talk()
+    talk.user("old")
+    talk.reset()
+    talk.user("new")
+    assert texts(talk, talk.checkpoint("S")) == ["new"]
+
+
+def test_a_checkpoint_that_was_undone_covered_nothing() -> None:
+    talk = Talk()
+    talk.user("one")
+    wrong = talk.checkpoint("wrong")
+    talk.edit(wrong, reason="undone")
+    assert texts(talk, talk.checkpoint("S")) == ["one"]
+
+
+def test_what_is_no_checkpoint_covers_nothing() -> None:
+    talk = Talk()
+    said = talk.user("one")
+    assert covered_items(talk.path, said) == ()
+    assert covered_items(talk.path, "nowhere") == ()
+    assert covered_entries(talk.path, talk.path[0].payload) == ()

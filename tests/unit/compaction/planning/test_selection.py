@@ -1,0 +1,494 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.compaction.planning.selection import (
+    Keep,
+    KeepNothing,
+    LastMessages,
+    LastTurns,
+    RecentTokens,
+    Rounds,
+    Through,
+    UserMessages,
+    select,
+)
+from promptkit.errors import CutPointError
+from promptkit.messages import ImagePart
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.view import project, summary_message
+from tests.unit.compaction.conversation_builder import Talk, words
+
+if TYPE_CHECKING:
+    from promptkit.compaction.planning.plan import Plan
+
+TOKENIZER = WordTokenizer()
+
+
+def plan(talk: Talk, keep: Keep | None = None, *, split: bool = False, room: int | None = None, pin_first: bool = False) -> Plan:
+    return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, room=room, pin_first=pin_first)
+
+
+def entries(made: Plan) -> dict[str, str]:
+    """The parts of a plan that are not empty, with the entries in each."""
+    parts = ("dropped", "prefix", "kept", "pinned", "replayed")
+    return {part: " ".join(item.entry for item in getattr(made, part)) for part in parts if getattr(made, part)}
+
+
+def conversation(history: int, rounds: int) -> Talk:
+    """Turns of a request, a round and an answer each (4 messages); then a request with rounds of a call and a result each."""
+    talk = Talk()
+    for number in range(history):
+        talk.user(f"question {number}")
+        talk.round(f"h{number}", f"output {number}")
+        talk.answer(f"answer {number}")
+    talk.user("the task")
+    for number in range(rounds):
+        talk.round(f"c{number}", f"result {number}")
+    return talk
+
+
+# -- rounds: VS Code's cut points
+
+
+@pytest.mark.parametrize(
+    ("history", "rounds", "parts"),
+    [
+        (0, 0, {"kept": "e1"}),
+        (0, 1, {"kept": "e1 e2 e3"}),
+        (0, 2, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
+        (0, 4, {"dropped": "e2 e3 e4 e5 e6 e7", "kept": "e8 e9", "replayed": "e1"}),
+        (1, 0, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
+        (1, 1, {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7"}),
+        (1, 2, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
+        (2, 0, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
+        (2, 3, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8 e10 e11 e12 e13", "kept": "e14 e15", "replayed": "e9"}),
+    ],
+)
+def test_in_the_foreground_the_last_round_stays_and_a_turn_with_one_stays_whole(history: int, rounds: int, parts: dict[str, str]) -> None:
+    made = plan(conversation(history, rounds))
+    assert entries(made) == parts
+    assert made.is_empty is ("dropped" not in parts)
+    assert made.previous is None
+
+
+@pytest.mark.parametrize(
+    ("history", "rounds", "parts"),
+    [
+        (0, 0, {"kept": "e1"}),
+        (0, 1, {"dropped": "e2 e3", "replayed": "e1"}),
+        (0, 2, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
+        (0, 3, {"dropped": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),
+        (1, 0, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
+        (1, 1, {"dropped": "e1 e2 e3 e4 e6 e7", "replayed": "e5"}),
+        (1, 2, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
+    ],
+)
+def test_in_the_background_a_single_round_is_covered_too(history: int, rounds: int, parts: dict[str, str]) -> None:
+    assert entries(plan(conversation(history, rounds), Rounds(background=True))) == parts
+
+
+@pytest.mark.parametrize(
+    ("keep", "rounds", "parts"),
+    [
+        (0, 1, {"dropped": "e2 e3", "replayed": "e1"}),
+        (0, 2, {"dropped": "e2 e3 e4 e5", "replayed": "e1"}),
+        (2, 2, {"kept": "e1 e2 e3 e4 e5"}),
+        (2, 3, {"dropped": "e2 e3", "kept": "e4 e5 e6 e7", "replayed": "e1"}),
+    ],
+)
+def test_the_number_of_rounds_that_stay_can_be_set(keep: int, rounds: int, parts: dict[str, str]) -> None:
+    assert entries(plan(conversation(0, rounds), Rounds(keep=keep))) == parts
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_cut_stops_at_the_previous_summary(background: bool) -> None:
+    talk = conversation(1, 0)
+    talk.checkpoint("S1", first_kept="e5")  # the summary, then the task
+    for number in range(3):
+        talk.round(f"c{number}", f"result {number}")
+    made = plan(talk, Rounds(background=background))
+    assert entries(made) == {"dropped": "e6 e7 e8 e9 e10", "kept": "e11 e12", "replayed": "e5"}
+    assert made.previous == "S1"
+    assert [item.kind for item in made.dropped] == ["summary", *["message"] * 4]
+
+
+def test_E25_right_after_a_compaction_there_is_nothing_to_do() -> None:
+    keeps = (Rounds(), RecentTokens(tokens=5), LastMessages(count=1), LastTurns(count=1), UserMessages(tokens=9))
+    for keep in (*keeps, KeepNothing()):
+        talk = conversation(2, 3)
+        talk.compact(plan(talk, keep))
+        again = plan(talk, keep)
+        assert again.is_empty, keep
+        assert again.previous == "S"
+    nothing = Talk()
+    assert entries(plan(nothing)) == {}
+    assert plan(nothing).is_empty
+
+
+def test_a_summary_in_the_middle_of_a_turn_is_compounded_and_the_request_said_again() -> None:
+    talk = conversation(0, 3)
+    first = talk.compact(plan(talk))
+    assert [item.message.text for item in talk.view.items][:2] == [summary_message("S").text, "the task"]
+    for number in range(3, 6):
+        talk.round(f"c{number}", f"result {number}")
+    made = plan(talk)
+    assert made.previous == "S"
+    assert entries(made)["replayed"] == first
+    assert made.replayed[0].message.text == "the task"
+    assert made.dropped[0].kind == "summary"
+    assert [item.message.text for item in made.dropped[1:] if item.message.text] == ["result 2", "result 3", "result 4"]
+
+
+def test_what_was_asked_in_between_is_said_again_with_the_request() -> None:
+    talk = conversation(1, 2)
+    talk.user("and be quick")
+    talk.round("x", "r")
+    talk.round("y", "r")
+    assert [item.message.text for item in plan(talk).replayed] == ["the task", "and be quick"]
+
+
+def test_a_request_that_was_answered_is_not_said_again() -> None:
+    talk = conversation(1, 3)
+    talk.answer("done")
+    assert plan(talk, LastMessages(count=1)).replayed == ()
+    assert entries(plan(talk, KeepNothing())).keys() == {"dropped"}
+
+
+def test_replaying_can_be_left_off() -> None:
+    talk = conversation(0, 2)
+    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, replay=False)
+    assert entries(made) == {"dropped": "e1 e2 e3", "kept": "e4 e5"}
+
+
+# -- blocks
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_E03_a_cut_never_lands_on_a_result(count: int) -> None:
+    talk = Talk()
+    talk.user("q")
+    talk.calls("a", "b", "c")
+    for call in "abc":
+        talk.result(call, "r")
+    talk.answer("done")
+    talk.user("next")
+    made = plan(talk, LastMessages(count=count))
+    assert made.first_kept in {"e1", "e2", "e6", "e7"}
+
+
+@pytest.mark.parametrize("tokens", range(60))
+def test_E04_the_results_of_parallel_calls_stay_on_one_side(tokens: int) -> None:
+    talk = Talk()
+    talk.user("q")
+    for number in range(5):
+        talk.calls(f"a{number}", f"b{number}")
+        talk.result(f"a{number}", words(3))
+        talk.result(f"b{number}", words(4))
+    made = plan(talk, RecentTokens(tokens=tokens))
+    sides = {item.message.tool_call_id or item.message.tool_calls[0].id for item in made.kept if item.message.role != "user"}
+    assert all({f"a{number}", f"b{number}"} <= sides or not {f"a{number}", f"b{number}"} & sides for number in range(5))
+    assert sum(1 for item in made.kept if item.message.role == "tool") == 2 * sum(1 for item in made.kept if item.message.tool_calls)
+
+
+@pytest.mark.parametrize(
+    "keep", [Rounds(keep=0), RecentTokens(tokens=1), LastMessages(count=0), LastTurns(count=0), KeepNothing(), UserMessages(tokens=9)]
+)
+def test_E05_a_call_that_is_still_running_is_not_dropped(keep: Keep) -> None:
+    talk = conversation(1, 1)
+    running = talk.calls("x", "y")
+    talk.result("x", "half")
+    talk.reminder("hurry")
+    made = plan(talk, keep)
+    assert running in {item.entry for item in made.kept}
+    assert not made.is_empty
+
+
+def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
+    talk = Talk()
+    talk.user("q")
+    talk.calls("lost")
+    talk.answer("never mind")
+    talk.user("next")
+    assert entries(plan(talk)) == {"dropped": "e1 e2 e2 e3", "kept": "e4"}
+
+
+@pytest.mark.parametrize(
+    ("count", "first"), [(1, "e8"), (2, "e8"), (3, "e6"), (4, "e6"), (5, "e5"), (6, "e4"), (7, "e2"), (8, "e2"), (9, "e1"), (99, "e1")]
+)
+def test_E06_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
+    talk = conversation(1, 2)
+    made = plan(talk, LastMessages(count=count))
+    assert made.first_kept == first
+    assert len(made.kept) >= min(count, 9)
+
+
+@pytest.mark.parametrize(("entry", "first"), [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")])
+def test_E06_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
+    talk = conversation(1, 2)
+    made = plan(talk, Through(entry=entry))
+    assert made.first_kept == first
+    assert entry in {item.entry for item in (*made.dropped, *made.replayed)}
+
+
+def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
+    talk = conversation(2, 1)
+    talk.checkpoint("S", first_kept="e5")
+    for entry in ("nowhere", "e1"):
+        with pytest.raises(CutPointError, match=f"'{entry}': it is not shown"):
+            plan(talk, Through(entry=entry))
+    assert plan(talk, Through(entry="e12")).is_empty  # the checkpoint: only its own summary is before the cut
+
+
+def test_a_cut_through_running_calls_is_refused() -> None:
+    talk = conversation(1, 0)
+    running = talk.calls("x")
+    with pytest.raises(CutPointError, match="still running"):
+        plan(talk, Through(entry=running))
+    assert not plan(talk, Through(entry="e4")).is_empty
+
+
+def test_E23_where_the_first_entry_is_kept_all_is_kept() -> None:
+    talk = conversation(1, 1)
+    made = plan(talk, LastMessages(count=7))
+    assert (made.first_kept, made.is_empty) == ("e1", True)
+
+
+# -- budgets
+
+
+def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() -> None:
+    talk = conversation(2, 1)
+    talk.calls("big")
+    talk.result("big", words(500))
+    made = plan(talk, RecentTokens(tokens=100))
+    assert entries(made)["kept"] == "e12 e13"
+    assert made.oversized == 500
+    assert len(made.dropped) == 10
+
+
+def test_E16_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() -> None:
+    talk = conversation(2, 0)
+    talk.answer(words(500))
+    made = plan(talk, RecentTokens(tokens=100))
+    assert (made.first_kept, made.oversized) == (talk.leaf, 500)
+    assert plan(talk, RecentTokens(tokens=500)).oversized is None
+
+
+def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
+    talk = Talk()
+    talk.user(words(500))
+    made = plan(talk, RecentTokens(tokens=100))
+    assert (made.is_empty, made.oversized) == (True, 500)
+    assert plan(talk, Rounds(), room=499).oversized == 500
+    assert plan(talk, Rounds(), room=500).oversized is None
+
+
+def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
+    talk = conversation(2, 2)
+    total = sum(TOKENIZER.count(item.message.text) for item in talk.view.items)
+    made = plan(talk, RecentTokens(tokens=total))
+    assert (made.is_empty, made.kept, made.oversized) == (True, talk.view.items, None)
+    assert not plan(talk, RecentTokens(tokens=total - 1)).is_empty
+
+
+def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
+    talk = Talk()
+    talk.user(words(10))
+    talk.answer(words(10))
+    talk.reminder(words(10))
+    talk.branch(words(8))  # ten with its tags
+    talk.answer(words(10))
+    assert [plan(talk, RecentTokens(tokens=tokens)).first_kept for tokens in (10, 20, 30, 40)] == ["e5", "e4", "e3", "e2"]
+    assert plan(talk, LastTurns(count=1)).first_kept == "e3"
+
+
+def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
+    talk = conversation(1, 0)
+    talk.setting()
+    talk.setting("effort")
+    talk.user("more")
+    made = plan(talk, LastMessages(count=1))
+    assert made.first_kept == "e8"
+    assert {entry.id for entry in talk.path} >= {"e6", "e7"}
+
+
+@pytest.mark.parametrize(
+    ("count", "parts"), [(0, None), (1, "e9"), (2, "e5 e6 e7 e8 e9"), (3, "e1 e2 e3 e4 e5 e6 e7 e8 e9"), (4, "e1 e2 e3 e4 e5 e6 e7 e8 e9")]
+)
+def test_last_turns_start_at_what_was_asked(count: int, parts: str | None) -> None:
+    talk = conversation(2, 0)
+    made = plan(talk, LastTurns(count=count))
+    assert entries(made).get("kept") == parts
+    assert entries(made).get("replayed") == ("e9" if count == 0 else None)
+
+
+# -- turns that are cut in two
+
+
+def test_a_turn_that_is_cut_in_two_has_a_prefix_of_its_own() -> None:
+    talk = conversation(1, 3)
+    made = plan(talk, LastMessages(count=2), split=True)
+    assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e6 e7 e8 e9", "kept": "e10 e11", "replayed": "e5"}
+    talk.answer("done")
+    made = plan(talk, LastMessages(count=1), split=True)
+    assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e5 e6 e7 e8 e9 e10 e11", "kept": "e12"}
+
+
+def test_a_cut_between_turns_splits_none() -> None:
+    made = plan(conversation(2, 0), LastMessages(count=5), split=True)
+    assert entries(made) == {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}
+
+
+def test_E20_a_split_turn_without_history_is_a_prefix_alone() -> None:
+    made = plan(conversation(0, 3), LastMessages(count=2), split=True)
+    assert entries(made) == {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}
+    assert not made.is_empty
+
+
+def test_E21_where_no_turn_starts_none_is_split() -> None:
+    talk = Talk()
+    talk.answer("hello")
+    talk.answer("still here")
+    talk.answer("anybody?")
+    made = plan(talk, LastMessages(count=1), split=True)
+    assert entries(made) == {"dropped": "e1 e2", "kept": "e3"}
+
+
+# -- pinned
+
+
+def test_system_messages_stay_and_so_does_the_first_request_if_asked_for() -> None:
+    talk = Talk()
+    talk.system("be brief")
+    talk.user("first")
+    talk.answer("yes")
+    talk.system("be briefer")
+    talk.user("second")
+    talk.answer("no")
+    talk.user("third")
+    assert entries(plan(talk)) == {"dropped": "e2 e3 e5 e6", "kept": "e7", "pinned": "e1 e4"}
+    assert entries(plan(talk, pin_first=True)) == {"dropped": "e3 e5 e6", "kept": "e7", "pinned": "e1 e2 e4"}
+
+
+def test_what_is_pinned_takes_its_block_with_it() -> None:
+    talk = conversation(2, 0)
+    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, pin=lambda item: item.message.text == "output 0")
+    assert entries(made) == {"dropped": "e1 e4 e5 e6 e7 e8", "kept": "e9", "pinned": "e2 e3"}
+
+
+def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
+    talk = Talk()
+    talk.system("be brief")
+    talk.answer("hello")
+    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True)
+    assert (made.is_empty, made.kept) == (True, talk.view.items)
+
+
+# -- user messages only
+
+
+def test_of_the_users_messages_the_newest_stay() -> None:
+    talk = conversation(3, 2)
+    made = plan(talk, UserMessages(tokens=5))
+    assert [item.message.text for item in made.pinned] == ["[…]", "question 2", "the task"]
+    assert made.kept == ()
+    assert entries(plan(talk, UserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
+
+
+def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
+    talk = Talk()
+    talk.user(" ".join(f"w{number}" for number in range(100)), ImagePart(url="https://example.com/x.png"))
+    talk.answer("ok")
+    talk.user("go on")
+    talk.answer("ok")
+    made = plan(talk, UserMessages(tokens=9))
+    cut = made.pinned[0].message
+    assert cut.text.startswith("w0 w1 w2")
+    assert cut.text.endswith("w98 w99")
+    assert "[…]" in cut.text
+    assert cut.text.encode()
+    assert sum(TOKENIZER.count(item.message.text) for item in made.pinned) <= 9
+    assert [item.entry for item in made.pinned] == ["e1", "e3"]
+
+
+@pytest.mark.parametrize("tokens", range(0, 40, 3))
+def test_E71_what_is_cut_is_whole_characters(tokens: int) -> None:
+    talk = Talk()
+    talk.user("👩‍👩‍👧 🇩🇪 é " * 20)
+    talk.answer("ok")
+    for item in plan(talk, UserMessages(tokens=tokens)).pinned:
+        assert item.message.text.encode().decode() == item.message.text
+
+
+def test_E69_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
+    talk = conversation(2, 0)
+    talk.answer("done")
+    talk.compact(plan(talk, UserMessages(tokens=100)))
+    assert [message.text for message in talk.view.messages] == ["question 0", "question 1", "the task", summary_message("S").text]
+    talk.user("more")
+    talk.answer("and more")
+    made = plan(talk, UserMessages(tokens=100))
+    assert [item.message.text for item in made.pinned] == ["question 0", "question 1", "the task", "more"]
+    assert [item.kind for item in made.dropped] == ["summary", "message"]
+    assert made.previous == "S"
+
+
+# -- what a view holds
+
+
+def test_E01_a_second_compaction_covers_what_the_first_one_kept() -> None:
+    talk = conversation(3, 0)
+    talk.checkpoint("S1", first_kept="e5")
+    talk.answer("done")
+    talk.user("next")
+    made = plan(talk, LastTurns(count=1))
+    assert entries(made)["dropped"].split()[1:] == ["e5", "e6", "e7", "e8", "e9", "e10", "e11", "e12", "e13", "e15"]
+
+
+def test_E22_what_is_on_another_branch_is_in_no_plan() -> None:
+    talk = conversation(1, 0)
+    talk.answer("left behind")
+    talk.log.rewind("e4")
+    talk.user("other way")
+    made = plan(talk)
+    shown = {item.entry for part in ("dropped", "kept", "pinned", "replayed") for item in getattr(made, part)}
+    assert shown == {"e1", "e2", "e3", "e4", talk.leaf}
+
+
+def test_E24_nothing_before_a_reset_is_in_a_plan() -> None:
+    talk = conversation(2, 0)
+    talk.checkpoint("S1")
+    talk.reset()
+    talk.user("fresh")
+    talk.answer("start")
+    talk.user("on")
+    made = plan(talk)
+    assert entries(made) == {"dropped": "e12 e13", "kept": "e14"}
+    assert made.previous is None
+
+
+def test_E112_what_was_taken_back_is_in_no_plan() -> None:
+    talk = conversation(2, 0)
+    mark = talk.checkpoint("S1", first_kept="e9")
+    talk.edit(mark, reason="undone")
+    talk.edit("e1", reason="undone")
+    made = plan(talk)
+    assert made.previous is None
+    assert entries(made) == {"dropped": "e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}
+
+
+def test_a_plan_is_made_for_a_leaf() -> None:
+    talk = conversation(1, 0)
+    leaf = talk.setting()
+    assert plan(talk).leaf == leaf
+
+
+def test_a_plan_of_a_view_of_the_past_is_the_plan_of_then() -> None:
+    talk = conversation(2, 0)
+    then = plan(talk)
+    talk.round("x", "r")
+    again = select(project(list(talk.path)[:9]), leaf=then.leaf, tokenizer=TOKENIZER)
+    assert again == then

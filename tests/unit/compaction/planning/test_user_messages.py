@@ -1,0 +1,82 @@
+"""What the person wrote stays word for word, the newest first, within a total and a length of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from promptkit.compaction.planning.user_messages import Originals
+from promptkit.errors import BadPropError
+from promptkit.messages import ImagePart
+from promptkit.testing import WordTokenizer
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.view import Projected
+from tests.unit.compaction.conversation_builder import Talk, words
+
+TOKENIZER = WordTokenizer()
+
+
+def kept(talk: Talk, originals: Originals) -> tuple[list[str], int]:
+    said, omitted = originals.of(talk.view.items, TOKENIZER)
+    return [item.message.text for item in said], omitted
+
+
+def asked(*texts: str) -> Talk:
+    talk = Talk()
+    for text in texts:
+        talk.user(text)
+        talk.answer("yes")
+    return talk
+
+
+def test_everything_stays_where_there_is_room_in_its_order() -> None:
+    assert kept(asked("one", "two", "three"), Originals()) == (["one", "two", "three"], 0)
+
+
+def test_e71_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
+    talk = asked("old", words(20, "a"), words(5, "b"))
+    assert kept(talk, Originals(tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
+
+
+def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
+    assert kept(asked(words(50, "a"), "b"), Originals(each=5)) == (["a a […] a a", "b"], 0)
+
+
+def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
+    talk = asked("👩‍👩‍👧‍👦🇫🇷é" * 40)
+    (item,), _ = Originals(tokens=30).of(talk.view.items, tokenizer_for("gpt-4o"))
+    text = item.message.text
+    assert "[…]" in text
+    text.encode("utf-8")
+    head, tail = text.split("[…]")
+    assert set(head.replace("👩‍👩‍👧‍👦", "").replace("🇫🇷", "").replace("é", "")) == set()
+    assert set(tail.replace("👩‍👩‍👧‍👦", "").replace("🇫🇷", "").replace("é", "")) == set()
+
+
+def test_e69_earlier_summaries_reminders_and_injected_context_are_not_collected() -> None:
+    talk = Talk()
+    talk.checkpoint("the summary before")
+    talk.reminder("mind the gap")
+    talk.branch("a branch")
+    talk.user("<environment>Linux</environment>")
+    talk.user("the request")
+    assert kept(talk, Originals(injected=("<environment>",))) == (["the request"], 0)
+
+
+def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> None:
+    said = [Projected(message=item.message, entry="c", kind="replacement") for item in asked("first").view.items[:1]]
+    noted = [Projected(message=item.message, entry="c", kind="summary") for item in asked("a note").view.items[:1]]
+    shown, omitted = Originals().of([*noted, *said], TOKENIZER)
+    assert ([item.message.text for item in shown], omitted) == (["first"], 0)
+
+
+def test_pictures_stay_with_what_stays_whole() -> None:
+    talk = Talk()
+    picture = ImagePart(url="https://example.org/a.png")
+    talk.user("look", picture)
+    (item,), _ = Originals().of(talk.view.items, TOKENIZER)
+    assert item.message.content == ("look", picture)
+
+
+def test_negative_figures_are_refused() -> None:
+    with pytest.raises(BadPropError):
+        Originals(tokens=-1)

@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from promptkit.compaction.policy.usage import FACTORS, LOOK_BACK, Anchor, Meter, Reading, Rejected, anchors
+from promptkit.messages import ImagePart, Message, Usage
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Said
+from promptkit.transcript.view import project
+from tests.unit.compaction.conversation_builder import Talk, words
+
+TOKENIZER = WordTokenizer(per_message=1)
+
+
+def read(talk: Talk, *, model: str | None = None, window: int | None = None, beside: int = 0) -> Reading:
+    return Meter(TOKENIZER, model=model).read(talk.path, talk.view, beside=beside, window=window)
+
+
+def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
+    return Usage(input_tokens=tokens, output_tokens=output, cached_tokens=cached)
+
+
+def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = None, finish: str = "stop") -> Talk:
+    """9 + 1 tokens asked, 4 + 1 answered, as counted here."""
+    talk = Talk()
+    talk.user(words(9))
+    talk.answer(words(4), used=used(tokens, output), model=model, finish=finish)
+    return talk
+
+
+def test_the_reading_is_the_last_count_and_exactly_what_came_since() -> None:
+    talk = asked_and_answered(100, 10)
+    assert read(talk) == Reading(local=15, provider=110, anchor="e2", factor=2.0)
+    talk.user(words(6))
+    talk.round("c1", words(20))
+    assert read(talk).provider == 110 + 7 + 0 + 21
+    assert read(talk).local == 15 + 7 + 0 + 21
+    assert read(talk).tokens == 138
+
+
+def test_a_conversation_without_a_count_is_read_as_counted_here() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.answer(words(4))
+    assert read(talk, beside=50) == Reading(local=65)
+    assert read(talk, beside=50).tokens == 65
+
+
+def test_what_every_request_has_beside_the_view_is_part_of_the_local_count_only() -> None:
+    reading = read(asked_and_answered(100, 10), beside=60)
+    assert (reading.local, reading.provider) == (75, 110)
+
+
+def test_the_newest_of_several_counts_is_the_anchor() -> None:
+    talk = asked_and_answered(100)
+    talk.user(words(3))
+    talk.answer(words(2), used=used(130, 7))
+    assert read(talk).anchor == "e4"
+    assert read(talk).provider == 137
+
+
+@pytest.mark.parametrize(
+    ("usage", "why"),
+    [
+        (used(0), "no input"),
+        (used(0, 500), "no input"),
+        (used(-3), "no input"),
+        (used(100, -1), "contradict"),
+        (used(100, 10, 101), "contradict"),
+        (used(991, 10), "more than the window"),
+    ],
+)
+def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, why: str) -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.answer(words(4), used=usage)
+    reading = read(talk, window=1_000)
+    assert reading.provider is None
+    assert [each.entry for each in reading.rejected] == ["e2"]
+    assert why in reading.rejected[0].why
+
+
+def test_a_count_of_exactly_the_window_is_taken() -> None:
+    assert read(asked_and_answered(990, 10), window=1_000).provider == 1_000
+    assert read(asked_and_answered(991, 10), window=1_000).provider is None
+    assert read(asked_and_answered(991, 10), window=None).provider == 1_001
+
+
+def test_E27_stale_usage_does_not_trigger_again() -> None:
+    talk = asked_and_answered(90_000)
+    talk.checkpoint("S", first_kept="e2")
+    reading = read(talk)
+    assert reading.provider is None
+    assert reading.tokens < 30
+
+
+def test_E28_what_a_checkpoint_kept_carries_no_count() -> None:
+    talk = asked_and_answered(90_000)
+    talk.user(words(2))
+    talk.answer("kept", used=used(95_000))
+    talk.checkpoint("S", first_kept="e3")
+    talk.answer("failed", finish="error")
+    assert read(talk).provider is None
+
+
+@pytest.mark.parametrize("change", ["edit", "reset", "checkpoint"])
+def test_a_count_older_than_what_changed_the_view_is_not_taken(change: str) -> None:
+    talk = asked_and_answered(100)
+    if change == "edit":
+        talk.edit("e1", "shorter")
+    elif change == "reset":
+        talk.reset()
+    else:
+        talk.checkpoint("S")
+    assert read(talk).provider is None
+    talk.user(words(2))
+    talk.answer("new", used=used(40, 2))
+    assert read(talk).provider == 42
+
+
+def test_what_does_not_change_the_view_leaves_the_count_as_it_is() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.setting()
+    talk.reminder(words(4))
+    assert read(talk).provider == 110 + 5
+
+
+def test_E29_persistent_errors_leave_the_last_good_count() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.user(words(9))
+    for _ in range(3):
+        talk.answer("failed", used=used(0), finish="error")
+    reading = read(talk)
+    assert (reading.anchor, reading.provider) == ("e2", 110 + 10 + 6)
+    assert len(reading.rejected) == 3
+    nothing = Talk()
+    nothing.user(words(9))
+    nothing.answer("failed", finish="error")
+    assert read(nothing).provider is None
+    assert read(nothing).tokens == 12
+
+
+@pytest.mark.parametrize("finish", ["error", "aborted"])
+def test_a_count_of_a_turn_that_failed_is_not_taken(finish: str) -> None:
+    talk = asked_and_answered(100, finish=finish)
+    assert read(talk).provider is None
+    assert finish in read(talk).rejected[0].why
+
+
+def test_E34_the_count_of_an_earlier_model_is_not_taken() -> None:
+    talk = asked_and_answered(100, model="large")
+    assert read(talk, model="large").provider == 110
+    assert read(talk, model="small").provider is None
+    assert read(talk, model="small").rejected == (Rejected(entry="e2", why="it is of large, and not of small"),)
+    assert read(talk).provider == 110
+    assert read(asked_and_answered(100), model="small").provider == 110  # nobody wrote down which model it was
+
+
+def test_E35_the_latest_checkpoint_counts_and_not_the_first() -> None:
+    talk = asked_and_answered(90_000)
+    talk.checkpoint("S1")
+    talk.user(words(2))
+    talk.answer("x", used=used(80_000))
+    talk.checkpoint("S2")
+    assert read(talk).provider is None
+    talk.user(words(2))
+    talk.answer("y", used=used(50, 5))
+    assert read(talk).provider == 55
+
+
+def test_E38_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -> None:
+    talk = Talk()
+    talk.user(words(1_200))
+    talk.answer("cut", used=used(1_203, 2))
+    reading = read(talk, window=1_000)
+    assert reading.provider is None
+    assert reading.tokens == 1_203
+
+
+def test_E39_an_aborted_turn_near_the_limit_is_read_at_the_next_request() -> None:
+    talk = asked_and_answered(100)
+    talk.user(words(800))
+    talk.answer(words(90), used=used(920, 91), finish="aborted")
+    assert read(talk, window=1_000).tokens == 110 + 801 + 91
+
+
+def test_E40_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.round("c1", words(5), used=used(50, 5))
+    assert read(talk).provider == 55 + 6
+    talk.round("c2", words(5), used=used(70, 5))
+    assert read(talk).provider == 75 + 6
+
+
+def test_E42_a_provider_that_counts_oddly_does_not_move_the_reading() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    for step, odd in enumerate([used(0), used(0, 9), used(10**9), used(1, 0, 7)]):
+        talk.round(f"c{step}", words(5), used=odd)
+        reading = read(talk, window=1_000)
+        assert reading.provider is None
+        assert reading.tokens == 10 + 6 * (step + 1)
+
+
+def test_E43_a_count_of_zeros_falls_to_the_one_before() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.user(words(4))
+    talk.answer(words(4), used=used(0), finish="length")
+    assert (read(talk).anchor, read(talk).provider) == ("e2", 110 + 5 + 5)
+
+
+def test_E44_cached_tokens_are_not_counted_twice() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.answer(words(4), used=used(100, 10, cached=90))
+    assert read(talk).provider == 110
+
+
+def test_E45_a_count_of_the_response_alone_is_no_count_of_the_context() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7_000))
+    assert read(talk).provider == 110 + 5
+
+
+def test_E46_reminders_of_programs_and_images_of_users_are_counted() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.user("look", ImagePart(url="https://example.com/x.png"))
+    talk.reminder(words(6))
+    reading = Meter(WordTokenizer(per_message=1, per_image=765)).read(talk.path, talk.view)
+    assert reading.provider == 110 + (1 + 1 + 765) + 7
+
+
+def test_E47_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
+    talk = Talk()
+    talk.user(words(500))
+    talk.answer(words(4), used=used(60, 4))
+    reading = read(talk)
+    assert reading.provider == 64
+    assert reading.tokens == reading.local == 506
+
+
+def test_E48_after_a_compaction_the_count_is_unknown_until_the_next_answer() -> None:
+    talk = asked_and_answered(90_000)
+    meter = Meter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 90_010
+    talk.checkpoint("S")
+    assert meter.read(talk.path, talk.view).provider is None
+    talk.user("on")
+    assert meter.read(talk.path, talk.view).provider is None
+    talk.answer("yes", used=used(40, 3))
+    assert meter.read(talk.path, talk.view).provider == 43
+
+
+def test_E53_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> None:
+    talk = asked_and_answered(300_000)
+    talk.user(words(4))
+    talk.answer(words(4), used=used(4_000_000))
+    reading = read(talk, window=570_000)
+    assert (reading.anchor, reading.provider) == ("e2", 300_010 + 10)
+    assert reading.rejected[0].why == "4,000,000 tokens are more than the window of 570,000"
+
+
+def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
+    talk = Talk()
+    for _ in range(50):
+        talk.user(words(1_000))
+        talk.answer(words(1_000))
+    talk.checkpoint(words(10))
+    assert read(talk).tokens < 20
+
+
+def test_E77_an_edit_is_counted_anew() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.round("c1", words(500))
+    talk.user(words(9))
+    meter = Meter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).tokens == 10 + 501 + 10
+    talk.edit("e3", words(2), reason="pruned")
+    assert meter.read(talk.path, talk.view).tokens == 10 + 3 + 10
+
+
+def test_a_count_of_an_answer_that_is_not_shown_is_passed_over() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.calls("c1", used=used(200), finish="length")
+    shown = attrs.evolve(talk.view, items=talk.view.items[:2])
+    assert Meter(TOKENIZER).read(talk.path, shown).anchor == "e2"
+
+
+def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.calls("c1", used=used(50, 5))
+    assert read(talk).provider == 55 + 1 + 4  # "[no result was recorded]" is four words, in a message
+
+
+@pytest.mark.parametrize(
+    ("tokens", "factor"),
+    [(10, 1.0), (13, 1.3), (7, 0.7), (5, 0.5), (1, 0.5), (20, 2.0), (500, 2.0)],
+)
+def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(tokens: int, factor: float) -> None:
+    assert read(asked_and_answered(tokens)).factor == factor
+    assert FACTORS == (0.5, 2.0)
+
+
+def test_the_factor_is_the_median_of_the_newest_counts() -> None:
+    talk = Talk()
+    local = 0
+    meter = Meter(TOKENIZER)
+    for factor in (2.0, 2.0, 1.2, 1.1, 1.3, 1.9, 1.25):  # the last five: 1.25
+        talk.user(words(99))
+        local += 100
+        talk.answer(words(99), used=used(round(local * factor)))
+        local += 100
+        meter.read(talk.path, talk.view)
+    assert meter.read(talk.path, talk.view).factor == read(talk).factor == pytest.approx(1.25, abs=0.01)
+
+
+def test_a_factor_corrects_the_count_where_the_providers_is_unknown_and_never_lowers_it() -> None:
+    talk = asked_and_answered(13, 5)
+    meter = Meter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).factor == 1.3
+    talk.checkpoint(words(98))
+    reading = meter.read(talk.path, talk.view)
+    local = reading.local
+    assert reading.provider is None
+    assert reading.calibrated == reading.tokens == -(-local * 13 // 10)
+    low = attrs.evolve(reading, factor=0.5)
+    assert low.calibrated < low.local == low.tokens
+
+
+def test_another_model_starts_without_a_factor() -> None:
+    talk = asked_and_answered(13, 5, model="a")
+    meter = Meter(TOKENIZER, model="a")
+    assert meter.read(talk.path, talk.view).factor == 1.3
+    meter.switch("b")
+    reading = meter.read(talk.path, talk.view)
+    assert (reading.factor, reading.provider) == (1.0, None)
+
+
+class Counting(WordTokenizer):
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(per_message=1)
+        object.__setattr__(self, "asked", [])
+
+    asked: list[str]
+
+    def count(self, text: str) -> int:
+        self.asked.append(text)
+        return super().count(text)
+
+
+def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
+    tokenizer = Counting()
+    meter = Meter(tokenizer)
+    talk = Talk()
+    for number in range(200):
+        talk.user(f"question {number}")
+        talk.round(f"c{number}", f"output {number}")
+        assert meter.read(talk.path, talk.view) == read(talk)
+    assert len(tokenizer.asked) == len(set(tokenizer.asked)) == 400
+
+
+def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
+    tokenizer = Counting()
+    meter = Meter(tokenizer)
+    talk = Talk()
+    for number in range(100):
+        talk.user(f"question {number}")
+        talk.round(f"c{number}", f"output {number}")
+    meter.read(talk.path, talk.view)
+    tokenizer.asked.clear()
+    talk.edit("e60", "short")
+    assert meter.read(talk.path, talk.view) == read(talk)
+    assert tokenizer.asked == ["short"]
+    tokenizer.asked.clear()
+    talk.checkpoint("S", first_kept="e250")
+    assert meter.read(talk.path, talk.view) == read(talk)
+    assert len(tokenizer.asked) == 1
+
+
+@pytest.mark.parametrize("left_out", [slice(10, None), slice(0, 5), slice(0, 0), slice(10, 12)])
+def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -> None:
+    talk = Talk()
+    for number in range(10):
+        talk.user(words(number))
+        talk.round(f"c{number}", words(number), used=used(100 * number + 1))
+    meter = Meter(TOKENIZER)
+    meter.read(talk.path, talk.view)
+    meter.switch(None)
+    path = list(talk.path)
+    del path[left_out]
+    assert meter.read(path, project(path)) == Meter(TOKENIZER).read(path, project(path))
+
+
+def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.calls("c1", used=used(50, 5))
+    meter = Meter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 55 + 5
+    talk.result("c1", words(20))
+    assert meter.read(talk.path, talk.view).provider == 55 + 21
+
+
+def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
+    talk = Talk()
+    start = talk.setting()
+    talk.user("same")
+    talk.answer("words", used=used(100, 10))
+    meter = Meter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).anchor == "e3"
+    talk.log.rewind(start)
+    talk.user("same")
+    talk.answer("words", used=used(200, 10))
+    assert (meter.read(talk.path, talk.view).anchor, meter.read(talk.path, talk.view).provider) == ("e6", 210)
+
+
+def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
+    talk = Talk()
+    for _ in range(3 * LOOK_BACK):
+        talk.answer("x", used=used(0))
+    assert len(read(talk).rejected) == LOOK_BACK
+
+
+def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
+    talk = asked_and_answered(100, 10)
+    talk.answer("x", used=used(0))
+    talk.append(Said(message=Message(role="assistant", content=("no count",))))
+    assert list(anchors(talk.path)) == [
+        Rejected(entry="e3", why="no input was counted"),
+        Anchor(entry="e2", input_tokens=100, output_tokens=10),
+    ]

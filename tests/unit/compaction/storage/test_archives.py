@@ -1,0 +1,172 @@
+"""What a compaction drops is in an archive before the checkpoint is written, and in none if it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.compaction.events import Events
+from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.storage.archives import Archives, ArchivingCompactor, read_archive
+from promptkit.errors import TranscriptFormatError, TranscriptWriteError
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.writers import Recorder, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from promptkit.transcript.entries import Entry
+
+
+class Full(MemoryStore):
+    """A disk that is full when a checkpoint comes."""
+
+    def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+        if any(isinstance(entry.payload, Checkpoint) for entry in entries):
+            problem = "the disk is full."
+            raise TranscriptWriteError(problem, file="t.jsonl")
+        super().append(entries, expect=expect)
+
+
+def compactor(log: Transcript, folder: Path, told: Recorder, writer: Writer | None = None) -> ArchivingCompactor:
+    made = ArchivingCompactor(
+        log, summarizer=writer or Writer(), keep=KeepNothing(), tokenizer=WordTokenizer(), max_summary_tokens=15, events=Events(told)
+    )
+    made.archives = Archives(folder)
+    return made
+
+
+def spoken(talk: Talk, name: str) -> None:
+    talk.user(f"{name} {words(50)}")
+    talk.answer(words(50))
+
+
+def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_two(tmp_path: Path) -> None:
+    talk, told = Talk(), Recorder()
+    made = compactor(talk.log, tmp_path / "a", told)
+    for name in ("one", "two", "three"):
+        spoken(talk, name)
+        asyncio.run(made.compact(trigger="manual"))
+    talk.user("next")
+    asyncio.run(made.compact(trigger="manual"))
+    archived = [[entry.id for entry in read_archive(path)] for path in Archives(tmp_path / "a").files]
+    assert len(archived) == told.ends.count("committed") >= 2
+    flat = [each for ids in archived for each in ids]
+    assert len(flat) == len(set(flat))
+    assert [entry for path in Archives(tmp_path / "a").files for entry in read_archive(path)] == [
+        entry for entry in talk.path if entry.id in flat
+    ]
+    assert [path.name[:5] for path in Archives(tmp_path / "a").files] == [f"{number:04}-" for number in range(1, len(archived) + 1)]
+
+
+def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) -> None:
+    log, told = Transcript(Full()), Recorder()
+    talk = Talk()
+    talk.log = log
+    spoken(talk, "one")
+    talk.user("next")
+    with pytest.raises(TranscriptWriteError):
+        asyncio.run(compactor(log, tmp_path, told).compact(trigger="manual"))
+    assert Archives(tmp_path).files == ()
+    assert told.ends == ["failed"]
+
+
+def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: Path) -> None:
+    talk, told = Talk(), Recorder()
+    spoken(talk, "one")
+    talk.user("next")
+
+    async def run() -> None:
+        gate = asyncio.Event()
+        made = compactor(talk.log, tmp_path, told, Writer(gate=gate))
+        running = asyncio.ensure_future(made.compact(trigger="manual"))
+        await asyncio.sleep(0)
+        talk.append(Edit(target=talk.path[0].id, content=None, reason="redacted"))
+        gate.set()
+        assert await running is None
+
+    asyncio.run(run())
+    assert Archives(tmp_path).files == ()
+    assert told.ends == ["discarded"]
+
+
+def test_e34_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> None:
+    talk, told = Talk(), Recorder()
+    spoken(talk, "one")
+
+    async def run() -> None:
+        gate = asyncio.Event()
+        made = compactor(talk.log, tmp_path, told, Writer(gate=gate))
+        running = asyncio.ensure_future(made.compact(trigger="manual"))
+        await asyncio.sleep(0)
+        talk.user("late")
+        gate.set()
+        assert await running is not None
+
+    asyncio.run(run())
+    (path,) = Archives(tmp_path).files
+    assert [entry.id for entry in read_archive(path)] == ["e1", "e2"]
+    assert [message.text for message in talk.view.messages][1:] == ["late"]
+
+
+def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_event(tmp_path: Path) -> None:
+    talk, told = Talk(), Recorder()
+    spoken(talk, "one")
+    talk.user("next")
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    before = len(talk.log)
+    with pytest.raises(OSError, match="file"):
+        asyncio.run(compactor(talk.log, tmp_path / "file", told).compact(trigger="manual"))
+    assert len(talk.log) == before
+    assert told.ends == ["discarded"]
+    told.check()
+
+
+def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_deleted(tmp_path: Path) -> None:
+    talk = Talk()
+    spoken(talk, "one")
+    archives = Archives(tmp_path)
+    with archives.holding(talk.path) as held:
+        held.keep()
+    before = held.path.read_bytes()
+    with archives.holding(talk.path):
+        pass
+    assert archives.files == (held.path,)
+    assert held.path.read_bytes() == before
+
+
+def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
+    talk = Talk()
+    spoken(talk, "one")
+    with pytest.raises(KeyboardInterrupt), Archives(tmp_path).holding(talk.path):
+        raise KeyboardInterrupt
+    assert Archives(tmp_path).files == ()
+
+
+def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
+    talk = Talk()
+    spoken(talk, "one")
+    with Archives(tmp_path).holding(talk.path) as held:
+        held.keep()
+    whole = held.path.read_bytes()
+    for damaged in (whole[:-9], b"x", gzip.compress(b"{}\n"), gzip.compress(gzip.decompress(whole) + b"nonsense\n")):
+        held.path.write_bytes(damaged)
+        with pytest.raises(TranscriptFormatError, match=held.path.name):
+            read_archive(held.path)
+
+
+def test_without_a_folder_it_is_any_compactor(tmp_path: Path) -> None:
+    talk = Talk()
+    spoken(talk, "one")
+    made = compactor(talk.log, tmp_path, Recorder())
+    made.archives = None
+    assert asyncio.run(made.compact(trigger="manual")) is not None
+    assert list(tmp_path.iterdir()) == []

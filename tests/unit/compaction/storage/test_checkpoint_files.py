@@ -1,0 +1,144 @@
+"""Checkpoints as files: numbered, titled, each once, with an index that is always true.
+
+A value in a comment comes back as it was, and nothing in it ends the comment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.storage.checkpoint_files import CheckpointFiles, checkpoint_files, comment, commented, title_of
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint, Custom, Entry
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.writers import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def entry(name: str, summary: str) -> Entry:
+    return Entry(id=name, parent_id=None, time=0.0, payload=Checkpoint(summary=summary))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
+@pytest.mark.parametrize(
+    ("summary", "title"),
+    [
+        ("<title>Fix the parser</title>\nrest", "Fix the parser"),
+        ("1. Conversation Overview: went well\nTitle: Ship it", "Ship it"),
+        ("**Title:** Ship *it*", "Ship *it"),
+        ("# A heading\ntext", "A heading"),
+        ("1. Conversation Overview: The person wants tests.", "The person wants tests."),
+        ("1. Conversation Overview\n- the wish", "the wish"),
+        ("\n\n   \n", "Checkpoint"),
+        ("a\u202eb\u0000c", "abc"),
+        ("x" * 100, "x" * 79 + "…"),
+    ],
+)
+def test_a_title_is_what_the_summary_says_of_itself_or_its_first_sentence(summary: str, title: str) -> None:
+    assert title_of(summary) == title
+
+
+def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user(words(100))
+    talk.answer(words(100))
+    talk.user("next")
+    files = CheckpointFiles(tmp_path / "checkpoints")
+    compactor = Compactor(
+        talk.log, summarizer=Writer(text="# Größe: fix it"), tokenizer=WordTokenizer(), max_summary_tokens=20, hooks=files
+    )
+    asyncio.run(compactor.compact(trigger="manual"))
+    assert names(files.folder) == ["001-groe-fix-it.md", "index.md"]
+    assert "# Größe: fix it" in (files.folder / "001-groe-fix-it.md").read_text(encoding="utf-8")
+    assert (files.folder / "index.md").read_text(encoding="utf-8") == (
+        "# Checkpoints\n\n1 summary, oldest first.\n\n1. [Größe: fix it](001-groe-fix-it.md)\n"
+    )
+
+
+def test_e104_numbers_and_index_are_consistent_after_several_compactions(tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path)
+    for number in range(1, 13):
+        files.write(entry(f"c{number}", f"# Step {number}"))
+    assert [file.number for file in checkpoint_files(tmp_path)] == list(range(1, 13))
+    assert files.count == 12
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "12 summaries" in index
+    assert [line.split(".")[0] for line in index.splitlines() if "](" in line] == [str(number) for number in range(1, 13)]
+
+
+def test_the_same_checkpoint_is_written_once(tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path)
+    first = files.write(entry("c1", "# One"))
+    assert files.write(entry("c1", "# One")) == first
+    assert names(tmp_path) == ["001-one.md", "index.md"]
+
+
+def test_going_back_removes_the_files_of_what_was_left(tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path)
+    for name in ("c1", "c2", "c3"):
+        files.write(entry(name, f"# {name}"))
+    files.retain({"c1", "c2"})
+    assert names(tmp_path) == ["001-c1.md", "002-c2.md", "index.md"]
+    assert "2 summaries" in (tmp_path / "index.md").read_text(encoding="utf-8")
+    files.write(entry("c4", "# c4"))
+    assert names(tmp_path) == ["001-c1.md", "002-c2.md", "003-c4.md", "index.md"]
+
+
+@pytest.mark.parametrize("title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"])
+def test_no_title_leads_out_of_the_folder_or_breaks_the_files(title: str, tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path / "in")
+    made = files.write(entry("c1", f"<title>{title}</title>" if "<" not in title else f"# {title}"))
+    assert made is not None
+    assert made.path.parent == files.folder
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    (found,) = checkpoint_files(files.folder)
+    assert found == made
+
+
+def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("mine", encoding="utf-8")
+    (tmp_path / "007-mine.md").write_text("mine", encoding="utf-8")
+    (tmp_path / "008-mine.md").write_text('<!-- {"checkpoint": 8} -->', encoding="utf-8")
+    files = CheckpointFiles(tmp_path)
+    assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=Custom(name="n"))) is None
+    files.write(entry("c1", "# One"))
+    files.retain(())
+    assert names(tmp_path) == ["007-mine.md", "008-mine.md", "index.md", "notes.md"]
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path)
+    (tmp_path / "index.md").mkdir()  # nothing can be written there
+    with pytest.raises(OSError, match=r"index\.md"):
+        files.write(entry("c1", "# One"))
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
+    (tmp_path / "index.md").rmdir()
+    files.write(entry("c1", "# One"))
+    assert names(tmp_path) == ["001-one.md", "index.md"]
+
+
+@given(value=st.dictionaries(st.text(), st.text(), max_size=3))
+def test_what_goes_in_comes_out_and_stays_inside_one_line(value: dict[str, str]) -> None:
+    line = comment(value)
+    assert commented(line) == value
+    assert "\n" not in line
+    assert "-->" not in line[:-3]
+    assert "--" not in line[4:-3]
+
+
+@pytest.mark.parametrize(
+    "line", ["", "text", "<!-- no json -->", "<!-- [1] -->", "<!-- {} --> x", '<!-- {"a": } -->', "<!-- {" + "[" * 9999 + "} -->"]
+)
+def test_any_other_line_says_nothing(line: str) -> None:
+    assert commented(line) == {}

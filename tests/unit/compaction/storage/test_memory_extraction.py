@@ -1,0 +1,134 @@
+"""Memories are taken once from what a checkpoint covers, and one stretch that fails does not lose the others'."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.planning.plan import Summary, SummaryTask
+from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, Remembering, StatedMemories, SummarizedMemories
+from promptkit.compaction.storage.memory_files import MemoryFiles, memories_of
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.errors import SummaryError
+from promptkit.testing import ScriptedModel, WordTokenizer
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.writers import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.transcript.view import Projected
+
+TOKENIZER = WordTokenizer()
+NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)
+
+
+@attrs.define
+class Listing:
+    """Lists the first word of each stretch; fails for those that say so."""
+
+    tasks: list[SummaryTask] = attrs.field(factory=list[SummaryTask])
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        self.tasks.append(task)
+        text = task.plan.dropped[0].message.text
+        if text.startswith("fail"):
+            raise SummaryError(reason="empty", detail="nothing came.")
+        return Summary(text=f"- {text.split()[0]}\n- the same", mode="test")
+
+
+@attrs.define
+class Counting:
+    """Remembers everything word for word, and counts how often it is asked."""
+
+    asked: list[list[str]] = attrs.field(factory=list[list[str]])
+
+    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+        texts = [item.message.text for item in items]
+        self.asked.append(texts)
+        return tuple(texts)
+
+
+def extracted(extractor: MemoryExtractor, talk: Talk) -> tuple[str, ...]:
+    return asyncio.run(extractor.extract(talk.view.items))
+
+
+def spoken(*firsts: str) -> Talk:
+    talk = Talk()
+    for first in firsts:
+        talk.user(f"{first} {words(9)}")
+    return talk
+
+
+def test_without_a_model_it_is_what_the_person_says_to_remember() -> None:
+    talk = Talk()
+    talk.user("Hello. I prefer tabs. Always run the tests!\nThe rest is up to you.")
+    talk.answer("I always do.")
+    talk.reminder("Never say never.")
+    talk.user("I prefer tabs.")
+    assert extracted(StatedMemories(), talk) == ("I prefer tabs.", "Always run the tests!")
+
+
+def test_e109_a_stretch_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
+    talk = spoken("one", "fail", "two")
+    talk.user("large " + words(99))
+    listing = Listing()
+    extractor = SummarizedMemories(summarizer=listing, tokenizer=TOKENIZER, stretch=10, largest=50)
+    assert extracted(extractor, talk) == ("one", "the same", "two")
+    assert len(listing.tasks) == 3
+
+
+def test_if_every_stretch_fails_that_is_an_error() -> None:
+    with pytest.raises(SummaryError):
+        extracted(SummarizedMemories(summarizer=Listing(), tokenizer=TOKENIZER, stretch=10, largest=50), spoken("fail", "fail"))
+
+
+def test_calls_and_their_results_are_read_together() -> None:
+    talk = Talk()
+    talk.user(words(9))
+    talk.round("c1", words(9))
+    listing = Listing()
+    with pytest.raises(IndexError):  # the call has no first word
+        extracted(SummarizedMemories(summarizer=listing, tokenizer=TOKENIZER, stretch=10, largest=50), talk)
+    assert [len(task.plan.dropped) for task in listing.tasks] == [1, 2]
+
+
+def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
+    with ScriptedModel(["<summary>\n- Likes tabs.\n- none\n</summary>"]) as model:
+        summarizer = SimpleSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE)
+        extractor = SummarizedMemories(summarizer=summarizer, tokenizer=TOKENIZER, stretch=250, largest=500, max_tokens=100)
+        assert extracted(extractor, spoken("I like tabs")) == ("Likes tabs.",)
+    assert "should be remembered in other conversations" in model.requests[0].messages[0].text
+    assert "Continuation Plan" not in model.requests[0].messages[0].text
+
+
+def test_secrets_are_not_remembered() -> None:
+    extractor = SummarizedMemories(
+        summarizer=Listing(), tokenizer=TOKENIZER, stretch=10, largest=50, redactor=lambda text: text.replace("hunter2", "-")
+    )
+    assert extracted(extractor, spoken("hunter2")) == ("the same",)
+
+
+def test_i39_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
+    talk, counting = Talk(), Counting()
+    files = MemoryFiles(tmp_path)
+    hooks = Remembering(talk.log, extractor=counting, files=files, now=lambda: NOW)
+    compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
+    for name in ("one", "two"):
+        talk.user(f"{name} {words(20)}")
+        talk.answer(f"{name} {words(20, 'a')}")
+        entry = asyncio.run(compactor.compact(trigger="manual"))
+        assert entry is not None
+        asyncio.run(hooks.after(entry))
+    assert [[text.split()[0] for text in asked] for asked in counting.asked] == [["one", "one"], ["two", "two"]]
+    assert len(memories_of(files.load(NOW.date(), curated=False))) == 4
+    asyncio.run(hooks.after(talk.path[0]))
+    assert len(counting.asked) == 2

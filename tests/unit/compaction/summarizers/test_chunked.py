@@ -1,0 +1,154 @@
+"""The summary of what no window can hold at once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+from promptkit.compaction.summarizers.facts import Facts
+from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelUnavailableError
+from promptkit.messages import Usage
+from promptkit.rendering.sizing import Sizer
+from promptkit.testing import ScriptedModel
+from promptkit.tokens.models import tokenizer_for
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothing_new, refusal, shown, summarized, task_of
+
+if TYPE_CHECKING:
+    from promptkit.testing import Request
+    from promptkit.testing.scripted import Answer, Step
+
+USED = Usage(input_tokens=10, output_tokens=1, cached_tokens=2)
+
+
+def chunked(model: ScriptedModel, window: int = 1_000) -> ChunkedSummarizer:
+    return ChunkedSummarizer(model=model, window=window, tokenizer=TOKENIZER)
+
+
+def turns_in(request: Request) -> list[int]:
+    """The numbers of the turns that a request tells of."""
+    return [int(number) for number in re.findall(r"<user>\nw(\d+)", request.messages[1].text)]
+
+
+def summarized_in(task_turns: int, *steps: Step, previous: str | None = None) -> tuple[ScriptedModel, str]:
+    with ScriptedModel(steps, usage=USED) as model:
+        summary = summarized(chunked(model), long_task(task_turns, previous=previous))
+    return model, summary.text
+
+
+def test_every_message_is_in_exactly_one_request_and_the_last_answer_is_the_summary() -> None:
+    model, text = summarized_in(25, *(f"<summary>S{number}</summary>" for number in range(4)))
+
+    assert [number for request in model.requests for number in turns_in(request)] == list(range(25))
+    assert text == "S3"
+
+
+def test_every_request_brings_the_summary_so_far() -> None:
+    model, _ = summarized_in(25, *(f"<summary>S{number}</summary>" for number in range(4)), previous="before")
+
+    brought = [re.findall(r"<conversation-summary>\n(.*)\n</conversation-summary>", shown(model, at)) for at in range(4)]
+    assert brought == [["before"], ["S0"], ["S1"], ["S2"]]
+
+
+def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> None:
+    with ScriptedModel([f"S{number}" for number in range(4)], usage=USED) as model:
+        summary = summarized(chunked(model), long_task(25))
+
+    assert summary.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
+    assert Facts.from_json(summary.facts).messages == 50
+    assert (summary.mode, summary.model) == ("chunked", "scripted")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextOverflowError("too long"), EmptyReplyError("nothing")],
+)
+def test_E109_a_stretch_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
+    model, text = summarized_in(25, "S0", failure, "S2", "S3")
+
+    assert re.search(r"<conversation-summary>\nS0\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2))
+    assert text == "S3"
+
+
+def test_E109_a_last_stretch_that_fails_is_named_in_the_summary() -> None:
+    _, text = summarized_in(25, "S0", "S1", "S2", "")
+
+    assert re.fullmatch(r"S2\n\n\[\d+ messages that followed could not be summarized\]", text)
+
+
+def test_a_summary_that_is_too_large_with_what_it_names_is_a_failure() -> None:
+    with ScriptedModel(["S0", "S1", words(50), ""], usage=USED) as model:
+        error = refusal(chunked(model), long_task(25))
+
+    assert error.reason == "too_large"
+    assert error.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
+
+
+def test_where_no_stretch_succeeds_the_whole_fails_and_the_summary_before_is_no_result() -> None:
+    with ScriptedModel(["", "", "", ""], usage=USED) as model:
+        error = refusal(chunked(model), long_task(25, previous="before"))
+
+    assert error.reason == "every"
+    assert error.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
+
+
+@pytest.mark.parametrize("error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()])
+def test_E62_a_provider_that_fails_is_not_asked_once_for_each_stretch(error: BaseException) -> None:
+    with pytest.raises(type(error)), ScriptedModel(["S0", error]) as model:
+        summarized(chunked(model), long_task(25))
+
+    assert len(model.requests) == 2
+
+
+def test_calls_are_not_parted_from_their_results() -> None:
+    talk = Talk()
+    for number in range(12):
+        talk.round(f"c{number}", words(60))
+    talk.round("last", "x")
+    with ScriptedModel(["S"] * 4) as model:
+        summarized(chunked(model), attrs.evolve(task_of(talk), max_tokens=50))
+
+    for at in range(4):
+        assert shown(model, at).count("<call ") == shown(model, at).count("<result ") > 0
+
+
+class TestFitting:
+    @pytest.mark.parametrize("window", range(780, 3_000, 210))
+    def test_I31_every_request_fits_and_nothing_is_left_out(self, window: int) -> None:
+        tokenizer = tokenizer_for("gpt-4o")
+        with_room = words(100)
+        model = ScriptedModel([with_room] * 100, name="gpt-4o")
+
+        summarized(ChunkedSummarizer(model=model, window=window), long_task(40, max_tokens=100, previous=with_room))
+
+        for request in model.requests:
+            frame = tokenizer.request(system=request.messages[0].text).tokens
+            assert frame + sum(map(Sizer(tokenizer).message, request.messages)) + 100 <= window
+        assert [number for request in model.requests for number in turns_in(request)] == list(range(40))
+
+    @pytest.mark.parametrize("window", [1, 100, 420, 440])
+    def test_E56_a_window_without_room_for_two_summaries_is_an_error(self, window: int) -> None:
+        with ScriptedModel([]) as model:
+            assert refusal(chunked(model, window), long_task()).reason == "does_not_fit"
+
+    def test_E56_E109_one_huge_message_is_named_and_not_sent(self) -> None:
+        talk = Talk()
+        talk.user("small")
+        talk.answer("fine")
+        talk.user(words(20_000, "huge"))
+        talk.answer("done")
+        talk.user("last")
+        with ScriptedModel(["S0", "S1"]) as model:
+            summarized(chunked(model), attrs.evolve(task_of(talk), max_tokens=50))
+
+        assert "huge" not in shown(model, 0) + shown(model, 1)
+        assert "[1 message that followed could not be summarized]" in shown(model, 1)
+
+    def test_E20_where_nothing_is_new_no_model_is_asked(self) -> None:
+        with ScriptedModel([]) as model:
+            assert refusal(chunked(model), nothing_new()).reason == "nothing"

@@ -1,0 +1,242 @@
+"""What is carried over from checkpoint to checkpoint.
+
+Skills that were invoked are known by name, each once, over all checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit.compaction import facts as module
+from promptkit.compaction.summarizers.facts import Command, Facts, fold, skill_of
+from promptkit.messages import Message, OpaquePart, ToolCall
+from tests.unit.compaction.conversation_builder import Talk
+
+if TYPE_CHECKING:
+    from promptkit.transcript.view import Projected
+
+
+THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
+
+
+def call(talk: Talk, name: str, outcome: str = "ok", **arguments: object) -> None:
+    key = f"c{len(talk.log)}"
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id=key, name=name, arguments=json.dumps(arguments)),)))
+    talk.result(key, outcome)
+
+
+def facts_of(talk: Talk) -> Facts:
+    return fold(Facts(), talk.view.items)
+
+
+def test_requests_are_kept_word_for_word_and_nothing_else_is_one() -> None:
+    talk = Talk()
+    talk.checkpoint("S")
+    talk.user("  Fix it.\nNow. ")
+    talk.user("<conversation-summary>")
+    talk.reminder("Be brief.")
+    talk.branch("elsewhere")
+    talk.user(" ")
+
+    assert facts_of(talk).requests == ("Fix it.\nNow.", "<conversation-summary>")
+
+
+def test_E69_an_earlier_summary_is_no_request() -> None:
+    talk = Talk()
+    talk.checkpoint("S1")
+
+    assert facts_of(talk).requests == ()
+
+
+def test_E107_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> None:
+    talk = Talk()
+    call(talk, "read_file", path="a.py")
+    call(talk, "view", file_path="b.py")
+    call(talk, "replace_string_in_file", filePath="b.py")
+    call(talk, "write_file", path="c.py")
+    call(talk, "edit", path="b.py")
+    call(talk, "grep", path="d.py", pattern="x")
+
+    facts = facts_of(talk)
+
+    assert facts.read == ("a.py",)
+    assert facts.changed == ("c.py", "b.py")
+    assert facts.commands == ()
+    assert dict(facts.tools) == {"read_file": 1, "view": 1, "replace_string_in_file": 1, "write_file": 1, "edit": 1, "grep": 1}
+
+
+def test_commands_have_the_end_of_what_they_returned_and_errors_are_noted() -> None:
+    talk = Talk()
+    call(talk, "bash", "collected 2\nE  TypeError: no\n\n1 failed\n", command="pytest")
+    call(talk, "bash", "", cmd="true")
+    call(talk, "deploy", "refused by host", target="prod")
+    call(talk, "read_file", "raise TypeError", path="a.py")
+
+    facts = facts_of(talk)
+
+    assert facts.commands == (
+        Command("bash", "pytest", "1 failed"),
+        Command("bash", "true", "(nothing)"),
+        Command("deploy", '{"target": "prod"}', "refused by host"),
+    )
+    assert facts.errors == ("E  TypeError: no", "1 failed", "refused by host")
+
+
+def test_the_open_points_of_the_last_list_count() -> None:
+    talk = Talk()
+    talk.answer("- [ ] one\n- [ ] two")
+    talk.answer("1. [x] one\n  2. [ ] two")
+    talk.answer("Nothing of the kind.")
+
+    assert facts_of(talk).todos == ("two",)
+    assert facts_of(talk).last_reply == "Nothing of the kind."
+
+    call(talk, "todo_write", todos=[{"content": "three", "status": "completed"}, {"content": "four", "status": "pending"}, 5])
+    assert facts_of(talk).todos == ("four",)
+
+    talk.answer("- [x] four")
+    assert facts_of(talk).todos == ()
+
+
+def test_E14_the_last_thought_is_kept_whole_or_not_at_all() -> None:
+    talk = Talk()
+    talk.say(Message(role="assistant", content=(THOUGHT, "I look.")))
+
+    assert Facts.from_json(json.loads(json.dumps(facts_of(talk).to_json()))).thinking == THOUGHT
+
+    talk.say(Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "x" * 200_000}),)))
+    assert facts_of(talk).thinking is None
+
+
+def test_arguments_that_are_no_object_are_taken_as_they_are() -> None:
+    talk = Talk()
+    for number, arguments in enumerate(["{", "[1]", "[" * 100_000]):
+        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="x", arguments=arguments),)))
+
+    assert [command.what[:1] for command in facts_of(talk).commands] == ["{", "[", "["]
+
+
+def conversation(numbers: list[int]) -> Talk:
+    talk = Talk()
+    for number in numbers:
+        match number % 5:
+            case 0:
+                talk.user(f"ask {number}")
+            case 1:
+                call(talk, "read", path=f"{number % 3}.py")
+            case 2:
+                call(talk, "edit", path=f"{number % 3}.py")
+            case 3:
+                call(talk, "run", f"error {number % 4}", command=f"cmd {number}")
+            case _:
+                talk.answer(f"- [{'x' if number % 2 else ' '}] point {number}")
+    return talk
+
+
+@given(st.lists(st.integers(0, 30), max_size=25), st.integers(0, 25))
+def test_I38_folding_in_parts_is_folding_at_once(numbers: list[int], part: int) -> None:
+    items = conversation(numbers).view.items
+    cut = _block(items, part)
+
+    first = Facts.from_json(json.loads(json.dumps(fold(Facts(), items[:cut]).to_json())))
+
+    assert fold(first, items[cut:]) == fold(Facts(), items)
+
+
+def _block(items: tuple[Projected, ...], at: int) -> int:
+    """A place that parts no call from its result, as no plan does."""
+    at = min(at, len(items))
+    while at < len(items) and items[at].message.role == "tool":
+        at += 1
+    return at
+
+
+def test_I39_nothing_more_changes_nothing() -> None:
+    facts = facts_of(conversation(list(range(30))))
+
+    assert fold(facts, ()) == facts
+
+
+def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
+    talk = Talk()
+    for number in range(3_000):
+        talk.user(f"request {number} " + "x" * 5_000)
+    for number in range(1_000):
+        call(talk, f"tool{number}", "error " + "y" * 1_000, command="z" * 2_000)
+
+    facts = facts_of(talk)
+
+    assert len(json.dumps(facts.to_json())) < 5 * module.CHARACTERS
+    assert facts.requests[0].startswith("request 0 ")
+    assert facts.requests[-1].startswith("request 2999 ")
+    assert len(facts.commands) <= module.MOST
+    assert fold(facts, ()) == facts
+
+
+def test_of_many_short_entries_the_newest_stay() -> None:
+    talk = Talk()
+    for number in range(2 * module.MOST):
+        call(talk, "read", path=f"{number}")
+
+    assert facts_of(talk).read == tuple(str(number) for number in range(module.MOST, 2 * module.MOST))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"requests": "x", "read": [1, None], "commands": ["x", {"name": 3}], "tools": [["a"], ["b", "c"], "d"], "messages": "many"},
+        {"last_reply": 7, "todos": {}, "errors": None, "changed": 1.5, "thinking": {"value": 3}, "earlier": 9},
+    ],
+)
+def test_facts_of_another_program_count_as_nothing(data: dict[str, object]) -> None:
+    facts = Facts.from_json(data)  # type: ignore[arg-type]  # hostile on purpose
+
+    assert facts == Facts(commands=(Command("", ""),) if data.get("commands") else ())
+
+
+def test_facts_are_the_same_after_a_way_through_a_file() -> None:
+    talk = conversation(list(range(30)))
+    facts = facts_of(talk)
+
+    assert Facts.from_json(facts.to_json()) == facts
+    assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+
+
+def test_hostile_lists_cost_linear_time() -> None:
+    talk = Talk()
+    talk.answer("x" + "\n" * 200_000 + "x")
+    talk.answer("- [ ] " * 50_000)
+    talk.answer("x\n" + " \t" * 100_000 + "x")
+
+    assert facts_of(talk).messages == 3
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "skill"),
+    [
+        ("Skill", {"command": "pdf"}, "pdf"),
+        ("load_skill", {"name": " sheets "}, "sheets"),
+        ("skill", {"skill": 3, "skill_name": "x"}, "x"),
+        ("skill", {}, None),
+        ("skill", {"name": " "}, None),
+        ("read", {"name": "pdf"}, None),
+    ],
+)
+def test_a_call_names_the_skill_that_it_invokes(tool: str, arguments: dict[str, object], skill: str | None) -> None:
+    assert skill_of(tool, arguments) == skill
+
+
+def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() -> None:
+    talk = Talk()
+    for call, arguments in enumerate(('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")):
+        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),)))
+        talk.result(f"c{call}", "how to do it")
+    facts = Facts.from_json(fold(Facts(skills=("old",)), talk.view.items).to_json())
+    assert facts.skills == ("old", "sheets", "pdf")
+    assert [command.what for command in facts.commands] == ["no json"]

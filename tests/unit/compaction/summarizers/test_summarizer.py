@@ -1,0 +1,256 @@
+"""What every summary is held to, and the chain.
+
+The summary in what a model answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import attrs
+import pytest
+
+from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.summarizer import (
+    Chain,
+    accepted,
+    added,
+    carried,
+    dropped_messages,
+    earlier_summary,
+    extract_summary,
+    without_analysis,
+)
+from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.messages import Message, ToolCall, Usage
+from promptkit.providers.model import Reply
+from promptkit.testing import ScriptedModel
+from tests.unit.compaction.conversation_builder import Talk, words
+from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, summarized, task_of
+
+TASK = task_of(parser_talk(), max_tokens=20)
+USED = Usage(input_tokens=100, output_tokens=10, cached_tokens=90)
+
+
+def reply(text: str, *calls: ToolCall, finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop") -> Reply:
+    return Reply(message=Message(role="assistant", content=(text,) if text else (), tool_calls=calls), usage=USED, finish=finish)
+
+
+def taken(answer: Reply, *, tagged: bool = True, task: SummaryTask = TASK) -> Summary:
+    return accepted(answer, task, mode="live", model="m", tokenizer=TOKENIZER, tagged=tagged)
+
+
+def refused(answer: Reply, *, tagged: bool = True) -> SummaryError:
+    with pytest.raises(SummaryError) as caught:
+        taken(answer, tagged=tagged)
+    return caught.value
+
+
+class TestAccepted:
+    def test_a_tagged_summary_is_one(self) -> None:
+        summary = taken(reply(TAGGED))
+
+        assert (summary.text, summary.mode, summary.model, summary.usage) == ("The parser was read.", "live", "m", USED)
+        assert Facts.from_json(summary.facts).requests == ("Read the parser.",)
+
+    @pytest.mark.parametrize("tagged", [True, False])
+    @pytest.mark.parametrize(
+        ("answer", "reason"),
+        [
+            (reply("<summary></summary>"), "empty"),
+            (reply("<analysis>A</analysis><summary> \n</summary>"), "empty"),
+            (reply(TAGGED, ToolCall(id="c", name="read")), "tool_call"),
+            (reply(TAGGED, finish="content_filter"), "withheld"),
+            (reply(f"<summary>{words(21)}</summary>"), "too_large"),
+        ],
+    )
+    def test_E57_E60_what_is_no_summary_is_a_failure(self, answer: Reply, reason: str, *, tagged: bool) -> None:
+        error = refused(answer, tagged=tagged)
+
+        assert error.reason == reason
+        assert error.usage == USED
+
+    @pytest.mark.parametrize("text", ["", " \n", "<analysis>only thoughts", "<analysis>only thoughts</analysis>"])
+    def test_E57_an_answer_without_text_is_empty(self, text: str) -> None:
+        assert refused(reply(text), tagged=False).reason == "empty"
+
+    def test_without_tags_a_reply_counts_as_it_is_where_that_is_allowed(self) -> None:
+        answer = reply("<analysis>A</analysis>The parser was read.")
+
+        assert taken(answer, tagged=False).text == "The parser was read."
+        assert refused(answer).reason == "untagged"
+
+    def test_the_size_is_that_of_the_summary_and_not_of_the_thoughts(self) -> None:
+        assert taken(reply(f"<analysis>{words(500)}</analysis><summary>{words(20)}</summary>")).text == words(20)
+
+    def test_a_summary_that_ran_into_the_output_limit_behind_its_opening_tag_is_taken(self) -> None:
+        assert taken(reply("<summary>The parser", finish="length")).text == "The parser"
+
+
+class TestTask:
+    def test_E69_the_summary_before_is_not_summarized_as_a_message(self) -> None:
+        task = task_of(parser_talk("S1"))
+
+        assert task.plan.dropped[0].kind == "summary"
+        assert dropped_messages(task)[0].text == "Read the parser."
+
+    def test_the_summary_before_comes_without_its_breadcrumb(self) -> None:
+        assert earlier_summary(task_of(parser_talk(with_breadcrumb("S1", place="/t.jsonl")))) == "S1"
+        assert earlier_summary(task_of(parser_talk())) is None
+
+    def test_E20_the_prefix_of_a_turn_is_summarized_though_nothing_was_before(self) -> None:
+        whole = task_of(parser_talk())
+        task = attrs.evolve(whole, plan=Plan(leaf="e1", prefix=whole.plan.dropped))
+
+        assert dropped_messages(task) == dropped_messages(whole)
+
+    def test_E20_where_nothing_is_new_there_is_no_task(self) -> None:
+        with pytest.raises(SummaryError) as caught:
+            dropped_messages(nothing_new())
+
+        assert caught.value.reason == "nothing"
+
+    def test_I38_E107_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
+        first = task_of(parser_talk())
+        talk = Talk()
+        talk.user("And now?")
+        talk.answer("Now this.")
+        talk.user("Good.")
+
+        facts = Facts.from_json(carried(attrs.evolve(task_of(talk), facts=carried(first))))
+
+        assert facts.requests == ("Read the parser.", "And now?")
+        assert facts.messages == len(first.plan.dropped) + 2
+
+
+@attrs.frozen
+class Failing:
+    """A summarizer that fails."""
+
+    error: BaseException
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        _ = task
+        raise self.error
+
+
+class TestChain:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            SummaryError(reason="empty", detail="nothing."),
+            ModelUnavailableError("no answer"),
+            RateLimitedError("later", status=429),
+            ModelRequestError("no key", status=401),
+            TimeoutError("slow"),
+            RuntimeError("a client's own"),
+        ],
+    )
+    def test_E64_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
+        with ScriptedModel([TAGGED]) as model:
+            chain = Chain([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
+
+            assert summarized(chain, TASK).mode == "simple"
+
+    def test_the_first_that_succeeds_is_the_last_that_is_asked(self) -> None:
+        with ScriptedModel([TAGGED]) as model:
+            first = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
+
+            assert summarized(Chain([first, first]), TASK).text == "The parser was read."
+
+    def test_what_the_failures_cost_is_added(self) -> None:
+        with ScriptedModel(["<summary></summary>", TAGGED], usage=USED) as model:
+            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
+
+            assert summarized(Chain([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
+
+    def test_where_all_fail_all_of_it_is_told(self) -> None:
+        with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
+            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
+            error = refusal(Chain([link, link]), TASK)
+
+        assert error.reason == "every"
+        assert error.usage == USED
+        assert "empty summary" in str(error)
+        assert "no answer" in str(error)
+
+    def test_nothing_in_it_is_a_failure(self) -> None:
+        assert refusal(Chain([]), TASK).reason == "every"
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
+    def test_what_cancels_passes_through_and_nobody_else_is_asked(self, error: BaseException) -> None:
+        with pytest.raises(type(error)), ScriptedModel([]) as model:
+            summarized(Chain([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)]), TASK)
+
+        assert model.requests == []
+
+    def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
+        chain = Chain([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
+
+        assert summarized(chain, task_of(parser_talk())).mode == "extractive"
+
+
+def test_usage_is_added_up_where_it_is_known() -> None:
+    assert added([USED, None, USED]) == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
+    assert added([None]) is None
+    assert added([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("<summary>S</summary>", "S"),
+        ("Here it is:\n<summary>\n S\n</summary>\nAnything else?", "S"),
+        ("<SUMMARY>S</Summary>", "S"),
+        ("<summary></summary>", ""),
+        ("<summary> \n </summary>", ""),
+        ("no tags at all", None),
+        ("", None),
+        ("</summary>", None),
+        ("<summary>cut sho", "cut sho"),
+        ("<analysis>A</analysis><summary>cut sho", "cut sho"),
+        ("<summary>first</summary><summary>second</summary>", "first"),
+        ("<analysis>A</analysis><summary>first</summary><summary>second</summary>", "first"),
+        ("<analysis>In <summary>s I list</summary> files.</analysis><summary>S</summary>", "S"),
+        ("<analysis>In <summary> I list files.</analysis>\n\n<summary>S</summary>", "S"),
+        ("<analysis>A</analysis>\nSo:\n<summary>S</summary>", "S"),
+        ("<analysis>A</analysis><summary>S <analysis>inner</analysis> T</summary>", "S <analysis>inner</analysis> T"),
+        ("<analysis>A</analysis>\nSo:\n<summary>S <analysis>inner</analysis> T</summary>", "S <analysis>inner</analysis> T"),
+        ("<analysis>I close with </analysis> later.</analysis>So <summary>S</summary>", "S"),
+        (
+            "<analysis>A</analysis><summary>They asked for </analysis> and <summary> in it</summary>",
+            "They asked for </analysis> and <summary> in it",
+        ),
+        ("<summary>S</summary><analysis>late</analysis>", "S"),
+        ("<analysis>never closed <summary>S</summary>", "S"),
+        ("<analysis>Next I write the <summary> with", None),
+    ],
+)
+def test_the_block_behind_the_thoughts_counts(text: str, summary: str | None) -> None:
+    assert extract_summary(text) == summary
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("S", "S"),
+        ("<analysis>A</analysis>\nS", "S"),
+        ("S<analysis>A</analysis> and <analysis>B</analysis>T", "S and T"),
+        ("<analysis>cut sho", ""),
+        ("S <analysis>cut sho", "S"),
+        (" ", ""),
+    ],
+)
+def test_thoughts_are_no_summary(text: str, rest: str) -> None:
+    assert without_analysis(text) == rest
+
+
+def test_hostile_replies_cost_linear_time() -> None:
+    for piece in ("</analysis>", "</analysis> ", "<analysis>", "<summary", "</analysis>\n\n\n<summary", " " * 10):
+        extract_summary(piece * 100_000)
+        without_analysis(piece * 100_000)

@@ -1,0 +1,98 @@
+"""A writer of summaries that does what a test tells it, and a record of what a conversation's events were."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.compactor import Draft
+from promptkit.compaction.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    Decided,
+    Event,
+    RequestReduced,
+    SummaryDiscarded,
+)
+from promptkit.compaction.planning.plan import Plan, Summary
+
+if TYPE_CHECKING:
+    from promptkit.compaction.background import Background
+    from promptkit.compaction.planning.plan import SummaryTask
+
+__all__ = ["Recorder", "Writer", "draft", "state"]
+
+
+@attrs.define
+class Writer:
+    """Writes `text`, when `gate` is open; or raises. A stubborn one writes although it was cancelled."""
+
+    text: str = "S"
+    gate: asyncio.Event | None = None
+    error: Exception | None = None
+    stubborn: bool = False
+    tasks: list[SummaryTask] = attrs.field(factory=list["SummaryTask"])
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        self.tasks.append(task)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+        except asyncio.CancelledError:
+            if not self.stubborn:
+                raise
+        if self.error is not None:
+            raise self.error
+        return Summary(text=self.text, mode="test")
+
+
+@attrs.define
+class Recorder:
+    """A subscriber that keeps everything."""
+
+    events: list[Event] = attrs.field(factory=list[Event])
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def ends(self) -> list[str]:
+        """What compactions came to, in order: the names of the events without their nouns."""
+        names = [type(event).__name__ for event in self.events if not isinstance(event, Decided | CompactionStarted | RequestReduced)]
+        return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
+
+    @property
+    def decisions(self) -> list[str]:
+        return [event.decision for event in self.events if isinstance(event, Decided)]
+
+    @property
+    def triggers(self) -> list[str]:
+        return [event.trigger for event in self.events if isinstance(event, CompactionStarted)]
+
+    def check(self) -> None:
+        """Every compaction that started has ended with exactly one event, and none ended that had not started."""
+        started = [event.number for event in self.events if isinstance(event, CompactionStarted)]
+        ended = Counter(
+            event.number
+            for event in self.events
+            if isinstance(event, CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded)
+        )
+        assert ended == Counter(started)
+        assert len(set(started)) == len(started)
+
+
+def draft(number: int) -> Draft:
+    """A summary of nothing in particular."""
+    return Draft(
+        number=number, plan=Plan(leaf=""), summary=Summary(text="S", mode="test"), trigger="background", instructions=None, since=0
+    )
+
+
+def state(background: Background) -> str:
+    """Where it stands; type checkers take a property for what it was."""
+    return background.state

@@ -1,0 +1,468 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from promptkit.compaction.budget import Budget
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.controller import Keeper
+from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match, on_overflow, prune_at
+from promptkit.compaction.policy.state import Attempts
+from promptkit.errors import CompactionRunningError, WindowFullError
+from promptkit.messages import Message
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.transcript.transcript import Transcript
+from tests.unit.compaction.controllers import BUDGET, Kept, grown, kept, run, turns
+from tests.unit.compaction.conversation_builder import words
+from tests.unit.compaction.summarizers.writers import Recorder, Writer, state
+
+# pyright: reportPrivateUsage=false
+
+
+def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        assert state(each.keeper.background) == "running"
+        await turns()
+        assert state(each.keeper.background) == "ready"
+        assert not each.compacted
+        each.user(10, "next")
+        await each.keeper.prepare()
+        assert each.compacted
+        assert each.texts == ["<conversation-summary>", "answer", "next"]
+
+    run(work, each)
+    assert each.told.triggers == ["background"]
+    assert each.told.ends == ["committed"]
+
+
+def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        first = each.log.path()[2]
+        each.keeper.budget = Budget(window=10_000, reply_tokens=0)
+        assert first.message is not None
+        await each.keeper.prepare()
+        assert not each.compacted
+
+    run(work, each)
+    assert each.told.ends == ["discarded"]
+
+
+def test_E91_a_summary_of_what_was_edited_since_is_dropped() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
+        await each.keeper.prepare()
+        assert not each.compacted
+
+    run(work, each)
+    assert "Discard" in each.told.decisions
+    assert each.told.ends == ["discarded"]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_what_goes_on_beside_it_gives_way_to_one_that_is_asked_for(ready: bool) -> None:
+    each = kept(writer=Writer(gate=None if ready else asyncio.Event()))
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        each.writer.gate = None
+        assert await each.keeper.compact() is not None
+        assert state(each.keeper.background) == "idle"
+
+    run(work, each)
+    assert sorted(each.told.ends) == sorted(["discarded" if ready else "cancelled", "committed"])
+
+
+def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
+    each = kept(writer=Writer(gate=asyncio.Event()))
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        each.keeper.attempts = Attempts(failed=1, in_a_row=3)
+        each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
+        assert state(each.keeper.background) == "idle"
+        assert each.keeper.attempts == Attempts()
+
+    run(work, each)
+    assert each.told.ends == ["cancelled"]
+
+
+def test_E83_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -> None:
+    each = kept(writer=Writer(gate=asyncio.Event(), stubborn=True))
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        each.keeper.turned("not needed")
+        await turns()
+        assert state(each.keeper.background) == "idle"
+        assert not each.compacted
+
+    run(work, each)
+    assert each.told.ends == ["discarded"]
+
+
+def test_the_live_request_is_given_only_where_it_shows_all_that_is_dropped() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        (task,) = each.writer.tasks
+        assert task.last_request is not None
+        shown = [message.text for message in task.last_request.messages]
+        for item in (*task.plan.dropped, *task.plan.prefix):
+            assert item.message.text in shown
+        each.user(1)
+        each.log.say(Message(role="assistant", content=("said elsewhere",)), Message(role="user", content=("and on",)))
+        await each.keeper.compact()
+        assert each.writer.tasks[1].last_request is None
+
+    run(work, each)
+
+
+def test_the_last_answer_stands_behind_the_live_request_where_the_summary_covers_it() -> None:
+    each = kept()
+
+    async def work() -> None:
+        each.user(900)
+        each.answer(40)
+        await turns()
+        (task,) = each.writer.tasks
+        assert [item.message.role for item in task.plan.dropped] == ["user", "assistant"]
+        assert task.last_request is not None
+        assert task.last_request.messages[-1].text == words(40, "answer")
+
+    run(work, each)
+
+
+def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
+    each = kept()
+
+    async def work() -> None:
+        each.user(100, "secret")
+        each.answer(10)
+        each.user(100)
+        each.answer(10)
+        each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
+        await each.keeper.compact()
+        assert each.writer.tasks[0].last_request is None
+
+    run(work, each)
+
+
+def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
+    policy = first_match((prune_at(0.5, least=1), on_overflow()))
+    each = kept(policy=policy, prunes=True)
+    each.keeper.budget = Budget(window=100_000, reply_tokens=0)
+
+    async def work() -> None:
+        each.user(10)
+        each.round("c1", 30_000)
+        each.round("c2", 30_000)
+        each.round("c3", 30_000)
+        each.answer(10)
+        each.user(10)
+        await each.keeper.prepare()
+        edits = [entry.payload for entry in each.log.path() if isinstance(entry.payload, Edit)]
+        assert len(edits) == 2
+        assert each.keeper.reading().tokens < 50_000
+
+    run(work, each)
+    assert each.told.decisions[-2:] == ["Prune", "Nothing"]
+
+
+class Counting(WordTokenizer):
+    """Keeps what it counted."""
+
+    def count(self, text: str) -> int:
+        COUNTED.append(text)
+        return super().count(text)
+
+
+COUNTED: list[str] = []
+
+
+def test_a_decision_counts_only_what_is_new() -> None:
+    tokenizer = Counting()
+    compactor = Compactor(Transcript(), summarizer=Writer(), tokenizer=tokenizer, max_summary_tokens=9, max_result_tokens=500)
+    keeper = Keeper(
+        compactor, budget=Budget(window=10**9, reply_tokens=0), policy=default_policy(draw=lambda: 0.5), tokenizer=tokenizer, model="m"
+    )
+    each = Kept(keeper, Writer(), Recorder())
+
+    async def work() -> None:
+        for number in range(50):
+            each.user(5, f"ask{number}")
+            await keeper.prepare()
+            each.answer(5)
+        COUNTED.clear()
+        each.user(5, "new")
+        await keeper.prepare()
+        each.answer(5)
+        assert set(COUNTED) == {words(5, "new"), words(5, "answer")}
+
+    asyncio.run(work())
+
+
+def test_who_is_cancelled_while_closing_has_said_what_became_of_a_ready_summary() -> None:
+    each = kept()
+
+    async def talk() -> None:
+        released = asyncio.Event()
+
+        async def slow() -> None:
+            await released.wait()
+
+        grown(each)
+        await turns()
+        assert each.keeper.background.state == "ready"
+        ending = asyncio.ensure_future(slow())
+        each.keeper.background._ending.add(ending)  # work of an earlier pass, which heeds its cancellation late
+        closing = asyncio.ensure_future(each.keeper.close())
+        await turns()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        released.set()
+        await ending
+
+    run(talk, each)
+    assert each.told.ends == ["discarded"]
+
+
+def test_a_cold_conversation_waits_for_the_higher_threshold() -> None:
+    each = kept()
+
+    async def work() -> None:
+        each.user(840)
+        each.answer(10)
+        assert state(each.keeper.background) == "idle"
+        each.user(50)
+        each.answer(20)
+        assert state(each.keeper.background) == "running"
+
+    run(work, each)
+
+
+def test_an_overflow_takes_what_is_ready() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        await each.keeper.overflow(1_200)
+        assert each.compacted
+
+    run(work, each)
+    assert each.told.triggers == ["background"]
+
+
+def test_an_overflow_waits_for_what_is_under_way() -> None:
+    each = kept(writer=Writer(gate=asyncio.Event()))
+
+    async def work() -> None:
+        grown(each)
+        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
+        await turns()
+        assert not waiting.done()
+        assert each.writer.gate is not None
+        each.writer.gate.set()
+        await waiting
+        assert each.compacted
+
+    run(work, each)
+    assert each.told.triggers == ["background"]
+    assert "Wait" in each.told.decisions
+
+
+def test_the_wait_for_what_is_under_way_is_bounded() -> None:
+    policy = default_policy(draw=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.001))
+    each = kept(writer=Writer(gate=asyncio.Event()), policy=policy)
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        each.writer.gate = None  # the next one answers
+        await each.keeper.overflow(1_200)
+        assert each.compacted
+
+    run(work, each)
+    assert each.told.triggers == ["background", "foreground"]
+    assert sorted(each.told.ends) == ["cancelled", "committed"]
+
+
+def test_who_is_cancelled_while_waiting_is_cancelled_and_the_summary_goes_on() -> None:
+    each = kept(writer=Writer(gate=asyncio.Event()))
+
+    async def work() -> None:
+        grown(each)
+        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
+        await turns()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert each.writer.gate is not None
+        each.writer.gate.set()
+        await turns()
+        assert state(each.keeper.background) == "ready"
+
+    run(work, each)
+
+
+def test_E33_a_background_that_failed_leaves_the_foreground_its_attempt() -> None:
+    each = kept(writer=Writer(error=ValueError("no provider")))
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        assert state(each.keeper.background) == "failed"
+        each.writer.error = None
+        await each.keeper.overflow(1_200)
+        assert each.compacted
+
+    run(work, each)
+    assert each.told.ends == ["failed", "committed"]
+
+
+def test_E30_one_failed_attempt_for_each_message_of_the_person() -> None:
+    each = kept(writer=Writer(error=ValueError("no provider")))
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+        await each.keeper.overflow(1_200)
+        assert each.keeper.pruned
+        await each.keeper.prepare()
+        await each.keeper.overflow(1_200)
+        assert len(each.writer.tasks) == 2  # one in the background, one in the foreground
+        each.user(1)
+        await each.keeper.prepare()
+        await each.keeper.overflow(1_200)
+        assert len(each.writer.tasks) == 3
+
+    run(work, each)
+
+
+def test_E33_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> None:
+    each = kept(writer=Writer(error=ValueError("no provider")))
+
+    async def work() -> None:
+        grown(each)
+        tried: list[int] = []
+        for _ in range(9):
+            await turns()
+            each.user(1)
+            await each.keeper.prepare()
+            await each.keeper.overflow(1_200)
+            tried.append(len(each.writer.tasks))
+        assert tried == [2, 3, 3, 3, 4, 4, 4, 5, 5]  # the first in the background, too
+
+    run(work, each)
+
+
+def test_E31_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
+    each = kept(writer=Writer(text=words(199)))
+
+    async def work() -> None:
+        each.user(100)
+        each.round("c1", 300)
+        each.round("c2", 600)  # this one stays, and is too large already
+        await each.keeper.overflow(1_200)
+        assert each.compacted
+        assert each.keeper.attempts.last == "not enough"
+        await each.keeper.overflow(1_200)
+        assert each.keeper.pruned
+        assert len(each.writer.tasks) == 1
+
+    run(work, each)
+
+
+def test_E41_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
+    each = kept(enabled=False)
+
+    async def work() -> None:
+        grown(each)
+        await each.keeper.overflow(1_200)
+        assert each.keeper.pruned
+        assert each.writer.tasks == []
+        assert await each.keeper.compact() is not None  # asked for, it is done
+
+    run(work, each)
+
+
+def test_what_is_too_large_even_pruned_is_said() -> None:
+    each = kept()
+
+    async def work() -> None:
+        each.user(2_000)
+        await each.keeper.overflow(2_000)
+        assert each.keeper.pruned
+        with pytest.raises(WindowFullError, match="pruned"):
+            await each.keeper.overflow(2_000)
+
+    run(work, each)
+
+
+def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
+    each = kept()
+
+    async def work() -> None:
+        each.user(10)
+        each.keeper.rendered(1_010)  # a thousand tokens beside the conversation
+        assert each.keeper.reading().local == 1_010
+        with pytest.raises(WindowFullError, match="no summary helps"):
+            await each.keeper.overflow(1_010)
+
+    run(work, each)
+
+
+def test_E34_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
+        await each.keeper.overflow(1_200, refused_by="m")
+        assert not each.compacted
+        assert not each.keeper.pruned
+
+    run(work, each)
+
+
+def test_E86_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> None:
+    each = kept(writer=Writer(gate=asyncio.Event()))
+
+    async def work() -> None:
+        each.user(300)
+        each.answer(300)
+        each.user(300)
+        asked = asyncio.ensure_future(each.keeper.compact())
+        await turns()
+        with pytest.raises(CompactionRunningError):
+            await each.keeper.compact()
+        overflowing = asyncio.ensure_future(each.keeper.overflow(1_200))
+        await turns()
+        assert each.writer.gate is not None
+        each.writer.gate.set()
+        await overflowing
+        assert not each.keeper.pruned
+        assert await asked is not None
+        assert sum(isinstance(entry.payload, Checkpoint) for entry in each.log.path()) == 1
+
+    run(work, each)
+    assert each.told.triggers == ["manual"]
