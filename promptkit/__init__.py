@@ -83,10 +83,9 @@ from promptkit.messages import (
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Conversation, ConversationView
-    from promptkit.agent.session import AgentSession
+    from promptkit.agent.session import AgentSession, Turn
     from promptkit.agent.sync import SyncSession
     from promptkit.agent.tools import Tool
-    from promptkit.agent.turn import Turn
     from promptkit.compaction.budget import Budget, budget_for
     from promptkit.compaction.events import Event, Events, log_events
     from promptkit.compaction.hooks import Before, HookChain, Hooks
@@ -224,7 +223,7 @@ _LATER = {
     "Tokenizer": "promptkit.tokens.tokenizer",
     "Tool": "promptkit.agent.tools",
     "Transcript": "promptkit.transcript.transcript",
-    "Turn": "promptkit.agent.turn",
+    "Turn": "promptkit.agent.session",
     "WithFiles": "promptkit.compaction.summarizers.file_lists",
     "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.request",

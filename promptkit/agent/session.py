@@ -1,4 +1,9 @@
-"""One conversation with a model that has tools: render, call, append, and keep within the window."""
+"""One conversation with a model that has tools: render, call, append, and keep within the window.
+
+What a session is given by callers whom no type checker looks after: refused at once, and not when it is half written down.
+What a session gives back of one message of the person.
+Which model a conversation may go on with where that of now is too small.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,12 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from promptkit.agent.given import require, said
-from promptkit.agent.promotions import next_larger
+import attrs
+
 from promptkit.agent.requests import Requests
-from promptkit.agent.tools import Tool, by_name, call_tools
-from promptkit.agent.turn import Turn
+from promptkit.agent.tools import Tool, by_name, call_tools, content_of
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.config import Setup
 from promptkit.compaction.controller import Promotion
@@ -21,7 +25,7 @@ from promptkit.compaction.policy.overflow import learnt
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.summarizers.defaults import Writing
 from promptkit.compaction.summarizers.native import make_portable, wire_of
-from promptkit.errors import ContextOverflowError, NothingToAnswerError, TooManyRoundsError, TurnRunningError
+from promptkit.errors import BadPropError, ContextOverflowError, NothingToAnswerError, TooManyRoundsError, TurnRunningError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -50,7 +54,61 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import Store
 
-__all__ = ["AgentSession", "Turn"]
+__all__ = ["AgentSession", "Turn", "next_larger", "require", "said"]
+
+
+def said(content: object) -> tuple[Part, ...]:
+    """What a person says, as content. Raises TypeError for what is none, NothingToAnswerError for what says nothing."""
+    parts = content_of(content)
+    if parts is None:
+        problem = f"a session is told text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
+        raise TypeError(problem)
+    if not any(part.strip() if isinstance(part, str) else True for part in parts):
+        raise NothingToAnswerError
+    return parts
+
+
+def require(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_rounds: int) -> None:
+    """Raises TypeError for what a session cannot be made of, with what it takes; BadPropError for turns without a request."""
+    if not hasattr(model, "complete"):
+        problem = f"model must be a model such as OpenAIModel('gpt-5'), not {model!r:.80}."
+        raise TypeError(problem)
+    if not isinstance(transcript, Transcript | None):
+        problem = f"transcript must be a Transcript such as Transcript(JsonlStore('talk.jsonl')), not {transcript!r:.80}."
+        raise TypeError(problem)
+    if prompt is not None and not callable(prompt):
+        problem = f"prompt must be a function of the view that makes the prompt, such as lambda view: …, not {type(prompt).__name__}."
+        raise TypeError(problem)
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            problem = f"tools are made as Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            raise TypeError(problem)
+    if max_rounds < 1:
+        problem = f"max_rounds must be at least 1, not {max_rounds}."
+        raise BadPropError(problem)
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """What came of one message of the person."""
+
+    text: str
+    """What the model said at the end."""
+    rounds: int
+    """How many requests that took."""
+    usage: tuple[Usage, ...]
+    """Of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """Why the model ended: `length` is that its text was cut off, `content_filter` that the rest was withheld."""
+
+
+def next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:
+    """The first of some models whose window is known and larger than `window` tokens; None where there is none, or `window` is unknown."""
+    if window is None:
+        return None
+    sizes = ((model, budget_for(model.name, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
+    return next((model for model, size in sizes if size is not None and size > window), None)
+
 
 MODEL = "model"
 """The setting that is written when a session goes on with another model."""

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
-    from promptkit.agent.session import AgentSession
-    from promptkit.agent.turn import Turn
+    from promptkit.agent.session import AgentSession, Turn
     from promptkit.compaction.budget import Budget
     from promptkit.messages import Part
     from promptkit.providers.model import Model

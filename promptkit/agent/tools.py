@@ -1,4 +1,7 @@
-"""What an agent can do: tools, called as the model asks, answered in the order of the calls."""
+"""What an agent can do: tools, called as the model asks, answered in the order of the calls.
+
+The content of a message, as a person or a tool may give it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,28 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
 import attrs
 
-from promptkit.agent.content import content_of
 from promptkit.errors import BadPropError
 from promptkit.messages import Message, Part
 
 if TYPE_CHECKING:
     from promptkit.messages import ToolCall, ToolDefinition
 
-__all__ = ["CANCELLED", "Result", "Tool", "by_name", "call_tools"]
+__all__ = ["CANCELLED", "Result", "Tool", "by_name", "call_tools", "content_of"]
+
+
+def content_of(given: object) -> tuple[Part, ...] | None:
+    """Text, or a list of texts and other parts, as the content of a message; None for anything else, which could not be written down."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, list | tuple):
+        return None
+    parts = tuple(cast("Sequence[Part]", given))  # looked at in the next line
+    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
+
 
 Result: TypeAlias = "str | Sequence[Part] | None"
 """What a tool returns: text, or parts such as images; None where it has done something and there is nothing to tell."""

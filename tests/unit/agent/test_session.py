@@ -1,21 +1,34 @@
+"""What a session is made of, and what it says of what it cannot be made of."""
+
 from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from promptkit_components import AgentPrompt
 
+from promptkit import Message, Reply, ToolDefinition, Usage, UserMessage
+from promptkit.agent.session import AgentSession
+from promptkit.agent.tools import CANCELLED, Tool
 from promptkit.compaction.budget import Budget
-from promptkit.errors import (
-    TooManyRoundsError,
-    WindowFullError,
-)
+from promptkit.errors import BadPropError, NothingToAnswerError, TooManyRoundsError, WindowFullError
+from promptkit.testing import ScriptedModel
+from promptkit.tool_pairing import NO_RESULT
 from promptkit.transcript.entries import Said
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import summary_message
-from tests.unit.agent.holding import READ, calls, held, said
+from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from promptkit.agent.tools import Result
 
 
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:
@@ -125,3 +138,158 @@ def test_the_prompt_may_be_one_s_own() -> None:
     assert each.sent(0)[:2] == ["You are a coding agent.", "first"]
     assert each.sent(1)[:3] == ["You are a coding agent.", summary_message("S").text, words(400, "second")]
     assert "Run the tests." in each.sent(1)[-1]
+
+
+def tool(name: str) -> Tool:
+    return Tool(definition=ToolDefinition(name=name), run=lambda _: "text")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(BadPropError, match="'read'"):
+        AgentSession(model=ScriptedModel([]), tools=[tool("read"), tool("list"), tool("read")])
+
+
+def test_instructions_beside_a_prompt_of_one_s_own_are_refused() -> None:
+    with pytest.raises(BadPropError, match="not both"):
+        AgentSession(model=ScriptedModel([]), instructions="Be brief.", prompt=lambda view: ())
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_a_turn_without_a_request_is_refused(rounds: int) -> None:
+    with pytest.raises(BadPropError, match="max_rounds"):
+        AgentSession(model=ScriptedModel([]), max_rounds=rounds)
+
+
+def test_a_turn_says_how_it_ended() -> None:
+    cut = Reply(message=Message(role="assistant", content=("It is",)), usage=Usage(input_tokens=1), finish="length")
+    assert asyncio.run(held(cut).session.run("Is it fine?")).finish == "length"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"model": "gpt-5"}, "OpenAIModel"),
+        ({"transcript": "talk.jsonl"}, "Transcript(JsonlStore('talk.jsonl'))"),
+        ({"transcript": MemoryStore()}, "Transcript(JsonlStore('talk.jsonl'))"),
+        ({"prompt": UserMessage()["text"]}, "a function of the view"),
+        ({"tools": [print]}, "Tool(definition="),
+    ],
+)
+def test_what_a_session_cannot_be_made_of_is_said_with_what_it_takes(wrong: dict[str, Any], says: str) -> None:  # Any: wrong on purpose
+    given: dict[str, Any] = {"model": ScriptedModel([]), **wrong}  # Any: likewise
+    with pytest.raises(TypeError) as caught:
+        AgentSession(**given)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [b"bytes", [{"type": "text", "text": "look"}], Message(role="user", content=("look",)), None])
+def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> None:  # Any: wrong on purpose
+    each = held()
+    with pytest.raises(TypeError, match="a session is told text"):
+        asyncio.run(each.session.run(wrong))
+    assert len(each.session.transcript) == 0
+
+
+def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    before = Transcript(JsonlStore(file))
+    before.say(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1, 2))))
+    before.say(Message(role="tool", content=("text of a1",), tool_call_id="c1"))
+    lines = file.read_bytes()
+    each = held("It is there.", transcript=Transcript(JsonlStore(file)))
+    assert asyncio.run(each.session.resume()).text == "It is there."
+    assert each.sent(0) == ["Be brief.", "look", "read+read", "text of a1", NO_RESULT]
+    assert file.read_bytes().startswith(lines)
+
+
+def test_E08_after_a_crash_the_person_may_also_say_something_else() -> None:
+    before = Transcript()
+    before.say(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1))))
+    each = held("Fine.", "Still fine.", transcript=before)
+
+    async def talk() -> None:
+        await each.session.run("never mind")
+        await each.session.run("and now")
+
+    asyncio.run(talk())
+    assert each.sent(0) == ["Be brief.", "look", "read", NO_RESULT, "never mind"]
+    assert each.sent(1)[:5] == each.sent(0)  # the placeholder is the same from then on
+
+
+async def hangs(arguments: Mapping[str, object]) -> Result:
+    await asyncio.Event().wait()
+    return "never"
+
+
+def test_E83_a_turn_that_is_cancelled_in_a_tool_leaves_a_session_that_goes_on() -> None:
+    each = held(calls(1), "I see.", tools=[Tool(definition=READ, run=hangs)])
+
+    async def talk() -> None:
+        running = asyncio.ensure_future(each.session.run("look"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await each.session.run("never mind")).text == "I see."
+
+    asyncio.run(talk())
+    assert each.sent(1) == ["Be brief.", "look", "read", CANCELLED, "never mind"]
+
+
+def test_a_turn_that_is_cancelled_while_the_model_thinks_is_resumed() -> None:
+    async def thinks(request: object) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    each = held(thinks, "done")
+
+    async def talk() -> None:
+        running = asyncio.ensure_future(each.session.run("look"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert said(each.session) == ["user: look"]
+        assert (await each.session.resume()).text == "done"
+        with pytest.raises(NothingToAnswerError):
+            await each.session.resume()
+
+    asyncio.run(talk())
+
+
+def test_a_turn_that_is_cancelled_in_a_foreground_summary_writes_no_checkpoint_and_may_try_again() -> None:
+    each = held(words(600, "a"), "done")
+    each.writer.gate = asyncio.Event()
+
+    async def talk() -> None:
+        await each.session.run("first")
+        running = asyncio.ensure_future(each.session.run(words(500, "second")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert checkpoints(each.session) == []
+        each.writer.gate = None
+        assert (await each.session.resume()).text == "done"
+
+    asyncio.run(talk())
+    assert each.told.ends == ["cancelled", "committed"]
+    each.told.check()
+
+
+def test_a_session_closes_what_goes_on_beside_it() -> None:
+    each = held(words(800, "a"), calls(1), words(20, "b"))
+
+    async def talk() -> None:
+        async with each.session:
+            await each.session.run("first")
+            each.writer.gate = asyncio.Event()
+            await turn_and_rest(each, "second")
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(talk())
+    assert each.told.ends == ["cancelled"]
+    each.told.check()

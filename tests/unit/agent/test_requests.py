@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, Budget, Message, OpaquePart
-from promptkit.agent.manners import Manners
+from promptkit.agent.requests import Manners
 from promptkit.compaction.summarizers.inline import LiveSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
