@@ -1,23 +1,35 @@
-"""A run as a picture: a heat map of what each element keeps, and curves of what is used and what it takes."""
+"""The drawing of a run with matplotlib: a heat map for each model, and panels of curves below.
 
-# matplotlib's own stubs leave keyword arguments without a type.
-# pyright: reportUnknownMemberType=false
+A run as a picture: a heat map of what each element keeps, and curves of what is used and what it takes.
+What a heat map shows: the largest elements by short names, the rest summed up, and budgets in a few characters.
+"""
 
 from __future__ import annotations
 
 import io
 import warnings
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
+
+from promptkit.bench.sweep import STEP
 from promptkit.errors import PromptKitError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.bench.run import Run
+    from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = ["PICTURES", "PlotError", "draw", "require_plots"]
+__all__ = ["PICTURES", "ROWS", "PlotError", "draw", "figure_of", "largest", "require_plots", "short_size"]
+
+
+# matplotlib's own stubs leave keyword arguments without a type.
+# pyright: reportUnknownMemberType=false
+
 
 PICTURES = (".svg", ".png", ".html")
 """The forms of a picture."""
@@ -48,14 +60,12 @@ def draw(run: Run, form: str) -> bytes:
     require_plots(form)
     import matplotlib as mpl
 
-    from promptkit.bench.figure import figure_of
-
     same = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
     with same, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks: they are drawn as boxes
         figure = figure_of(run)
         if form == ".html":
-            from promptkit.bench.page import page
+            from promptkit.bench.html_report import page
 
             return page(run, _svg(figure)).encode("ascii", "xmlcharrefreplace")
         return _svg(figure).encode() if form == ".svg" else _png(figure)
@@ -71,3 +81,197 @@ def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DOTS, bbox_inches="tight")
     return file.getvalue()
+
+
+ROWS = 12
+"""Elements that are shown on their own."""
+
+
+def largest(sweep: Sweep, most: int = ROWS) -> tuple[Element, ...]:
+    """The `most` largest elements, most tokens first, under their short names; behind them one for all others together.
+
+    A short name leaves out the first step where all paths share it. An element that holds others and has tokens of its own, such
+    as the framing of a message, is marked `(itself)`.
+    """
+    elements = sorted(sweep.elements, key=lambda element: -element.whole)
+    named = [attrs.evolve(element, path=name) for element, name in zip(elements, _names([each.path for each in elements]), strict=True)]
+    if len(named) <= most + 1:  # one line for one other says less than the other itself
+        return tuple(named)
+    return (*named[:most], _together(named[most:]))
+
+
+def short_size(tokens: int) -> str:
+    """A size in at most 4 characters, as long as it is below 1,000 million: `480`, `1.4k`, `128k`, `1.5m`."""
+    for unit, letter in ((1_000_000, "m"), (1_000, "k")):
+        if 2 * tokens >= 2 * unit - unit // 1_000:  # 999,500 is nearer to 1m than to 999k
+            return f"{tokens / unit:.1f}".removesuffix(".0") + letter if tokens < 10 * unit else f"{tokens / unit:.0f}{letter}"
+    return str(tokens)
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    holders = {path.rpartition(STEP)[0] for path in paths}
+    first = paths[0].partition(STEP)[0] if paths else ""
+    shared = all(path.startswith(f"{first}{STEP}") for path in paths)
+    return [(path.removeprefix(f"{first}{STEP}") if shared else path) + (" (itself)" if path in holders else "") for path in paths]
+
+
+def _together(elements: Sequence[Element]) -> Element:
+    return attrs.evolve(
+        elements[0],
+        path=f"{len(elements):,} more",
+        whole=sum(element.whole for element in elements),
+        kept=tuple(
+            None if kept[0] is None else sum(min(element.whole, tokens or 0) for element, tokens in zip(elements, kept, strict=True))
+            for kept in zip(*(element.kept for element in elements), strict=True)
+        ),
+    )
+
+
+# matplotlib's own stubs leave keyword arguments without a type.
+# pyright: reportUnknownMemberType=false
+
+
+ELEMENT_ROWS = 20
+"""Elements of a heat map that are shown on their own."""
+
+NAME = 40
+"""Characters of an element's name."""
+
+LABELLED = 18
+"""Columns of a heat map up to which each cell says its share."""
+
+WIDTH, ROW, MARGIN, CURVES = 10.5, 0.28, 1.1, 3.0
+"""Inches."""
+
+DARK = 0.5
+"""The share from which a cell is so dark that it takes white text."""
+
+WIDE = 10
+"""The largest budget over the smallest, from which the scale is logarithmic."""
+
+COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c")
+
+
+class Curve(NamedTuple):
+    """One line of a panel."""
+
+    label: str
+    points: Sequence[tuple[int, float]]
+    colour: str
+    style: str = "-"
+
+
+def figure_of(run: Run) -> Figure:
+    """The figure of a run."""
+    from matplotlib.figure import Figure
+
+    maps = [(sweep, elements) for sweep in run.sweeps if (elements := largest(sweep, ELEMENT_ROWS))]
+    heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
+    figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, (sweep, elements) in zip(parts, maps, strict=False):
+        _heat_map(part.subplots(), run, sweep, elements)
+    _curves(run, parts[-1].subplots(1, 3 if any(sweep.floor for sweep in run.sweeps) else 2))
+    return figure
+
+
+def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -> None:
+    import matplotlib as mpl
+
+    columns = range(len(sweep.points))
+    shares = [[element.share(at) for at in columns] for element in elements]
+    cells = axes.pcolormesh(
+        [[float("nan") if share is None else share for share in row] for row in shares],
+        cmap=mpl.colormaps["YlGnBu"].with_extremes(bad="#d9d9d9"),
+        vmin=0,
+        vmax=1,
+        edgecolors="white",
+        linewidth=0.5,
+    )
+    axes.invert_yaxis()
+    every = -(-len(columns) // LABELLED)
+    axes.set_xticks([column + 0.5 for column in columns[::every]], [short_size(point.budget) for point in sweep.points[::every]])
+    names = [f"{_fitted(element.path)}   {element.whole:,}" for element in elements]
+    axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    title = f"{run.target}, {sweep.model}" if sweep.model else run.target
+    axes.set_title(f"{_fitted(title)}: share kept of each element", loc="left", fontweight="bold", parse_math=False)
+    axes.set_xlabel(
+        "budget in tokens" + ("; grey: too small a budget" if any(point.required is not None for point in sweep.points) else "")
+    )
+    if every == 1:
+        for row, values in enumerate(shares):
+            for column, share in enumerate(values):
+                if share is not None and share < 1:
+                    colour = "white" if share > DARK else "black"
+                    axes.text(column + 0.5, row + 0.5, _percent(share), ha="center", va="center", fontsize=7, color=colour)
+    axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
+
+
+def _curves(run: Run, panels: Sequence[Axes]) -> None:
+    used = [Curve("the whole budget", [(budget, budget) for budget in run.budgets], "#bbbbbb", ":")]
+    filled: list[Curve] = []
+    times: list[Curve] = []
+    for number, sweep in enumerate(run.sweeps):
+        colour = COLOURS[number % len(COLOURS)]
+        model = f" {sweep.model}" if len(run.sweeps) > 1 else ""
+        points = [point for point in sweep.points if point.required is None]
+        used += [
+            Curve(f"used{model}", [(point.budget, point.used) for point in points], colour),
+            Curve(f"stable prefix{model}", [(point.budget, point.stable_prefix) for point in points], colour, "--"),
+        ]
+        filled.append(Curve(f"used{model}", [(point.budget, point.utilisation or 0) for point in points], colour))
+        times += [
+            Curve(f"cold{model}", _over_floor(sweep, [(point, point.cold) for point in points]), colour),
+            Curve(f"warm{model}", _over_floor(sweep, [(point, point.warm) for point in points]), colour, "--"),
+        ]
+    _panel(panels[0], "Tokens", used, run.budgets)
+    panels[0].set_yscale(panels[0].get_xscale())
+    panels[0].minorticks_off()
+    panels[0].yaxis.set_major_formatter(lambda tokens, _: short_size(round(tokens)))
+    _panel(panels[1], "Share of the budget used", filled, run.budgets)
+    panels[1].set_ylim(0, 1.05)
+    panels[1].yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    for panel in panels[2:]:
+        _panel(panel, "Time over tokenising alone", times, run.budgets)
+        panel.set_ylim(bottom=0)
+        panel.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}x")
+
+
+def _over_floor(sweep: Sweep, times: Sequence[tuple[Point, float | None]]) -> list[tuple[int, float]]:
+    ratios = [(point.budget, sweep.over_floor(seconds)) for point, seconds in times]
+    return [(budget, ratio) for budget, ratio in ratios if ratio is not None]
+
+
+def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[int]) -> None:
+    axes.set_title(title, loc="left")
+    for curve in curves:
+        axes.plot(
+            [budget for budget, _ in curve.points],
+            [value for _, value in curve.points],
+            color=curve.colour,
+            linestyle=curve.style,
+            marker="." if curve.style == "-" else "",
+            label=curve.label,
+        )
+    if budgets[-1] >= WIDE * budgets[0]:
+        axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_formatter(lambda tokens, _: short_size(round(tokens)))
+    axes.set_xlabel("budget in tokens")
+    axes.grid(color="#eeeeee")
+    if len(curves) > 1:
+        axes.legend(fontsize=7, frameon=False)
+
+
+def _percent(share: float) -> str:
+    """A share that is less than everything, in whole percent; nothing and everything are only what is exactly that."""
+    return f"{min(0.99, max(0.01, share)):.0%}" if share else "0%"
+
+
+def _fitted(name: str) -> str:
+    """A name that leaves room for the map: its end says more than its beginning. Without what no font can draw."""
+    name = name.encode("utf-8", "replace").decode()
+    return name if len(name) <= NAME else f"…{name[len(name) - NAME + 1 :]}"

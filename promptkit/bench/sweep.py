@@ -1,18 +1,26 @@
-"""The measuring: one prompt, really rendered at every budget, as every model counts it."""
+"""The measuring: one prompt, really rendered at every budget, as every model counts it.
+
+What renders cost in time: everything measured in turns, several times, beside the cost of tokenising alone.
+Which element keeps how many of its tokens: the items of a trace, summed up by their path without positions.
+"""
 
 from __future__ import annotations
 
+import gc
 import platform
+import re
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, cast
+from statistics import median
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
-from promptkit.bench.budgets import require_budgets
-from promptkit.bench.elements import kept_by_element, rows
-from promptkit.bench.run import Point, Run, Sweep, Versions
-from promptkit.bench.stopwatch import take_times
+from promptkit.bench.budget_ranges import require_budgets
+from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
@@ -21,7 +29,7 @@ from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from promptkit.element import Child
     from promptkit.messages import Message
@@ -29,7 +37,122 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
-__all__ = ["measure"]
+__all__ = ["STEP", "Times", "kept_by_element", "measure", "rows", "take_times"]
+
+
+Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
+"""Prepares something, untimed, and returns what is timed, one after the other."""
+
+
+@attrs.frozen(kw_only=True)
+class Times:
+    """Medians in processor seconds: waiting, for a busy machine or for what a component loads, is not counted."""
+
+    floor: float
+    """Every text tokenised once, by a tokenizer that remembers nothing."""
+    cold: Mapping[int, float]
+    """Budget → the first render of a new Renderer, with a tokenizer that remembers nothing."""
+    warm: Mapping[int, float]
+    """Budget → the same prompt once more, with the Renderer kept."""
+
+
+def take_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
+    """Time the floor (one stage) and the renders by their budget (two stages, cold and warm), each `repeat` times.
+
+    Each round takes everything once, so that a machine that slows down slows all of it; every other round goes backwards.
+    """
+    floors: list[float] = []
+    cold: dict[int, list[float]] = {budget: [] for budget in renders}
+    warm: dict[int, list[float]] = {budget: [] for budget in renders}
+    with _quiet():
+        for number in range(repeat):
+            floors += _seconds(floor)
+            for budget in sorted(renders, reverse=bool(number % 2)):
+                first, again = _seconds(renders[budget])
+                cold[budget].append(first)
+                warm[budget].append(again)
+    return Times(floor=_median(floors), cold=_medians(cold), warm=_medians(warm))
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """The garbage collector rests while something is timed, and does not look through what was there before."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
+
+
+def _seconds(stages: Stages) -> list[float]:
+    seconds: list[float] = []
+    for stage in stages():
+        start = time.process_time()
+        result = stage()
+        seconds.append(time.process_time() - start)
+        del result  # freeing a large tree takes time of its own: here, and not in the next stage
+    gc.collect()
+    return seconds
+
+
+def _medians(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    return {budget: _median(seconds) for budget, seconds in times.items()}
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return round(median(seconds), 7)  # no clock knows more digits
+
+
+STEP = " > "
+"""Between the steps of a path."""
+
+POSITION = re.compile(r"\[\d+\]$")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+"""In a name: what breaks a line or moves a cursor, and what no file can hold."""
+
+
+def kept_by_element(trace: Trace, depth: int) -> dict[str, int]:
+    """Path of at most `depth` steps → the tokens of all that stands there and is kept, in written order; 0 for what is gone.
+
+    Plain text belongs to the element around it. What stands in for something removed, such as a fallback, is not counted: the
+    tokens are those of the prompt as it was written.
+    """
+    state = trace.state or 0
+    found: dict[str, int] = {}
+    names: list[str] = []
+    steps: list[int] = []
+    for item in trace.items:
+        # An item comes after what it stands in, so one pass knows every path. Paths are cut at the depth: their length is bounded.
+        above, level = ("", 0) if item.parent is None else (names[item.parent], steps[item.parent])
+        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.own)
+        label = UNPRINTABLE.sub(" ", POSITION.sub("", item.label))
+        names.append((f"{above}{STEP}{label}" if above else label) if inside else above)
+        steps.append(level + inside)
+        if item.tokens and not item.since:
+            found[names[-1]] = found.get(names[-1], 0) + (item.tokens if item.kept(state) else 0)
+    return found
+
+
+def rows(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> tuple[Element, ...]:
+    """An element for each path: what it has with room for everything, and what is kept at each budget (None: there is no render).
+
+    An element that is there only when room is short comes last, and is measured by the most that it has at any budget. What a
+    limit removes at every budget is no row.
+    """
+    renders = [found for found in kept if found is not None]
+    paths = dict.fromkeys(path for found in (whole, *renders) for path in found)
+    sizes = {path: whole.get(path) or max((found.get(path, 0) for found in renders), default=0) for path in paths}
+    return tuple(
+        Element(path=path, whole=size, kept=tuple(None if found is None else found.get(path, 0) for found in kept))
+        for path, size in sizes.items()
+        if size
+    )
+
 
 ROOM = 10_000_000
 """Tokens: room for everything, several times the largest window there is."""

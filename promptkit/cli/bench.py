@@ -32,7 +32,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """The budgets, in tokens. Fails with what is wrong with the text."""
-        from promptkit.bench.budgets import BadBudgetsError, parse_budgets
+        from promptkit.bench.budget_ranges import BadBudgetsError, parse_budgets
 
         try:
             return parse_budgets(str(value))
@@ -89,9 +89,8 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 
     Exits with 1 if a --baseline is given and the run is worse than it. To take a run as the new baseline, write it there with --json.
     """
-    from promptkit.bench.baseline import compare, require_same
-    from promptkit.bench.report import report
-    from promptkit.bench.saved import read_run, run_as_text
+    from promptkit.bench.baseline import compare, report, require_same
+    from promptkit.bench.results import read_run, run_as_text
     from promptkit.bench.sweep import measure
 
     wanted = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
@@ -145,7 +144,7 @@ def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | Non
 
 
 def _write(path: Path, content: bytes) -> None:
-    from promptkit.bench.writing import write_whole
+    from promptkit.bench.results import write_whole
 
     try:
         write_whole(path, content)

@@ -10,12 +10,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from promptkit.bench.grid import largest, short_size
+from promptkit.bench.plot import largest, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.run import Element, Point, Run, Sweep
+    from promptkit.bench.results import Element, Point, Run, Sweep
 
 __all__ = ["print_run"]
 

@@ -163,7 +163,7 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
 
 
 def _write(path: Path, content: bytes) -> None:
-    from promptkit.bench.writing import write_whole
+    from promptkit.bench.results import write_whole
 
     try:
         write_whole(path, content)

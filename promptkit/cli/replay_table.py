@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from promptkit.bench.grid import short_size
+from promptkit.bench.plot import short_size
 from promptkit.bench.replay.result import Tally, priced
 from promptkit.cli.harmless import harmless
 

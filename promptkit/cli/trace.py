@@ -72,7 +72,7 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
 
 def _write(page: str, output: Path) -> None:
     """The whole page or nothing."""
-    from promptkit.bench.writing import write_whole
+    from promptkit.bench.results import write_whole
 
     if str(output) == "-":
         sys.stdout.buffer.write(page.encode())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.bench.baseline import Comparison
-    from promptkit.bench.run import Run
+    from promptkit.bench.results import Run
     from promptkit.element import Child
 
 __all__ = ["prompt_bench", "pytest_addoption", "pytest_configure"]
@@ -124,7 +124,7 @@ def _guard(request: pytest.FixtureRequest) -> _Guard:
 
 
 def _measured(prompt: Child, guard: _Guard, name: str) -> Run:
-    from promptkit.bench.budgets import parse_budgets
+    from promptkit.bench.budget_ranges import parse_budgets
     from promptkit.bench.sweep import measure
 
     budgets = parse_budgets(guard.budgets) if isinstance(guard.budgets, str) else tuple(sorted(set(guard.budgets)))
@@ -132,17 +132,15 @@ def _measured(prompt: Child, guard: _Guard, name: str) -> Run:
 
 
 def _write(path: Path, run: Run) -> None:
-    from promptkit.bench.saved import run_as_text
-    from promptkit.bench.writing import write_whole
+    from promptkit.bench.results import run_as_text, write_whole
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, run_as_text(run).encode())
 
 
 def _hold(run: Run, path: Path, guard: _Guard, request: pytest.FixtureRequest) -> None:
-    from promptkit.bench.baseline import OtherBaselineError, compare
-    from promptkit.bench.report import report
-    from promptkit.bench.saved import UnreadableRunError, read_run
+    from promptkit.bench.baseline import OtherBaselineError, compare, report
+    from promptkit.bench.results import UnreadableRunError, read_run
     from promptkit.errors import PromptKitError
 
     __tracebackhide__ = True

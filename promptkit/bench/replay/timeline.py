@@ -11,8 +11,7 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.bench.grid import short_size
-from promptkit.bench.plot import PlotError, require_plots
+from promptkit.bench.plot import PlotError, require_plots, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

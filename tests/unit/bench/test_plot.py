@@ -1,4 +1,7 @@
-"""The pictures: the same run gives the same bytes, and no name can break them."""
+"""The pictures: the same run gives the same bytes, and no name can break them.
+
+What a heat map shows.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ import attrs
 import pytest
 from typing_extensions import override
 
-from promptkit.bench.plot import PICTURES, PlotError, draw, require_plots
-from promptkit.bench.run import Element
-from promptkit.bench.saved import run_as_text
+from promptkit.bench.plot import PICTURES, PlotError, draw, largest, require_plots, short_size
+from promptkit.bench.results import Element, Sweep, run_as_text
 from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.bench.run import Run
+    from promptkit.bench.results import Run
+
 
 HOSTILE = ("<script>alert(1)</script>", "$\\frac{1$", "日本語 \U0001f600", "-->", "]]>", "a & b", "n" * 500, "\ud800")
 """Names of elements."""
@@ -66,7 +69,7 @@ def test_the_same_run_gives_the_same_bytes_in_another_process(tmp_path: Path) ->
     path = tmp_path / "run.json"
     path.write_text(run_as_text(run), encoding="ascii")
     program = (
-        "import sys; from pathlib import Path; from promptkit.bench.plot import draw; from promptkit.bench.saved import read_run; "
+        "import sys; from pathlib import Path; from promptkit.bench.plot import draw; from promptkit.bench.results import read_run; "
         "[sys.stdout.buffer.write(draw(read_run(Path(sys.argv[1])), form)) for form in sys.argv[2:]]"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path), *PICTURES], capture_output=True, check=True)
@@ -129,3 +132,64 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(PlotError, match="install promptkit with its extra `plot`"):
         draw(RUNS["one"], ".svg")
+
+
+def of(*elements: tuple[str, int], kept: tuple[int | None, ...] = (None, 1, 2)) -> Sweep:
+    return attrs.evolve(sweep_of(), elements=tuple(Element(path=path, whole=whole, kept=kept) for path, whole in elements))
+
+
+def names(sweep: Sweep, most: int = 12) -> list[str]:
+    return [element.path for element in largest(sweep, most)]
+
+
+def test_the_largest_come_first_and_equals_as_they_are_written() -> None:
+    assert names(of(("B", 5), ("A", 50), ("D", 5), ("C", 7))) == ["A", "C", "B", "D"]
+
+
+def test_a_first_step_that_all_share_is_left_out() -> None:
+    assert names(of(("P > A", 2), ("P > B > C", 1))) == ["A", "B > C"]
+    assert names(of(("P > A", 2), ("Q > B", 1))) == ["P > A", "Q > B"]
+    assert names(of(("P", 1))) == ["P"]
+    assert names(of(("P", 2), ("P > A", 1))) == ["P (itself)", "P > A"]
+
+
+def test_the_rest_is_summed_up_in_a_row_of_its_own() -> None:
+    rows = largest(of(*((f"E{number}", 100 - number) for number in range(10))), 3)
+    assert [row.path for row in rows] == ["E0", "E1", "E2", "7 more"]
+    assert rows[-1].whole == sum(100 - number for number in range(3, 10))
+    assert rows[-1].kept == (None, 7, 14)
+
+
+def test_one_other_is_shown_as_it_is() -> None:
+    assert names(of(*((f"E{number}", 100 - number) for number in range(4))), 3) == ["E0", "E1", "E2", "E3"]
+
+
+def test_more_than_the_whole_of_one_does_not_hide_the_loss_of_another() -> None:
+    sweep = attrs.evolve(sweep_of(), elements=tuple(Element(path=f"E{n}", whole=10, kept=(30 if n else 0,)) for n in range(4)))
+    assert largest(sweep, 1)[-1].kept == (30,)
+    sweep = attrs.evolve(sweep, elements=tuple(Element(path=f"E{n}", whole=10, kept=(0 if n == 3 else 30,)) for n in range(4)))
+    assert largest(sweep, 1)[-1].share(0) == 2 / 3
+
+
+def test_a_prompt_without_elements_has_no_rows() -> None:
+    assert largest(of()) == ()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (0, "0"),
+        (1, "1"),
+        (999, "999"),
+        (1000, "1k"),
+        (1382, "1.4k"),
+        (9960, "10k"),
+        (15789, "16k"),
+        (128_000, "128k"),
+        (999_999, "1m"),
+        (1_050_000, "1.1m"),
+        (2_000_000, "2m"),
+    ],
+)
+def test_a_size_takes_four_characters_at_most(tokens: int, text: str) -> None:
+    assert short_size(tokens) == text

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from promptkit.bench.saved import UnreadableRunError, read_run, run_as_text
+from promptkit.bench.results import UnreadableRunError, read_run, run_as_text, write_whole
 from promptkit.bench.sweep import measure
-from promptkit.bench.writing import write_whole
 from tests.unit.bench.prompts import Review, run_of, sweep_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from promptkit.bench.run import Run
+    from promptkit.bench.results import Run
 
 Damage: TypeAlias = "Callable[[Any], object]"
 """Changes the JSON of a run."""

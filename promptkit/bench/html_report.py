@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from promptkit.bench.run import Run, Sweep
+    from promptkit.bench.results import Run, Sweep
 
 __all__ = ["page"]
 

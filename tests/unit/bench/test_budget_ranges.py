@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.bench.budgets import MOST, BadBudgetsError, parse_budgets
+from promptkit.bench.budget_ranges import MOST, BadBudgetsError, parse_budgets
 from promptkit.cli.size import SIZE
 
 
