@@ -13,8 +13,8 @@ from promptkit.cli.failure import refuse
 from promptkit.cli.size import SIZE
 
 if TYPE_CHECKING:
-    from promptkit.bench.replay.files import Order
-    from promptkit.bench.replay.result import Failed, FileResult
+    from promptkit.replay.results import Failed, FileResult
+    from promptkit.replay.runner import Order
 
 __all__ = ["replay"]
 
@@ -77,12 +77,12 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     What the model and its tools said comes from the recording. A summary is made of the conversation's own words, and billed as if the
     model had written it; with --summaries model, the model does write it. Exits with 1 if a file could not be played.
     """
-    from promptkit.bench.replay.caching import rule_for
-    from promptkit.bench.replay.contenders import names
-    from promptkit.bench.replay.files import Order
-    from promptkit.bench.replay.play import Rules
-    from promptkit.bench.replay.prices import read_prices
-    from promptkit.bench.replay.result import Failed
+    from promptkit.replay.policies.registry import names
+    from promptkit.replay.prices import read_prices
+    from promptkit.replay.prompt_cache import rule_for
+    from promptkit.replay.results import Failed
+    from promptkit.replay.runner import Order
+    from promptkit.replay.simulate import Rules
 
     if window < LEAST:
         refuse(f"--window must be at least {LEAST:,} tokens.")
@@ -105,7 +105,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         refuse(f"{failures[0].file}: {failures[0].why}")
     _show(found, results, order, each=each, json_file=json_file)
     if plot:
-        from promptkit.bench.replay.timeline import draw_timeline
+        from promptkit.replay.plot import draw_timeline
 
         _write(plot, draw_timeline(results, plot.suffix))
     for failure in failures:
@@ -116,7 +116,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
 
 def _played(files: tuple[Path, ...], order: Order, workers: int) -> list[FileResult | Failed]:
     """The results, with a bar on stderr while a person waits."""
-    from promptkit.bench.replay.files import replay as play
+    from promptkit.replay.runner import replay as play
 
     if not sys.stderr.isatty():
         return play(files, order, workers=workers)
@@ -130,7 +130,7 @@ def _played(files: tuple[Path, ...], order: Order, workers: int) -> list[FileRes
 
 
 def _show(found: list[FileResult | Failed], results: list[FileResult], order: Order, *, each: bool, json_file: Path | None) -> None:
-    from promptkit.bench.replay.result import as_json
+    from promptkit.replay.results import as_json
 
     text = as_json(found)
     if str(json_file) == "-":
@@ -147,7 +147,7 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
     """Refuse, before anything is played, what could not be written in the end."""
     if plot:
         from promptkit.bench.plot import require_plots
-        from promptkit.bench.replay.timeline import MOST
+        from promptkit.replay.plot import MOST
 
         require_plots(plot.suffix)
         if len(files) > MOST:

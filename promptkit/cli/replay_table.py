@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from promptkit.bench.plot import short_size
-from promptkit.bench.replay.result import Tally, priced
 from promptkit.cli.harmless import harmless
+from promptkit.replay.results import Tally, priced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.files import Order
-    from promptkit.bench.replay.result import FileResult, PolicyResult
+    from promptkit.replay.results import FileResult, PolicyResult
+    from promptkit.replay.runner import Order
 
 __all__ = ["print_replay"]
 

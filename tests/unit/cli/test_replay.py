@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.cli import main
 from promptkit.testing.server import serve
-from tests.unit.bench.replay.talks import long_talk, written
+from tests.unit.replay.conversations import long_talk, written
 
 if TYPE_CHECKING:
     from pathlib import Path

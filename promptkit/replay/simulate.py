@@ -1,4 +1,7 @@
-"""Plays one conversation under one policy: hears what was said, and looks at each request."""
+"""Plays one conversation under one policy: hears what was said, and looks at each request.
+
+Whether a provider would take a request: calls answered, results asked for, a proper beginning.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,50 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.bench.replay.bill import Bill
-from promptkit.bench.replay.caching import cache_for
-from promptkit.bench.replay.check import fault
-from promptkit.bench.replay.contender import Terms
-from promptkit.bench.replay.pieces import Pieces
-from promptkit.bench.replay.result import Step, Tally
-from promptkit.bench.replay.retention import Needs, Retention
 from promptkit.compaction.budget import budget_for
+from promptkit.replay.message_counts import Pieces
+from promptkit.replay.policies.bill import Bill
+from promptkit.replay.policies.strategy import Terms
+from promptkit.replay.prompt_cache import cache_for
+from promptkit.replay.results import Step, Tally
+from promptkit.replay.retention import Needs, Retention
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.caching import Cache
-    from promptkit.bench.replay.contender import Contender, Player
-    from promptkit.bench.replay.pieces import Piece
-    from promptkit.bench.replay.recording import Recording
     from promptkit.messages import Message
+    from promptkit.replay.message_counts import Piece
+    from promptkit.replay.policies.strategy import Contender, Player
+    from promptkit.replay.prompt_cache import Cache
+    from promptkit.replay.recordings import Recording
 
-__all__ = ["Played", "Rules", "Stage"]
+__all__ = ["Played", "Rules", "Stage", "fault"]
+
+
+def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
+    """What is wrong with a request; None where nothing is. `opening` is the piece that the recording itself begins with.
+
+    A request has a message, begins with the user's (or as the recording does), has every call answered right behind it, in any order
+    and once, and no other results.
+    """
+    at = next((at for at, piece in enumerate(pieces) if piece.role != "system"), len(pieces))
+    if at == len(pieces):
+        return "it has no message but the system's"
+    if pieces[at].role != "user" and pieces[at].number != opening:
+        return f"it begins with a message of the role {pieces[at].role!r}"
+    waiting: set[str] = set()
+    for piece in pieces[at:]:
+        if piece.role == "tool":
+            call = piece.message.tool_call_id or ""
+            if call not in waiting:
+                return f"the result of {call!r} answers no call before it"
+            waiting.remove(call)
+        elif waiting:
+            return f"the call {min(waiting)!r} is not answered"
+        elif piece.calls:
+            waiting = set(piece.calls)
+    return f"the call {min(waiting)!r} is not answered" if waiting else None
 
 
 @attrs.frozen(kw_only=True)

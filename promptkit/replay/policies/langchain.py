@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from promptkit.bench.replay.contender import SummaryCall
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.defaults import Writing, chain_of, simple
 from promptkit.errors import SummaryError
 from promptkit.messages import Message
+from promptkit.replay.policies.strategy import SummaryCall
 from promptkit.transcript.view import Projected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.contender import Terms
+    from promptkit.replay.policies.strategy import Terms
 
 __all__ = ["Summarizing"]
 

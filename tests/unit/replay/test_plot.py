@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from promptkit.bench.plot import PlotError
-from promptkit.bench.replay.result import FileResult, PolicyResult, Step, Tally
-from promptkit.bench.replay.timeline import MOST, draw_timeline
+from promptkit.replay.plot import MOST, draw_timeline
+from promptkit.replay.results import FileResult, PolicyResult, Step, Tally
 
 
 def policy(name: str, requests: int = 30) -> PolicyResult:

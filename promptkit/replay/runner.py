@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.bench.replay.contenders import contender_named
-from promptkit.bench.replay.play import Rules, Stage
-from promptkit.bench.replay.reading import read_recordings
-from promptkit.bench.replay.result import Failed, FileResult, Tally, priced
 from promptkit.errors import PromptKitError
+from promptkit.replay.policies.registry import contender_named
+from promptkit.replay.recordings import read_recordings
+from promptkit.replay.results import Failed, FileResult, Tally, priced
+from promptkit.replay.simulate import Rules, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.bench.replay.prices import Price
-    from promptkit.bench.replay.result import Step
+    from promptkit.replay.prices import Price
+    from promptkit.replay.results import Step
 
 __all__ = ["Order", "replay", "replay_file"]
 

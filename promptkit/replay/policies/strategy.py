@@ -10,11 +10,11 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.bill import Bill
-    from promptkit.bench.replay.pieces import Pieces
     from promptkit.compaction.budget import Budget
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model
+    from promptkit.replay.message_counts import Pieces
+    from promptkit.replay.policies.bill import Bill
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["PLACE", "Contender", "Player", "SummaryCall", "Terms"]

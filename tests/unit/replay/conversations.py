@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
-from promptkit.bench.replay.recording import Recording, recorded_messages
+from promptkit.replay.recordings import Recording, recorded_messages
 from promptkit.transcript.entries import Said
 
 if TYPE_CHECKING:

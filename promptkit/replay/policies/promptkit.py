@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
-from promptkit.bench.replay.contender import PLACE
-from promptkit.bench.replay.stand_in import Metered, asks_live
 from promptkit.compaction.config import Setup
 from promptkit.compaction.events import CompactionCommitted, Decided, Events
 from promptkit.compaction.planning.blocks import summary_text
@@ -21,6 +19,8 @@ from promptkit.compaction.pruning.processors import Room
 from promptkit.compaction.summarizers.defaults import Writing
 from promptkit.errors import BudgetExceededError, WindowFullError
 from promptkit.rendering.renderer import Renderer
+from promptkit.replay.policies.strategy import PLACE
+from promptkit.replay.policies.summary_cost import Metered, asks_live
 from promptkit.transcript.entries import Said
 from promptkit.transcript.store import MemoryStore
 from promptkit.transcript.transcript import Transcript
@@ -28,10 +28,10 @@ from promptkit.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.contender import SummaryCall, Terms
     from promptkit.compaction.events import Event
     from promptkit.compaction.presets.preset import Preset
     from promptkit.messages import Message
+    from promptkit.replay.policies.strategy import SummaryCall, Terms
 
 __all__ = ["OWN", "Own"]
 

@@ -10,16 +10,16 @@ import attrs
 import pytest
 
 from promptkit import Budget, Message, tokenizer_for
-from promptkit.bench.replay.contender import Terms
-from promptkit.bench.replay.langchain import OPENING, TOO_LONG, Summarizing
-from promptkit.bench.replay.naive import Said, drop_oldest, prompt_poet, trim_last
-from promptkit.bench.replay.pieces import Pieces
-from tests.unit.bench.replay.talks import asked, call, long_talk, result, said
+from promptkit.replay.message_counts import Pieces
+from promptkit.replay.policies.baselines import Said, drop_oldest, prompt_poet, trim_last
+from promptkit.replay.policies.langchain import OPENING, TOO_LONG, Summarizing
+from promptkit.replay.policies.strategy import Terms
+from tests.unit.replay.conversations import asked, call, long_talk, result, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.naive import Trim
+    from promptkit.replay.policies.baselines import Trim
 
 
 def heard(messages: Sequence[Message], tokens: int) -> Said:
@@ -40,13 +40,13 @@ def test_what_fits_is_left_as_it_is(rule: Trim) -> None:
 
 
 def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.bench.replay.naive.STEP", 50)
+    monkeypatch.setattr("promptkit.replay.policies.baselines.STEP", 50)
     first = [prompt_poet(heard(chat(count), 10), 90)[0].text for count in range(9, 26)]
     assert first == ["m0", *["m5"] * 5, *["m10"] * 5, *["m15"] * 5, "m20"]
 
 
 def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.bench.replay.naive.STEP", 1_000)
+    monkeypatch.setattr("promptkit.replay.policies.baselines.STEP", 1_000)
     assert [message.text for message in prompt_poet(heard(chat(10), 10), 90)] == ["m9"]
 
 

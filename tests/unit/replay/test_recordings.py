@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolDefinition, Transcript
-from promptkit.bench.replay.conversations import conversations
-from promptkit.bench.replay.reading import read_recordings
 from promptkit.errors import TranscriptError
+from promptkit.replay.recordings import conversations, read_recordings
 from promptkit.transcript.entries import Checkpoint, Custom, Edit, Setting
-from tests.unit.bench.replay.talks import asked, call, long_talk, recorded, result, said, written
+from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said, written
 
 if TYPE_CHECKING:
-    from promptkit.bench.replay.recording import Recording
+    from promptkit.replay.recordings import Recording
 
 
 def texts(recording: Recording) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes `prices.json` from the table that litellm publishes: `python -m promptkit.bench.replay.price_table FILE VERSION DATE`.
+"""Writes `prices.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_price_table FILE VERSION DATE`.
 
 FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version, DATE when it was read. Where
 a model has other prices for long requests, for batches or for priority, those of ordinary short requests are taken.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.bench.replay.bill import Bill
-from promptkit.bench.replay.price_table import build
-from promptkit.bench.replay.prices import PACKAGED, Price, PriceError, read_prices
+from benchmarks.maintenance.build_price_table import build
+from promptkit.replay.policies.bill import Bill
+from promptkit.replay.prices import PACKAGED, Price, PriceError, read_prices
 
 if TYPE_CHECKING:
     from pathlib import Path

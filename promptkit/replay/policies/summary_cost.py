@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.bench.replay.bill import Bill
-from promptkit.bench.replay.contender import SummaryCall
 from promptkit.compaction.summarizers.inline import LiveSummarizer
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.quirks import quirks_of
 from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
+from promptkit.replay.policies.bill import Bill
+from promptkit.replay.policies.strategy import SummaryCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.contender import Terms
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.defaults import Writing
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
+    from promptkit.replay.policies.strategy import Terms
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Metered", "asks_live", "question_tokens"]

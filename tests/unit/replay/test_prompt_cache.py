@@ -6,15 +6,15 @@ import random
 from typing import TYPE_CHECKING
 
 from promptkit import Message, tokenizer_for
-from promptkit.bench.replay import caching
-from promptkit.bench.replay.caching import AnthropicCache, NoCache, OpenAICache, cache_for, rule_for
-from promptkit.bench.replay.pieces import Pieces
-from tests.unit.bench.replay.talks import asked, call, result, said
+from promptkit.replay import caching
+from promptkit.replay.message_counts import Pieces
+from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_for, rule_for
+from tests.unit.replay.conversations import asked, call, result, said
 
 if TYPE_CHECKING:
     import pytest
 
-    from promptkit.bench.replay.pieces import Piece
+    from promptkit.replay.message_counts import Piece
 
 PIECES = Pieces(tokenizer_for("gpt-5"))
 

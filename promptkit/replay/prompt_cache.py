@@ -11,12 +11,12 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from promptkit.bench.replay.bill import Bill
+from promptkit.replay.policies.bill import Bill
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.pieces import Piece
+    from promptkit.replay.message_counts import Piece
 
 __all__ = ["CACHES", "AnthropicCache", "Cache", "NoCache", "OpenAICache", "Prefixes", "breakpoints", "cache_for", "rule_for"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.bench.replay.langchain import Summarizing
+from promptkit.replay.policies.langchain import Summarizing
 
 if TYPE_CHECKING:
-    from promptkit.bench.replay.contender import Player, SummaryCall, Terms
     from promptkit.messages import Message
+    from promptkit.replay.policies.strategy import Player, SummaryCall, Terms
 
 __all__ = ["NAIVE", "Naive", "Said", "Trim", "drop_oldest", "prompt_poet", "trim_last"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from promptkit.bench.replay.naive import NAIVE
-from promptkit.bench.replay.own import OWN
 from promptkit.errors import PromptKitError
+from promptkit.replay.policies.baselines import NAIVE
+from promptkit.replay.policies.promptkit import OWN
 
 if TYPE_CHECKING:
-    from promptkit.bench.replay.contender import Contender
+    from promptkit.replay.policies.strategy import Contender
 
 __all__ = ["GROUPS", "UnknownPolicyError", "contender_named", "names"]
 

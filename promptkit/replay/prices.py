@@ -15,7 +15,7 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.bench.replay.bill import Bill
+    from promptkit.replay.policies.bill import Bill
 
 __all__ = ["Price", "PriceError", "Prices", "read_prices"]
 

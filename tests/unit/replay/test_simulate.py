@@ -1,4 +1,7 @@
-"""A conversation that is played: the real keeper's requests, counted exactly and the same in every run."""
+"""A conversation that is played: the real keeper's requests, counted exactly and the same in every run.
+
+Requests that providers refuse.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +18,32 @@ from promptkit import (
     ExtractiveSummarizer,
     MemoryStore,
     Message,
+    ToolCall,
     Transcript,
     budget_for,
     tokenizer_for,
 )
 from promptkit.agent.prompt import Conversation, ConversationView
 from promptkit.agent.tools import Tool
-from promptkit.bench.replay import check, play
-from promptkit.bench.replay.contenders import GROUPS, UnknownPolicyError, contender_named, names
-from promptkit.bench.replay.own import Own
-from promptkit.bench.replay.play import Rules, Stage
-from promptkit.bench.replay.recording import recorded_messages
 from promptkit.compaction.planning.selection import Keep, KeepNothing, LastMessages
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
+from promptkit.replay import check, play
+from promptkit.replay.message_counts import Pieces
+from promptkit.replay.policies.promptkit import Own
+from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, contender_named, names
+from promptkit.replay.recordings import recorded_messages
+from promptkit.replay.simulate import Rules, Stage, fault
 from promptkit.testing import ScriptedModel
-from tests.unit.bench.replay.talks import asked, call, long_talk, recorded, result, said
+from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.bench.replay.pieces import Piece
+    from promptkit.replay.message_counts import Piece
+
 
 WINDOW = 8_000
 
@@ -253,3 +259,44 @@ class _Draws:
 
     def __call__(self) -> float:
         return self._draw()
+
+
+SYSTEM = Message(role="system", content=("Rules.",))
+BOTH = Message(role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolCall(id="b", name="run")))
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [asked("Hello")],
+        [SYSTEM, asked("Hello"), said("Yes."), asked("Go on.")],
+        [asked("Hello"), call("a"), result("a", "out"), asked("And?")],
+        [asked("Hello"), BOTH, result("b", "out"), result("a", "out")],
+    ],
+)
+def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
+    assert fault(Pieces(tokenizer_for(None)).of(messages)) is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([], "no message but"),
+        ([SYSTEM], "no message but"),
+        ([SYSTEM, said("Yes."), asked("Hello")], "begins with a message of the role 'assistant'"),
+        ([result("a", "out"), asked("Hello")], "begins with a message of the role 'tool'"),
+        ([asked("Hello"), result("a", "out")], "'a' answers no call"),
+        ([asked("Hello"), call("a"), result("a", "out"), result("a", "out")], "'a' answers no call"),
+        ([asked("Hello"), call("a"), asked("And?"), result("a", "out")], "'a' is not answered"),
+        ([asked("Hello"), BOTH, result("b", "out")], "'a' is not answered"),
+        ([asked("Hello"), BOTH, result("b", "out"), said("Well"), result("a", "out")], "'a' is not answered"),
+    ],
+)
+def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
+    assert why in (fault(Pieces(tokenizer_for(None)).of(messages)) or "")
+
+
+def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
+    greeted = Pieces(tokenizer_for(None)).of([said("Hello, what can I do?"), asked("Mend it.")])
+    assert fault(greeted, opening=greeted[0].number) is None
+    assert fault(greeted) is not None

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.bench.replay.caching import rule_for
-from promptkit.bench.replay.files import Order, replay, replay_file
-from promptkit.bench.replay.play import Rules
-from promptkit.bench.replay.prices import read_prices
-from promptkit.bench.replay.result import Failed, FileResult, Tally, as_json
 from promptkit.errors import TranscriptError
-from tests.unit.bench.replay.talks import long_talk, written
+from promptkit.replay.prices import read_prices
+from promptkit.replay.prompt_cache import rule_for
+from promptkit.replay.results import Failed, FileResult, Tally, as_json
+from promptkit.replay.runner import Order, replay, replay_file
+from promptkit.replay.simulate import Rules
+from tests.unit.replay.conversations import long_talk, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.bench.replay.result import FileResult, PolicyResult
+    from promptkit.replay.results import FileResult, PolicyResult
 
 __all__ = ["MOST", "draw_timeline"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.bench.replay.bill import Bill
-from promptkit.bench.replay.retention import Kept
+from promptkit.replay.policies.bill import Bill
+from promptkit.replay.retention import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.replay.prices import Price
+    from promptkit.replay.prices import Price
 
 __all__ = ["Failed", "FileResult", "PolicyResult", "Step", "Tally", "as_json", "priced"]
 
