@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from promptkit import Json
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.answers import Answer
+    from promptkit.testing.server.replies import Answer
 
 __all__ = ["FACTS", "INSTRUCTIONS", "PLANTED", "Script", "is_summary_request", "tools"]
 

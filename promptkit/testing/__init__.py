@@ -1,17 +1,17 @@
 """What a project needs to test its prompts. Nothing is imported before it is used: the words of a test need no pytest.
 
-The strategies stand in `promptkit.testing.trees`, which needs hypothesis; the pytest plugin is found by pytest itself.
+The strategies stand in `promptkit.testing.strategies.strategies`, which needs hypothesis; the pytest plugin is found by pytest itself.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from promptkit.testing.asserts import assert_dropped, assert_fits, assert_kept, assert_stable_prefix
-    from promptkit.testing.loopback import NotLoopbackError, Refusal, loopback_only
-    from promptkit.testing.scripted import NoStepLeftError, Request, ScriptedModel, StepsLeftError
-    from promptkit.testing.snapshot import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot
-    from promptkit.testing.words import WordTokenizer
+    from promptkit.testing.assertions import assert_dropped, assert_fits, assert_kept, assert_stable_prefix
+    from promptkit.testing.network_guard import NotLoopbackError, Refusal, loopback_only
+    from promptkit.testing.scripted_model import NoStepLeftError, Request, ScriptedModel, StepsLeftError
+    from promptkit.testing.snapshots.snapshot import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot
+    from promptkit.testing.word_tokenizer import WordTokenizer
 
 __all__ = [
     "MessagesSnapshot",
@@ -32,21 +32,21 @@ __all__ = [
 ]
 
 _LATER = {
-    "MessagesSnapshot": "promptkit.testing.snapshot",
-    "NoStepLeftError": "promptkit.testing.scripted",
-    "NotLoopbackError": "promptkit.testing.loopback",
-    "PromptSnapshot": "promptkit.testing.snapshot",
-    "ReceiptSnapshot": "promptkit.testing.snapshot",
-    "Refusal": "promptkit.testing.loopback",
-    "Request": "promptkit.testing.scripted",
-    "ScriptedModel": "promptkit.testing.scripted",
-    "StepsLeftError": "promptkit.testing.scripted",
-    "WordTokenizer": "promptkit.testing.words",
-    "assert_dropped": "promptkit.testing.asserts",
-    "assert_fits": "promptkit.testing.asserts",
-    "assert_kept": "promptkit.testing.asserts",
-    "assert_stable_prefix": "promptkit.testing.asserts",
-    "loopback_only": "promptkit.testing.loopback",
+    "MessagesSnapshot": "promptkit.testing.snapshots.snapshot",
+    "NoStepLeftError": "promptkit.testing.scripted_model",
+    "NotLoopbackError": "promptkit.testing.network_guard",
+    "PromptSnapshot": "promptkit.testing.snapshots.snapshot",
+    "ReceiptSnapshot": "promptkit.testing.snapshots.snapshot",
+    "Refusal": "promptkit.testing.network_guard",
+    "Request": "promptkit.testing.scripted_model",
+    "ScriptedModel": "promptkit.testing.scripted_model",
+    "StepsLeftError": "promptkit.testing.scripted_model",
+    "WordTokenizer": "promptkit.testing.word_tokenizer",
+    "assert_dropped": "promptkit.testing.assertions",
+    "assert_fits": "promptkit.testing.assertions",
+    "assert_kept": "promptkit.testing.assertions",
+    "assert_stable_prefix": "promptkit.testing.assertions",
+    "loopback_only": "promptkit.testing.network_guard",
 }
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange, Server
-    from promptkit.testing.server.answers import Answer
+    from promptkit.testing.server.replies import Answer
 
 SUMMARY = "<analysis>I think.</analysis><summary>1. Conversation Overview: the parser.</summary>"
 READ = Tool(definition=ToolDefinition(name="read_file"), run=lambda arguments: f"{arguments['path']} " + "lorem ipsum dolor " * 60)

@@ -19,7 +19,7 @@ from tests.behaviour.trees import planted
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
-    from promptkit.testing.trees import Feature
+    from promptkit.testing.strategies.strategies import Feature
 
 AMPLE = 10_000
 WITHOUT_FALLBACK: tuple[Feature, ...] = tuple(feature for feature in FEATURES if feature != "fallback")

@@ -14,7 +14,7 @@ from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
-    from promptkit.testing.trees import Feature
+    from promptkit.testing.strategies.strategies import Feature
 
 
 def budgets(answers: Oracle) -> list[int]:

@@ -16,7 +16,7 @@ from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
     from promptkit import Child, Tokenizer
-    from promptkit.testing.trees import Feature
+    from promptkit.testing.strategies.strategies import Feature
 
 FEATURES: tuple[Feature, ...] = ("required", "boundary", "limit", "keep", "legacy", "tools", "pass", "media")
 

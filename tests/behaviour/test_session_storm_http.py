@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange, Server
-    from promptkit.testing.server.answers import Answer, Fault
+    from promptkit.testing.server.replies import Answer, Fault
 
 WINDOW = 4_000
 SUMMARY = "<analysis>I think.</analysis><summary>1. Conversation Overview: the parser.</summary>"

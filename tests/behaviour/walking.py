@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import State
     from promptkit.compaction.presets.preset import Preset
     from promptkit.testing import Request
-    from promptkit.testing.scripted import Answer
+    from promptkit.testing.scripted_model import Answer
 
 __all__ = ["SUMMARY", "TOKENIZER", "Walk", "cut_off", "refusal"]
 

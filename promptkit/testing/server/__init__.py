@@ -4,7 +4,8 @@
 ...     client = openai.OpenAI(base_url=server.url, api_key="none")
 """
 
-from promptkit.testing.server.answers import (
+from promptkit.testing.server.journal import Exchange, Stats
+from promptkit.testing.server.replies import (
     Delay,
     Hang,
     HttpAnswer,
@@ -18,8 +19,7 @@ from promptkit.testing.server.answers import (
     rate_limited,
     server_error,
 )
-from promptkit.testing.server.exchange import Exchange, Stats
-from promptkit.testing.server.serving import Server, serve
+from promptkit.testing.server.server import Server, serve
 
 __all__ = [
     "Delay",

@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
-from promptkit.testing.server.answers import echo
+from promptkit.testing.server.replies import echo
 from promptkit.testing.server.script_file import Script, read_script
-from promptkit.testing.server.serving import serve
+from promptkit.testing.server.server import serve
 
 __all__ = ["main"]
 

@@ -1,37 +1,61 @@
-"""What the server answers to a request: refusals where the real endpoint would refuse, else what the script says."""
+"""What the server answers to a request: refusals where the real endpoint would refuse, else what the script says.
+
+The order in which requests came: a script's steps are for requests in that order, whichever of them is counted faster.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import deque
-from threading import Event, Lock
+from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.testing.server.answers import Delay, HttpAnswer, Malformed, Reset, Rule, Scripted, Truncated, api_error, scripted
-from promptkit.testing.server.arrivals import Arrivals
-from promptkit.testing.server.check_chat import check_chat
-from promptkit.testing.server.check_responses import check_responses
-from promptkit.testing.server.exchange import CHAT, COMPACT, INPUT_TOKENS, Exchange, Tally
-from promptkit.testing.server.made import Made
-from promptkit.testing.server.problem import Problem
+from promptkit.testing.server.encoding import Made, chunks, compaction, completion, events, response
+from promptkit.testing.server.journal import CHAT, COMPACT, INPUT_TOKENS, Exchange, Tally
 from promptkit.testing.server.prompt_cache import PromptCache
-from promptkit.testing.server.write_chat import chunks, completion
-from promptkit.testing.server.write_responses import compaction, events, response
+from promptkit.testing.server.replies import Delay, HttpAnswer, Malformed, Reset, Rule, Scripted, Truncated, api_error, scripted
+from promptkit.testing.server.validation import Problem, check_chat, check_responses
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.request import count_request
+
+__all__ = ["Arrivals", "Backend", "Outgoing"]
+
+
+class Arrivals:
+    """Requests that have come and have not had their step yet, by their numbers. For many threads at once."""
+
+    def __init__(self) -> None:
+        self._waiting: set[int] = set()
+        self._changed = Condition()
+
+    def come(self, number: int) -> None:
+        """A request has come."""
+        with self._changed:
+            self._waiting.add(number)
+
+    def wait(self, number: int) -> None:
+        """Wait until no request that came before is to have a step any more. At once, for one that is not waiting itself."""
+        with self._changed:
+            self._changed.wait_for(lambda: number not in self._waiting or number <= min(self._waiting))
+
+    def gone(self, number: int) -> None:
+        """A request has had its step, or will have none."""
+        with self._changed:
+            self._waiting.discard(number)
+            self._changed.notify_all()
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from promptkit.testing.server.answers import Answer, Fault, Step
+    from promptkit.testing.server.replies import Answer, Fault, Step
 
     Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
 
-__all__ = ["Backend", "Outgoing"]
 
 LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """What a request may call the most tokens of its answer."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from promptkit.messages import ImagePart, ToolDefinition
-from promptkit.testing.server.as_chat import mapping, sequence, text_of
+from promptkit.testing.server.validation import mapping, sequence, text_of
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tool_schemas import declarations

@@ -13,7 +13,7 @@ from cattrs.preconf.json import make_converter
 from cattrs.v import format_exception
 
 from promptkit.messages import Json, Message, ToolCall, Usage
-from promptkit.testing.server.answers import (
+from promptkit.testing.server.replies import (
     Answer,
     Delay,
     Fault,
@@ -30,7 +30,7 @@ from promptkit.testing.server.answers import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.testing.server.exchange import Exchange
+    from promptkit.testing.server.journal import Exchange
 
 __all__ = ["Script", "read_script"]
 

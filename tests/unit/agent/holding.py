@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from promptkit.agent.prompt import Prompt
     from promptkit.agent.tools import Result
-    from promptkit.testing.scripted import Step
+    from promptkit.testing.scripted_model import Step
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 

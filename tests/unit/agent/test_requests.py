@@ -22,7 +22,7 @@ from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
-    from promptkit.testing.scripted import Step
+    from promptkit.testing.scripted_model import Step
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
 WIDE = Budget(window=100_000, reply_tokens=0)

@@ -24,7 +24,7 @@ from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event
-    from promptkit.testing.scripted import Step
+    from promptkit.testing.scripted_model import Step
 
 
 def session(*steps: Step, events: Events | None = None) -> AgentSession:

@@ -21,7 +21,7 @@ from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothin
 
 if TYPE_CHECKING:
     from promptkit.testing import Request
-    from promptkit.testing.scripted import Answer, Step
+    from promptkit.testing.scripted_model import Answer, Step
 
 USED = Usage(input_tokens=10, output_tokens=1, cached_tokens=2)
 

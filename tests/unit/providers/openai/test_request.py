@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from promptkit import BoundaryPart, Message, OpaquePart, ToolCall
 from promptkit.providers.openai.request import chat_body, responses_body
 from promptkit.testing.server import serve
-from promptkit.testing.server.check_chat import check_chat
-from promptkit.testing.server.check_responses import check_responses
+from promptkit.testing.server.validation import check_chat, check_responses
 from tests.unit.emitters.conversations import conversations, tools
 from tests.unit.providers.openai.asking import HELLO, READ, Api, check_body, heard
 

@@ -13,8 +13,8 @@ from promptkit import ToolCall, UserMessage, render, tokenizer_for
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import serve
-from promptkit.testing.server.as_chat import as_chat
 from promptkit.testing.server.prompt_cache import PromptCache, prompt_ids
+from promptkit.testing.server.validation import as_chat
 from promptkit.tokens.request import count_request
 from tests.unit.testing.server.posting import chat, post, responses
 

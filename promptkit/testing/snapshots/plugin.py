@@ -1,0 +1,59 @@
+"""promptkit's pytest plugin: the snapshot fixtures, and the report of a snapshot that does not match.
+
+It is loaded in every test session where promptkit is installed, so it imports pytest only; the rest is imported by the test that uses it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from promptkit.testing.snapshots.snapshot import Mismatch
+
+__all__ = ["MISMATCHES", "pytest_assertrepr_compare", "pytest_configure", "pytest_plugins", "pytest_runtest_makereport"]
+
+pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard"]
+
+MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
+"""A test's comparisons that failed."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the fixtures: those that work, or without syrupy those that say what to install."""
+    present = config.pluginmanager.hasplugin("syrupy")
+    config.pluginmanager.import_plugin(f"promptkit.testing.{'fixtures' if present else 'uninstalled'}")
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """One line for what does not match; pytest would cut more off, so the report has it in a section of its own."""
+    if op != "==" or "promptkit.testing.snapshots.snapshot" not in sys.modules:
+        return None
+    from promptkit.testing.snapshots.snapshot import PromptSnapshot
+
+    prompt, snapshot = (left, right) if isinstance(right, PromptSnapshot) else (right, left)
+    if not isinstance(snapshot, PromptSnapshot) or not snapshot.mismatches:
+        return None
+    mismatch = snapshot.mismatches[-1]
+    return [f"{type(prompt).__name__} == {mismatch.path}", str(mismatch)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what has changed, under what pytest says of the failure."""
+    report = yield
+    mismatches = item.stash.setdefault(MISMATCHES, [])
+    if report.failed:
+        for mismatch in mismatches:
+            text = "\n".join(mismatch.shown)
+            add = getattr(report.longrepr, "addsection", None)  # a failure without a traceback is a plain string
+            if add:
+                add(mismatch.path, text)
+            else:
+                report.sections.append((mismatch.path, text))
+    mismatches.clear()
+    return report

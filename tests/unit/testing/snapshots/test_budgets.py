@@ -1,0 +1,250 @@
+"""A prompt at several budgets in one file: the largest in full, of each smaller one what it loses."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit import (
+    AssistantMessage,
+    Child,
+    Image,
+    Message,
+    PromptElement,
+    Reserve,
+    Sizing,
+    SystemMessage,
+    TextChunk,
+    ToolCall,
+    ToolMessage,
+    Truncate,
+    UserMessage,
+    component,
+)
+from promptkit.testing.snapshots.budgets import Asked, levels_of, prompt_document
+from promptkit.testing.snapshots.stabilize import Stabilizer, Stable
+from promptkit.testing.word_tokenizer import WordTokenizer
+
+PROMPT = (
+    SystemMessage(required=True)["Be brief."],
+    UserMessage(priority=1)["one one one one"],
+    AssistantMessage(priority=2)["two two two two"],
+    UserMessage(priority=3)["three three", TextChunk(priority=1)["and more"]],
+)
+
+
+def document(prompt: object, *budgets: int | str, words: bool = True) -> str:
+    asked = Asked(budgets=budgets, tokenizer=WordTokenizer() if words else None)
+    return prompt_document(levels_of(prompt, asked, Stable(Stabilizer())))
+
+
+SHOWN = """\
+# 20 tokens
+
+14 of 20 tokens; 4 messages.
+
+## System
+
+```
+Be brief.
+```
+
+## User
+
+```
+one one one one
+```
+
+## Assistant
+
+```
+two two two two
+```
+
+## User
+
+```
+three three
+and more
+```
+
+# 12 tokens
+
+10 of 12 tokens; 3 messages. Compared with 20 tokens:
+
+```diff
+  1 message stays
+- User: one one one one
+  2 messages stay
+```
+
+# 4 tokens
+
+4 of 4 tokens; 2 messages. Compared with 12 tokens:
+
+```diff
+  1 message stays
+- Assistant: two two two two
+! User: three three
+```
+
+## User, changed
+
+```diff
+  three three
+- and more
+```
+
+# 3 tokens
+
+2 of 3 tokens; 1 message. Compared with 4 tokens:
+
+```diff
+  1 message stays
+- User: three three
+```
+
+# 2 tokens
+
+2 of 2 tokens; 1 message. The same as at 3 tokens.
+
+# 1 tokens
+
+> 2 required tokens do not fit a budget of 1 (over by 1). Largest: SystemMessage[0] 2. Make one of them prunable, give it a shorter \
+variant, or raise the budget.
+"""
+
+
+def test_the_largest_in_full_then_what_each_smaller_one_loses() -> None:
+    assert document(PROMPT, 4, 1, 20, 12, 3, 2, 4) == SHOWN
+
+
+def test_a_new_wording_changes_the_file_in_one_place() -> None:
+    other = (PROMPT[0], UserMessage(priority=1)["one one one two"], *PROMPT[2:])
+    before, after = (document(prompt, 20, 12, 4).split("\n") for prompt in (PROMPT, other))
+    assert [(old, new) for old, new in zip(before, after, strict=True) if old != new] == [
+        ("one one one one", "one one one two"),
+        ("- User: one one one one", "- User: one one one two"),
+    ]
+
+
+def test_a_model_stands_for_its_window() -> None:
+    assert [line for line in document(PROMPT, 100, "gpt-5", words=False).split("\n") if line.startswith("# ")] == [
+        "# gpt-5",
+        "# 100 tokens",
+    ]
+
+
+def test_the_reserved_tokens_are_said() -> None:
+    assert "14 of 30 tokens, 10 reserved; 4 messages." in document((*PROMPT, Reserve(tokens=10)), 30)
+
+
+def test_what_takes_the_place_of_the_gone_is_shown_in_full() -> None:
+    prompt = (UserMessage(fallback=UserMessage()["gone"])["one two three"], UserMessage(required=True)["now"])
+    assert document(prompt, 4, 3).endswith(
+        "```diff\n- User: one two three\n+ User: gone\n  1 message stays\n```\n\n## User, new\n\n```\ngone\n```\n"
+    )
+
+
+def test_of_a_long_cut_the_ends_are_shown_and_how_much_lies_between() -> None:
+    log = "\n".join(f"line {number}" for number in range(1, 101))
+    shown = document(UserMessage()["All:\n", Truncate(keep="tail", marker="[…]\n")[log]], 201, 20)
+    assert shown.split("## User, changed")[1] == (
+        "\n\n```diff\n  All:\n- line 1\n-… 89 more lines\n- line 91\n+ […]\n  line 92\n  line 93\n…\n```\n"
+    )
+
+
+def test_of_a_cut_in_the_middle_what_is_the_same_before_it_is_left_out() -> None:
+    log = "\n".join(f"line {number}" for number in range(1, 31))
+    shown = document(UserMessage()[Truncate(keep="head", marker="\n[…]")[log]], 60, 41)
+    assert shown.split("## User, changed")[1].startswith("\n\n```diff\n…\n  line 19\n  line 20\n- line 21\n")
+
+
+def test_a_message_that_loses_one_of_its_calls_is_a_changed_one() -> None:
+    prompt = (
+        AssistantMessage(tool_calls=(ToolCall(id="a", name="f"), ToolCall(id="b", name="g"))),
+        ToolMessage(tool_call_id="a", priority=1)["one two three"],
+        ToolMessage(tool_call_id="b", priority=2)["four"],
+    )
+    shown = document(prompt, 10, 2)
+    assert "! Assistant: calls g {}\n- Tool f (a): one two three\n  1 message stays" in shown
+    assert "- ### Call f (a)" in shown
+
+
+@component
+class Newest(PromptElement):
+    """As many of the newest messages as there is room for: at each budget other messages stand in the same places."""
+
+    count: int
+
+    def render(self, sizing: Sizing) -> Child:
+        return tuple(UserMessage()[f"number {n}"] for n in range(self.count - sizing.token_budget // 2, self.count))
+
+
+def test_a_message_stays_itself_where_another_stood_in_its_place() -> None:
+    assert document(Newest(count=9), 12, 6).split("```diff\n")[1] == (
+        "- User: number 3\n- User: number 4\n- User: number 5\n  3 messages stay\n```\n"
+    )
+
+
+def test_of_equal_messages_the_oldest_is_the_one_that_is_gone() -> None:
+    prompt = tuple(UserMessage(priority=number)["one"] for number in range(3))
+    assert document(prompt, 3, 2).split("```diff\n")[1] == "- User: one\n  2 messages stay\n```\n"
+
+
+def test_of_a_message_of_several_parts_each_part_that_is_gone_is_seen() -> None:
+    image = Image(src="data:image/png;base64,AAAA", priority=1)
+    log = TextChunk(priority=2)["\n".join(f"line {number}" for number in range(100))]
+    shown = document(UserMessage()[log, image, TextChunk(priority=3)["the end"]], 500, 2)
+    assert shown.split("## User, changed")[1] == (
+        "\n\n````diff\n- ```\n- line 0\n-… 98 more lines\n- line 99\n- ```\n-\n"
+        "- Image: image/png, 3 bytes, sha256 709e80c88487\n-\n  ```\n  the end\n…\n````\n"
+    )
+
+
+def test_a_rendered_prompt_and_no_budget_have_no_sections() -> None:
+    levels = levels_of(PROMPT, Asked(), Stable(Stabilizer()))
+    assert prompt_document(levels).startswith("## System\n")
+    assert "# " not in re.sub("## ", "", prompt_document(levels))
+
+
+def test_twenty_thousand_messages_are_compared_in_good_time() -> None:
+    prompt = tuple(UserMessage(priority=number % 97)["the same words"] for number in range(20_000))
+    assert "stay" in document(prompt, 60_000, 29_000)
+
+
+def message(role: type[SystemMessage | UserMessage | AssistantMessage], priority: int, text: str) -> PromptElement:
+    return role(priority=priority)[text]
+
+
+TREES = st.lists(
+    st.builds(
+        message,
+        st.sampled_from([SystemMessage, UserMessage, AssistantMessage]),
+        st.integers(0, 5),
+        st.sampled_from(["one", "two two", "three three three", "# four", "```"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(TREES, st.lists(st.integers(0, 24), min_size=1, max_size=4))
+def test_every_message_of_both_sides_is_accounted_for(prompt: list[PromptElement], budgets: list[int]) -> None:
+    tokenizer = WordTokenizer()
+    levels = levels_of(prompt, Asked(budgets=tuple(budgets), tokenizer=tokenizer), Stable(Stabilizer()))
+    sections = re.split(r"^# \d+ tokens$", prompt_document(levels), flags=re.MULTILINE)[1:]
+    above: tuple[Message, ...] | None = None
+    for level, section in zip(levels, sections, strict=True):
+        assert f"; {len(level.messages)} message" in section
+        listed = re.search(r"^(`{3,})diff\n(.*?)\n\1$", section, re.MULTILINE | re.DOTALL)
+        if above is None or not listed:
+            assert above is None or above == level.messages
+        else:
+            lines = listed[2].split("\n")
+            stay = sum(int(line.split()[0]) for line in lines if line.startswith("  "))
+            gone, new, changed = (sum(line.startswith(mark) for line in lines) for mark in ("- ", "+ ", "! "))
+            assert (stay + gone + changed, stay + new + changed) == (len(above), len(level.messages))
+        above = level.messages
