@@ -15,6 +15,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done. 1: worse than the baseline, or the reader of the output went away. 2: a mistake, said in one line on stderr. 130: interrupted.
     """
-    from promptkit.cli.program import run
+    from promptkit.cli.main import run
 
     return run(arguments)

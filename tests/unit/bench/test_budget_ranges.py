@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.bench.budget_ranges import MOST, BadBudgetsError, parse_budgets
-from promptkit.cli.size import SIZE
+from promptkit.cli.input.params import SIZE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""The commands of `promptkit chat`: lines that begin with a slash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from promptkit.cli.output.terminal import clip, harmless
+from promptkit.cli.output.transcript import first_line, short
+from promptkit.compaction.planning.blocks import is_request
+from promptkit.rendering.sizing import Sizer
+from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.transcript.jsonl.store import JsonlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.agent.session import AgentSession
+    from promptkit.cli.chat.screen import Screen
+    from promptkit.cli.chat.session import Talk
+    from promptkit.messages import Message
+    from promptkit.rendering.removals import Removal
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["Commands", "meter", "shorten"]
+
+SHOWN = 8
+"""Messages and removals that are listed."""
+
+DIGITS = 9
+"""The most that a number of messages has."""
+
+HELP = """\
+/help              these lines
+/context           what the window holds, and from where on a summary is made
+/receipt           what the last request left out, and the summaries so far
+/compact [TEXT]    summarize now; TEXT says what the summary is to heed
+/undo              take the latest summary back, and show what it stood for
+/rewind [N]        go back to before your last message, or your last N
+/resume            go on with a turn that was cut short
+/fork FILE         write the conversation as it is to another file
+/quit              leave, as Ctrl-D does
+A line that begins with a space and a slash is said to the model."""
+
+
+class Commands:
+    """Carries commands out, and writes what came of them. `resume` goes on with a turn."""
+
+    def __init__(self, talk: Talk, screen: Screen, *, resume: Callable[[], object]) -> None:
+        self._talk = talk
+        self._screen = screen
+        self._resume = resume
+
+    def run(self, line: str) -> bool:
+        """Do what a line says. False: leave. Raises what the session raises."""
+        name, _, rest = line[1:].partition(" ")
+        rest = rest.strip()
+        match name:
+            case "quit" | "exit" | "q":
+                return False
+            case "help" | "?" | "":
+                self._lines(HELP.splitlines())
+            case "context":
+                self._lines(self._wrapped(self._talk.look(_context)))
+            case "receipt":
+                self._lines(self._talk.look(lambda session: _receipt(session, self._screen.console.width)))
+            case "compact":
+                self._compact(rest)
+            case "undo":
+                self._undo()
+            case "rewind":
+                self._rewind(rest)
+            case "resume":
+                self._resume()
+            case "fork":
+                self._fork(rest)
+            case _:
+                self._screen.line(f"there is no command /{name}; /help lists them.", "red")
+        return True
+
+    def _lines(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._screen.line(line)
+
+    def _wrapped(self, facts: Sequence[tuple[str, str]]) -> list[str]:
+        """Names and what they are, in lines that fit, those that go on indented."""
+        width = max(self._screen.console.width, 40)
+        indent = " " * 12
+        lines = [wrap(f"{name:<11} {fact}", width, subsequent_indent=indent, break_on_hyphens=False) for name, fact in facts]
+        return [line for each in lines for line in each]
+
+    def _compact(self, instructions: str) -> None:
+        if self._talk.compact(instructions or None) is None:
+            self._screen.line("there is nothing to summarize: all of it is recent.")
+
+    def _undo(self) -> None:
+        undone = self._talk.undo_compaction()
+        self._screen.line("there is no summary to take back." if undone is None else f"taken back. {self._talk.look(meter)}")
+
+    def _rewind(self, count: str) -> None:
+        wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= DIGITS else 0 if count else 1
+        if not wanted:
+            self._screen.line("/rewind takes a number of your messages, such as /rewind 2.", "red")
+            return
+        path = self._talk.look(lambda session: session.transcript.path())
+        asked = [entry for entry in path if entry.message is not None and entry.message.role == "user"]
+        if wanted > len(asked):
+            self._screen.line(f"you have said {len(asked):,}, so there is nothing to go back to.", "red")
+            return
+        first = asked[-wanted]
+        parent = self._talk.look(lambda session: session.transcript.parent(first.id))
+        self._talk.rewind(None if parent is None else parent.id)
+        self._screen.line(f"back to before: {shorten(first, self._screen.console.width - 17)}")
+
+    def _fork(self, name: str) -> None:
+        if not name:
+            self._screen.line("/fork takes the name of a file that is not there yet.", "red")
+            return
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError:  # a person who is not known has no home
+            path = Path(name)
+        if path.exists() and path.stat().st_size:
+            self._screen.line(f"{path} is there already; /fork takes the name of a file that is not.", "red")
+            return
+        copied = self._talk.look(lambda session: len(session.transcript.fork(JsonlStore(path))))
+        self._screen.line(f"{copied:,} entries written to {path}; to go on there: promptkit chat {path}")
+
+
+def meter(session: AgentSession) -> str:
+    """How full the window is, in words."""
+    tokens, base = session.keeper.reading().tokens, session.keeper.budget.base
+    return f"{tokens:,} tokens of a window that is not known" if base is None else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
+
+
+def shorten(entry: Entry, width: int) -> str:
+    """What an entry says, in at most so many columns."""
+    return clip(first_line(entry), max(width, 20))
+
+
+def _context(session: AgentSession) -> list[tuple[str, str]]:
+    keeper = session.keeper
+    reading, view = keeper.reading(), keeper.view
+    answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
+    asked = sum(map(is_request, view.items))
+    summary = "; before them a summary" if view.checkpoint else ""
+    return [
+        ("model", session.model.name),
+        ("window", keeper.budget.explain()),
+        ("used", meter(session) + ("" if reading.provider is None else ", by the model's own count")),
+        ("shown", f"{asked:,} of your messages, {_counted(answers, 'answer')}, {_counted(results, 'tool result')}{summary}"),
+        ("summary", _summary(session)),
+        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.place}"),
+    ]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _summary(session: AgentSession) -> str:
+    keeper = session.keeper
+    state = {"running": "one is being made", "ready": "one is ready, and takes its place when you go on"}.get(keeper.background.state)
+    if state is not None or keeper.budget.base is None:
+        return state or "made when you ask for one, or the model refuses a request as too large"
+    base = keeper.budget.base
+    return f"begun at about {0.8 * base:,.0f} tokens after tool calls, else at {0.9 * base:,.0f}"
+
+
+def _receipt(session: AgentSession, width: int) -> list[str]:
+    rendered, before = session.last_rendered, session.last_left_out
+    if rendered is None:
+        lines = ["no request was sent yet."]
+    elif not rendered.removals and not before:
+        lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."]
+    else:
+        gone = rendered.removals
+        sizes = list(map(Sizer(session.tokenizer).message, before))
+        lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"]
+        if before:
+            lines.append(f"left out or shortened, first to last: {sum(sizes):,} tokens in {_counted(len(before), 'message')}")
+            lines += _first([_unsaid(message, size, width) for message, size in zip(before, sizes, strict=True)])
+        if gone:
+            lines.append(f"left out, first to last: {sum(each.tokens for each in gone):,} tokens in {_counted(len(gone), 'piece')}")
+            lines += _first([_removal(each, width) for each in gone])
+    path = session.transcript.path()
+    undone = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.content is None}
+    summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
+    lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet.")
+    lines += [_checkpoint(entry, entry.payload, undone=entry.id in undone) for entry in summaries if isinstance(entry.payload, Checkpoint)]
+    return lines
+
+
+def _first(rows: Sequence[str]) -> list[str]:
+    return [*rows[:SHOWN], *([f"{'…':>8}  {len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else [])]
+
+
+def _unsaid(message: Message, size: int, width: int) -> str:
+    calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
+    said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
+    return clip(harmless(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
+
+
+def _removal(removal: Removal, width: int) -> str:
+    path = " > ".join(removal.path.split(" > ")[-2:])
+    return clip(harmless(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {path}"), width)
+
+
+def _checkpoint(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
+    before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
+    writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
+    return f"{short(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (taken back)' if undone else ''}"

@@ -1,0 +1,266 @@
+"""`promptkit replay`: recorded conversations as other policies would have kept them, and what that costs and forgets.
+
+A replay as people read it in a terminal: a line for each policy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from promptkit.bench.plot import short_size
+from promptkit.cli.input.params import SIZE
+from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.terminal import harmless
+from promptkit.replay.results import Tally, priced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.replay.results import Failed, FileResult, PolicyResult
+    from promptkit.replay.runner import Order
+
+__all__ = ["print_replay", "replay"]
+
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit replay session.jsonl
+  promptkit replay session.jsonl --policy all --window 32k
+  promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json
+  promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
+  promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
+"""
+
+LEAST = 1_000
+"""Tokens of the smallest window."""
+
+
+@click.command(short_help="Play recordings again under other policies.", epilog=EXAMPLES)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option(
+    "--policy", "policies", default="vscode,naive", show_default=True, metavar="LIST", help="Names of policies, or all, presets, naive."
+)
+@click.option("--window", type=SIZE, default="128k", show_default=True, help="The model's window, input and output together.")
+@click.option("--model", default="gpt-5", show_default=True, help="The model whose tokens, prices and cache are meant.")
+@click.option(
+    "--summaries", type=click.Choice(["extractive", "model"]), default="extractive", show_default=True, help="Who writes the summaries."
+)
+@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Another table of prices: .json or .toml.")
+@click.option(
+    "--cache",
+    type=click.Choice(["auto", "openai", "anthropic", "anthropic-1h", "off"]),
+    default="auto",
+    show_default=True,
+    help="The rules of the provider's prompt cache; auto: those of the model's provider.",
+)
+@click.option("--ttl", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the cache remembers what is not used.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON; - is stdout.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a timeline: .svg, .png or .html.")
+@click.option("--each", is_flag=True, help="Show a table for each file, too.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that play files; by default one for each processor.")
+@click.pass_context
+def replay(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
+    *,
+    files: tuple[Path, ...],
+    policies: str,
+    window: int,
+    model: str,
+    summaries: str,
+    prices: Path | None,
+    cache: str,
+    ttl: float | None,
+    json_file: Path | None,
+    plot: Path | None,
+    each: bool,
+    workers: int | None,
+) -> None:
+    """Play recorded conversations request by request, as if each policy had kept their window.
+
+    What the model and its tools said comes from the recording. A summary is made of the conversation's own words, and billed as if the
+    model had written it; with --summaries model, the model does write it. Exits with 1 if a file could not be played.
+    """
+    from promptkit.replay.policies.registry import names
+    from promptkit.replay.prices import read_prices
+    from promptkit.replay.prompt_cache import rule_for
+    from promptkit.replay.results import Failed
+    from promptkit.replay.runner import Order
+    from promptkit.replay.simulate import Rules
+
+    if window < LEAST:
+        refuse(f"--window must be at least {LEAST:,} tokens.")
+    wanted = names(policies)
+    if not wanted:
+        refuse("--policy names none.")
+    if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
+        refuse("--summaries model needs a key in OPENAI_API_KEY.")
+    for file in files:
+        if not file.is_file():
+            refuse(f"there is no file {file}.")
+    _check_outputs(files, json_file, plot)
+    price = read_prices(prices).of(model)
+    rules = Rules(model=model, window=window, cache=rule_for(model) if cache == "auto" else cache, life=ttl)
+    order = Order(policies=wanted, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
+    found = _played(files, order, workers or os.cpu_count() or 1)
+    results = [result for result in found if not isinstance(result, Failed)]
+    failures = [result for result in found if isinstance(result, Failed)]
+    if not results:
+        refuse(f"{failures[0].file}: {failures[0].why}")
+    _show(found, results, order, each=each, json_file=json_file)
+    if plot:
+        from promptkit.replay.plot import draw_timeline
+
+        _write(plot, draw_timeline(results, plot.suffix))
+    for failure in failures:
+        click.echo(f"promptkit: {failure.file}: {' '.join(failure.why.split())}", err=True)
+    if failures:
+        ctx.exit(1)
+
+
+def _played(files: tuple[Path, ...], order: Order, workers: int) -> list[FileResult | Failed]:
+    """The results, with a bar on stderr while a person waits."""
+    from promptkit.replay.runner import replay as play
+
+    if not sys.stderr.isatty():
+        return play(files, order, workers=workers)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(files))
+        return play(files, order, workers=workers, done=lambda _: progress.advance(task))
+
+
+def _show(found: list[FileResult | Failed], results: list[FileResult], order: Order, *, each: bool, json_file: Path | None) -> None:
+    from promptkit.replay.results import as_json
+
+    text = as_json(found)
+    if str(json_file) == "-":
+        click.echo(text, nl=False)
+        return
+    print_replay(results, order, each=each)
+    if json_file:
+        _write(json_file, text.encode())
+
+
+def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path | None) -> None:
+    """Refuse, before anything is played, what could not be written in the end."""
+    if plot:
+        from promptkit.bench.plot import require_plots
+        from promptkit.replay.plot import MOST
+
+        require_plots(plot.suffix)
+        if len(files) > MOST:
+            refuse(f"a picture shows at most {MOST} files, and {len(files)} are named.")
+    recordings = {file.resolve() for file in files}
+    for path in (json_file, plot):
+        if path is None or str(path) == "-":
+            continue
+        if path.resolve() in recordings or (path is plot and json_file and path.resolve() == json_file.resolve()):
+            refuse(f"{path} would be written over: name another file.")
+        if path.is_dir() or not path.resolve().parent.is_dir():
+            refuse(f"{path} cannot be written: it is a folder, or is in none.")
+
+
+def _write(path: Path, content: bytes) -> None:
+    from promptkit.bench.results import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}.")
+
+
+EXACT = 100_000
+"""Tokens below which every one is shown."""
+
+ANY = 1_000
+"""Characters that no table needs: with so much room it is as wide as it wants to be."""
+
+LEGEND = (
+    "req: requests. sum: summaries put in place. wait: requests that waited for one. over: requests larger than the window, billed as if taken. "
+    "bad: requests that a provider refuses. facts: of what answers used after it was dropped, there or reachable; there alone. "
+    "asked: of what the person asked, there or reachable."
+)
+
+
+def print_replay(files: Sequence[FileResult], order: Order, *, each: bool) -> None:
+    """Print a table of all files together and, with `each`, one of each before. Fits 80 columns and needs no colour."""
+    console = Console(highlight=False)
+    rules = order.rules
+    if each and len(files) > 1:
+        for file in files:
+            _heading(console, harmless(file.file), [file])
+            _print(console, file.policies)
+            console.print()
+    name = harmless(files[0].file) if len(files) == 1 else f"{len(files):,} files"
+    _heading(console, name, files)
+    _print(console, _added(files, order))
+    console.print(Text(LEGEND, style="bright_black"))
+    console.print(f"{short_size(rules.window)} window, prices of {harmless(rules.model)}, cache rules: {rules.cache}", soft_wrap=True)
+
+
+def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
+    talks, messages = sum(file.conversations for file in files), sum(file.messages for file in files)
+    said = f": {talks:,} conversation{'s' * (talks != 1)}, {messages:,} message{'s' * (messages != 1)}"
+    console.print(Text.assemble((name, "bold"), said), soft_wrap=True)
+
+
+def _added(files: Sequence[FileResult], order: Order) -> list[PolicyResult]:
+    hour = order.rules.cache == "anthropic-1h"
+    tallies = [(name, sum((file.policies[at].tally for file in files), Tally())) for at, name in enumerate(order.policies)]
+    return [priced(name, tally, order.price, hour=hour) for name, tally in tallies]
+
+
+def _print(console: Console, results: Sequence[PolicyResult]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("policy", no_wrap=True)
+    for heading in ("req", "sum", "wait", "over", "bad", "input", "cached", "price $", "facts", "asked"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in results:
+        table.add_row(*_cells(result))
+    table.width = Measurement.get(console, console.options.update(width=ANY), table).maximum
+    console.print(table, crop=False)  # in a narrow terminal lines run on, and no figure is cut
+
+
+def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
+    tally = result.tally
+    bill = tally.bill
+    return (
+        result.policy,
+        f"{tally.requests:,}",
+        f"{tally.checkpoints:,}",
+        f"{tally.foreground_waits:,}",
+        _wrong(tally.overflows),
+        _wrong(tally.invalid_requests),
+        _millions(bill.input_tokens),
+        _percent(bill.cached_tokens / bill.input_tokens if bill.input_tokens else 0.0),
+        f"{result.price:,.3f}",
+        f"{_percent(result.facts_share)} {_percent(result.facts_present_share)}",
+        _percent(result.requests_share),
+    )
+
+
+def _wrong(count: int) -> Text:
+    return Text(f"{count:,}", style="red" if count else "")
+
+
+def _millions(tokens: int) -> str:
+    """Tokens in at most six characters."""
+    return f"{tokens:,}" if tokens < EXACT else f"{tokens / 1_000:,.0f}k" if tokens < 100 * EXACT else f"{tokens / 1_000_000:,.1f}m"
+
+
+def _percent(share: float) -> str:
+    """In whole percent; nothing and everything are only what is exactly that."""
+    return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(0.99, max(0.01, share)):.0%}"

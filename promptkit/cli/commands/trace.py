@@ -1,0 +1,83 @@
+"""`promptkit trace`: the page that shows what a render kept, and what any other budget would keep."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from promptkit.cli.input.params import SIZE
+from promptkit.cli.input.props import read_props
+from promptkit.cli.input.target import load
+from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.terminal import working
+from promptkit.errors import BudgetExceededError
+
+__all__ = ["trace"]
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit trace prompt.py:Review --props props.json --budget 4k
+  promptkit trace package.prompts:Review --model gpt-5 -o review.html
+  promptkit trace system.md.j2 --budget 500 -o - > page.html
+"""
+
+
+@click.command(short_help="Write a page that shows what was kept and why.", epilog=EXAMPLES)
+@click.argument("source", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.option(
+    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props, as a JSON object; - reads stdin."
+)
+@click.option("--budget", type=SIZE, help="The tokens that may be filled, such as 8k.")
+@click.option("--model", help="The model whose window, encoding and framing count.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("trace.html"),
+    show_default=True,
+    metavar="FILE.html",
+    help="The page; - writes it to stdout.",
+)
+def trace(*, source: str, props: Path | None, budget: int | None, model: str | None, output: Path) -> None:
+    """Render a component or a template, and write one page that shows it all: the tree, what was kept and dropped, and why.
+
+    A slider shows every other budget. The page needs no network and no server. A prompt that does not fit gives a page
+    too, which shows what must stay; the exit status is 2 then.
+    """
+    import promptkit
+
+    if str(output) != "-" and not output.resolve().parent.is_dir():
+        refuse(f"{output} cannot be written: there is no folder {output.parent}.")
+    element = load(source, read_props(props))
+    with working(f"Rendering {source}"):
+        try:
+            record, failure = promptkit.render(element, budget=budget, model=model, trace=True).trace, None
+        except BudgetExceededError as error:
+            record, failure = error.trace, error
+        if record is None:
+            raise failure or AssertionError  # a limit inside the prompt does not hold: there is no whole to show
+        page = record.to_html(title=source)
+    _write(page, output)
+    if failure:
+        refuse(f"{failure} {'The page' if str(output) == '-' else output} shows what must stay.")
+    if record.state is not None and str(output) != "-":
+        removed = sum(removal.step < record.state for removal in record.removals)
+        click.echo(
+            f"{output}: {record.counts[record.state]:,} of {record.budget:,} tokens, {removed:,} of {len(record.removals):,} removals"
+        )
+
+
+def _write(page: str, output: Path) -> None:
+    """The whole page or nothing."""
+    from promptkit.bench.results import write_whole
+
+    if str(output) == "-":
+        sys.stdout.buffer.write(page.encode())
+        return
+    try:
+        write_whole(output, page.encode())
+    except OSError as error:
+        refuse(f"{output} cannot be written: {error.strerror}.")

@@ -1,0 +1,162 @@
+"""`promptkit transcript`: what is in a transcript's file, and whether it is as it should be."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.messages import write_json
+from promptkit.cli.output.terminal import clip, harmless, working
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit.messages import Message
+
+__all__ = ["transcript"]
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit transcript show talk.jsonl
+  promptkit transcript show talk.jsonl --all --full
+  promptkit transcript grep "TypeError|AssertionError" talk.jsonl
+  promptkit transcript validate talk.jsonl && promptkit transcript stats talk.jsonl
+"""
+
+FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+@click.group(short_help="Look into a transcript: show, validate, grep, stats.", epilog=EXAMPLES)
+def transcript() -> None:
+    """Look into a transcript and the archives that belong to it. Nothing is written.
+
+    Ids are shown by their beginning, which is enough wherever an id is asked for.
+    """
+
+
+@transcript.command(short_help="Show a conversation, or all of them.")
+@FILE
+@click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with; the last one written if it is left out.")
+@click.option("--all", "everything", is_flag=True, help="Show every branch, in the order in which it was written.")
+@click.option("--full", is_flag=True, help="Show all entries, with all that they say; else long lists and long texts are folded.")
+@JSON
+def show(*, file: Path, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+    """Show the entries from the first to a leaf, one line each.
+
+    With --json there is one JSON object a line: the entry as it is written, and its line in the file.
+    """
+    from promptkit.cli.output.transcript import show_entries
+
+    show_entries(_existing(file), leaf=leaf, everything=everything, full=full, as_json=as_json)
+
+
+@transcript.command(short_help="Check that a transcript is as it should be.")
+@FILE
+@JSON
+@click.pass_context
+def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
+    """Say what cannot be read, and what refers to an entry that is not there. Exits with 1 if there is any of that.
+
+    A last line or batch that was cut short when its writer was killed is no problem: the next one who writes takes it away.
+    """
+    from promptkit.transcript.jsonl.reader import Pass
+    from promptkit.transcript.jsonl.validate import problems
+
+    going = Pass(_existing(file))
+    name = harmless(str(file))
+    count = 0
+    listed: list[dict[str, object]] = []
+    with working(f"Reading {name}"):
+        for problem in problems(going):
+            count += 1
+            if as_json:
+                listed.append({"line": problem.line, "detail": problem.detail})
+            else:
+                click.echo(f"{name}:{problem.line}: {harmless(problem.detail)}")
+    lines = going.seen.lines if going.seen else 0
+    if as_json:
+        write_json({"file": str(file), "lines": lines, "torn_bytes": going.torn, "problems": listed})
+    else:
+        if going.torn:
+            click.echo(f"{name}: the last {going.torn:,} bytes are of a write that was cut short; they are of no entry.")
+        click.echo(f"{name}: {lines:,} lines, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}")
+    ctx.exit(1 if count else 0)
+
+
+@transcript.command(short_help="Find text in all that was said.")
+@click.argument("pattern")
+@FILE
+@click.option("-i", "--ignore-case", is_flag=True, help="Do not tell upper from lower case.")
+@click.option("-F", "--fixed", is_flag=True, help="Take the pattern as a text, not as a regular expression.")
+@JSON
+@click.pass_context
+def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fixed: bool, as_json: bool) -> None:  # noqa: PLR0913  # one argument for each option of the command
+    """Print the lines of messages, tool calls, tool results and summaries that a pattern is found in. Exits with 1 if there is none.
+
+    Before each stand the line in the file, the id of the entry and who said it. With --json there is one JSON object a line.
+    """
+    from promptkit.cli.output.transcript import short, texts, who
+    from promptkit.transcript.jsonl.reader import Pass, Stored
+
+    try:
+        wanted = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        refuse(f"{pattern!r} is no regular expression: {error}. With --fixed it is taken as a text.")
+    count = 0
+    for item in Pass(_existing(file)):
+        if not isinstance(item, Stored):
+            continue
+        for text in texts(item.entry):
+            for line in filter(wanted.search, text.split("\n")):
+                count += 1
+                if as_json:
+                    found = {"line": item.line, "archive": item.archive, "id": item.entry.id, "who": who(item.entry), "text": line}
+                    click.echo(json.dumps(found))
+                    continue
+                place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
+                click.echo(f"{place}:{short(item.entry.id)}:{who(item.entry)}: {_around(line, wanted)}")
+    ctx.exit(0 if count else 1)
+
+
+@transcript.command(short_help="Count entries, messages, tokens and branches.")
+@FILE
+@click.option("--model", help="The model whose tokens are counted.")
+@JSON
+def stats(*, file: Path, model: str | None, as_json: bool) -> None:
+    """Say what a transcript comes to: all that was ever said, and what a model would be shown of it now."""
+    from promptkit.cli.commands.transcript_stats import collect, print_stats
+
+    with working(f"Counting {harmless(str(file))}"):
+        figures = collect(_existing(file), count=_counter(model))
+    if as_json:
+        write_json(figures)
+    else:
+        print_stats(figures)
+
+
+def _existing(file: Path) -> Path:
+    if not file.exists():
+        refuse(f"there is no file {file}.")
+    return file
+
+
+def _counter(model: str | None) -> Callable[[Message], int]:
+    from promptkit.cli.output.messages import message_tokens
+    from promptkit.tokens.models import tokenizer_for
+
+    tokenizer = tokenizer_for(model)
+    return lambda message: message_tokens(message, tokenizer)
+
+
+def _around(line: str, wanted: re.Pattern[str]) -> str:
+    """A line, or where it is long what stands around the first match."""
+    match = wanted.search(line)
+    start = max(match.start() - 60, 0) if match and len(line) > 200 else 0  # noqa: PLR2004  # characters that a line may have
+    return ("…" if start else "") + clip(harmless(line[start : start + 400]).replace("\t", " "), 200)

@@ -1,0 +1,102 @@
+"""`promptkit transcript stats`: what a transcript comes to, as figures and as a table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from promptkit.cli.output.terminal import harmless
+from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.statistics import Tally
+from promptkit.transcript.view import project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from promptkit.messages import Message
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["collect", "print_stats"]
+
+Figures = dict[str, Any]  # Any: figures, and groups of them
+
+
+def collect(file: Path, *, count: Callable[[Message], int]) -> Figures:
+    """The figures of a file and its archives. `view` is what a model would be shown now; `count` gives the tokens of a message."""
+    tally = Tally(count=count)
+    problems = 0
+    going = Pass(file)
+    for item in going:
+        tally.tree.partial = going.partial
+        if isinstance(item, Stored):
+            tally.add(item.entry)
+        else:
+            problems += 1
+    path = _path(file, tally)
+    view = project(path)
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "lines": going.seen.lines if going.seen else 0,
+        "archives": [
+            {"file": segment.file, "entries": segment.entries, "bytes": _size(file.with_name(segment.file))}
+            for segment in going.header.segments
+        ],
+        **attrs.asdict(tally.result),
+        "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint},
+        "problems": problems,
+    }
+
+
+def print_stats(figures: Figures) -> None:
+    """Print figures that `collect` gave, a line for each."""
+    tokens, usage, view = figures["tokens"], figures["usage"], figures["view"]
+    rows = {
+        "file": f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
+        "archives": ", ".join(f"{each['file']} ({each['entries']:,} entries)" for each in figures["archives"]),
+        "entries": _counts(figures["entries"], figures["kinds"]),
+        "messages": _counts(sum(figures["roles"].values()), figures["roles"]),
+        "tool calls": f"{figures['tool_calls']:,}",
+        "tokens": _counts(sum(tokens.values()), tokens),
+        "billed": f"{usage['input_tokens']:,} in ({usage['cached_tokens']:,} of them cached), {usage['output_tokens']:,} out",
+        "shown now": f"{view['messages']:,} messages, {view['tokens']:,} tokens" + (", behind a checkpoint" if view["checkpoint"] else ""),
+        "checkpoints": f"{figures['checkpoints']:,}",
+        "branches": f"{figures['branches']:,}",
+        "written": f"{_when(figures['first'])} to {_when(figures['last'])}" if figures["first"] is not None else "",
+        "problems": f"{figures['problems']:,}; to see them: promptkit transcript validate {figures['file']}" if figures["problems"] else "",
+    }
+    for name, text in rows.items():
+        if text:
+            click.echo(f"{name:<12} {harmless(text)}")
+
+
+def _path(file: Path, tally: Tally) -> list[Entry]:
+    """The entries of the present conversation."""
+    tree = tally.tree
+    wanted = set(tree.up(tree.last)) if tree.last else set[str]()
+    found: list[Entry] = []
+    for item in Pass(file):
+        if isinstance(item, Stored) and item.entry.id in wanted:
+            wanted.discard(item.entry.id)
+            found.append(item.entry)
+    return found
+
+
+def _size(archive: Path) -> int | None:
+    return archive.stat().st_size if archive.exists() else None
+
+
+def _counts(total: int, parts: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(parts.items(), key=lambda item: -item[1]))
+    return f"{total:,} ({listed})" if listed else f"{total:,}"
+
+
+def _when(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"

@@ -1,0 +1,174 @@
+"""What `promptkit render` is pointed at: a component in a file or a module, or a template.
+
+A template on its own, as a prompt.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from promptkit.cli.input.props import convert, hints_of
+from promptkit.cli.output.errors import refuse
+from promptkit.element import Child, PromptElement, Sizing, component, flatten
+from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
+from promptkit.elements.template.template import Template
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import ModuleType
+
+__all__ = ["Page", "load"]
+
+
+TEMPLATES = (".j2", ".jinja", ".jinja2")
+
+Props: TypeAlias = "Mapping[str, object]"
+
+
+def load(source: str, props: Props) -> PromptElement:
+    """The element that a source and its props make.
+
+    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element, or an element;
+    `:Name` may be left out where there is one component only. `FILE.j2` is a template.
+    Raises click.UsageError for what cannot be found, and whatever the user's code raises.
+    """
+    if source.endswith(TEMPLATES):
+        return _from_template(source, props)
+    place, name = _split(source)
+    module = _module(place)
+    value = _named(module, name, place) if name else _sole(module, place)
+    if isinstance(value, PromptElement):
+        if props:
+            refuse(f"{source} is an element, not a component: it takes no props.")
+        return value
+    if not callable(value):
+        refuse(f"{source} is a {type(value).__name__}, not a component.")
+    element = _call(value, props, source)
+    if not isinstance(element, PromptElement):
+        refuse(f"{source} returned a {type(element).__name__}, not an element.")
+    return element
+
+
+def _split(source: str) -> tuple[str, str]:
+    place, _, name = source.rpartition(":")
+    return (place, name) if place and name.isidentifier() else (source, "")
+
+
+def _from_template(source: str, props: Props) -> PromptElement:
+    from promptkit.elements.template.template import Template
+
+    return Page(template=Template(file=_existing(source), values=props))
+
+
+def _existing(source: str) -> Path:
+    path = Path(source)
+    if not path.is_file():
+        refuse(f"there is no file {source}.")
+    return path.resolve()
+
+
+def _module(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        return _module_of_file(place)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and f"{place}.".startswith(f"{error.name}."):
+            refuse(f"there is no module {place}; for a file write FILE.py:COMPONENT.")
+        raise
+
+
+def _module_of_file(place: str) -> ModuleType:
+    path = _existing(place)
+    name = f"promptkit_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        refuse(f"{place} cannot be loaded as a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours, as it may when it is run
+    sys.modules[name] = module  # annotations are resolved through it
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit:
+        refuse(f"{place} ended the program while it was loaded: put what runs it under `if __name__ == '__main__':`.")
+    return module
+
+
+def _named(module: ModuleType, name: str, place: str) -> object:
+    if not hasattr(module, name):
+        known = list(_components(module))
+        refuse(f"{place} has no {name}.{_meant(name, known)}{_listed('Its components', known)}")
+    value: object = getattr(module, name)
+    return value
+
+
+def _sole(module: ModuleType, place: str) -> type[PromptElement]:
+    known = _components(module)
+    if len(known) != 1:
+        found = f"has {len(known)} components" if known else "has no component"
+        refuse(f"{place} {found}: write {place}:NAME.{_listed('Its components', known)}")
+    return next(iter(known.values()))
+
+
+def _components(module: ModuleType) -> Mapping[str, type[PromptElement]]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, PromptElement) and value.__module__ == module.__name__
+    }
+
+
+def _call(function: Callable[..., object], props: Props, source: str) -> object:
+    parameters = inspect.signature(function).parameters.values()
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for name in props:
+        if name not in names and not takes_any:
+            layout = {field.name for field in PromptElement.__attrs_attrs__} if inspect.isclass(function) else set[str]()
+            own = [each for each in names if each not in layout]
+            refuse(f"{source} has no prop {name!r}.{_meant(name, names)}{_listed('Its props', own or names)}")
+    for each in parameters:
+        if each.name in names and each.name not in props and each.default is each.empty:
+            refuse(f"{source} needs the prop {each.name!r}: give it in --props FILE.json.")
+    hints = hints_of(function)
+    return function(**{name: convert(value, hints.get(name), name) for name, value in props.items()})
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _listed(title: str, names: Iterable[str]) -> str:
+    listed = ", ".join(names)
+    return f" {title}: {listed}." if listed else ""
+
+
+MESSAGES = (AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage)
+
+
+@component
+class Page(PromptElement):
+    """The messages of a template, or one user message around what has none: text cannot stand alone."""
+
+    template: Template
+    """Rendered with the whole budget."""
+
+    def render(self, sizing: Sizing) -> Child:
+        """The template's messages."""
+        content = flatten(self.template.render(sizing), "Page")
+        waiting = list(content)
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, MESSAGES):
+                return content
+            if isinstance(item, PromptElement):
+                waiting += item.children
+        return UserMessage()[content]

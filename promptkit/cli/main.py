@@ -1,0 +1,94 @@
+"""The program: its options, its commands, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import click
+
+from promptkit.cli.chat.command import chat
+from promptkit.cli.commands.bench import bench
+from promptkit.cli.commands.compact import compact
+from promptkit.cli.commands.export import export
+from promptkit.cli.commands.import_ import import_
+from promptkit.cli.commands.render import render
+from promptkit.cli.commands.replay import replay
+from promptkit.cli.commands.trace import trace
+from promptkit.cli.commands.transcript import transcript
+from promptkit.cli.demo.command import demo
+from promptkit.cli.output.errors import explain_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["program", "run"]
+
+
+class _Program(click.Group):
+    """Commands whose failures are said in one line, unless the traceback was asked for."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.params["traceback"]:
+                raise
+            raise click.UsageError(explain_failure(error)) from error
+
+
+@click.group(
+    cls=_Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(version("promptkit"), prog_name="promptkit", message="%(prog)s %(version)s")
+@click.option("--traceback", is_flag=True, envvar="PROMPTKIT_TRACEBACK", help="Show the whole traceback of a failure.")
+@click.pass_context
+def program(ctx: click.Context, *, traceback: bool) -> None:
+    """Fit prompts into a token budget, and see what was kept.
+
+    Sizes are tokens and may be written 8k, 1.5k, 1m: k is 1,000 and m is 1,000,000.
+    """
+    _ = traceback
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+program.add_command(bench)
+program.add_command(chat)
+program.add_command(compact)
+program.add_command(demo)
+program.add_command(export)
+program.add_command(import_)
+program.add_command(render)
+program.add_command(replay)
+program.add_command(trace)
+program.add_command(transcript)
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run the program and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A prompt may hold what a terminal's encoding cannot write, such as half a surrogate pair.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status: object = program.main(arguments, prog_name="promptkit", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        click.echo(f"promptkit: {' '.join(error.format_message().split())}", err=True)
+        return 2
+    except click.Abort:
+        click.echo("promptkit: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more on its way out, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status if isinstance(status, int) else 0

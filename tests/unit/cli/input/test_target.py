@@ -1,0 +1,104 @@
+"""What can be rendered, and what is said about what cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from promptkit.cli.input.target import load
+from promptkit.element import PromptElement
+from promptkit.elements.chat import UserMessage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROMPT = """
+from __future__ import annotations
+from collections.abc import Sequence
+from promptkit import Child, Message, PromptElement, Sizing, UserMessage, component
+
+@component
+class Review(PromptElement):
+    query: str
+    history: Sequence[Message] = ()
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[self.query]
+
+def macro(query: str, **rest: object) -> PromptElement:
+    return Review(query=query)
+
+element = Review(query="fixed")
+number = 5
+
+def broken() -> str:
+    return "text"
+"""
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Path:
+    path = tmp_path / "prompt.py"
+    path.write_text(PROMPT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", [":Review", "", ":macro"])
+def test_a_component_or_a_function_takes_props(prompt: Path, name: str) -> None:
+    element = load(f"{prompt}{name}", {"query": "Why?"})
+    assert repr(element) == "Review(query='Why?')"
+
+
+def test_an_element_is_taken_as_it_is(prompt: Path) -> None:
+    assert repr(load(f"{prompt}:element", {})) == "Review(query='fixed')"
+
+
+def test_a_component_of_a_module() -> None:
+    assert load("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(priority=3)
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "neighbour_of_prompt.py").write_text(PROMPT, encoding="utf-8")
+    (tmp_path / "uses.py").write_text("from neighbour_of_prompt import macro", encoding="utf-8")
+    assert isinstance(load(f"{tmp_path / 'uses.py'}:macro", {"query": "x"}), PromptElement)
+
+
+@pytest.mark.parametrize(
+    ("name", "props", "said"),
+    [
+        (":Reveiw", {}, "has no Reveiw. Did you mean 'Review'. Its components: Review"),
+        (":Review", {}, "needs the prop 'query': give it in --props"),
+        (":Review", {"query": "x", "histroy": []}, "has no prop 'histroy'. Did you mean 'history'. Its props: query, history"),
+        (":Review", {"query": "x", "children": []}, "has no prop 'children'"),
+        (":element", {"query": "x"}, "is an element, not a component: it takes no props"),
+        (":number", {}, "is a int, not a component"),
+        (":broken", {}, "returned a str, not an element"),
+    ],
+)
+def test_a_mistake_says_what_to_do(prompt: Path, name: str, props: dict[str, object], said: str) -> None:
+    with pytest.raises(click.UsageError, match=said.replace(".", r"[.?]")):
+        load(f"{prompt}{name}", props)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("missing.py:Review", "there is no file missing.py"),
+        ("missing.j2", "there is no file missing.j2"),
+        ("no_such_package.prompts:Review", "there is no module no_such_package.prompts"),
+        ("promptkit.elements.media", "has 5 components: write promptkit.elements.media:NAME"),
+        ("promptkit.errors", "has no component"),
+    ],
+)
+def test_a_source_that_is_not_there_is_said(source: str, said: str) -> None:
+    with pytest.raises(click.UsageError, match=said):
+        load(source, {})
+
+
+def test_a_file_that_exits_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "exits.py"
+    path.write_text("import sys\nsys.exit(0)", encoding="utf-8")
+    with pytest.raises(click.UsageError, match="ended the program while it was loaded"):
+        load(str(path), {})
