@@ -68,7 +68,7 @@ def split(name: str, given: int, output: int | None) -> tuple[int, int | None, i
 
 def main() -> None:
     """Write `models.json` next to this file."""
-    if len(sys.argv) != 3:  # noqa: PLR2004  # the program, and two arguments
+    if len(sys.argv) != 3:  # the program, and two arguments
         sys.exit(f"{__doc__}")
     file, version = sys.argv[1:]
     target = Path(__file__).with_name("models.json")

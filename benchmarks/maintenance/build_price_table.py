@@ -49,7 +49,7 @@ def build(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> st
 
 def main() -> None:
     """Write `prices.json` next to this file."""
-    if len(sys.argv) != 4:  # noqa: PLR2004  # the program, and three arguments
+    if len(sys.argv) != 4:  # the program, and three arguments
         sys.exit(f"{__doc__}")
     file, version, date = sys.argv[1:]
     target = Path(__file__).with_name("prices.json")

@@ -25,7 +25,7 @@ from promptkit.cli.output.errors import explain_failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["program", "run"]
+__all__ = ["main", "program"]
 
 
 class _Program(click.Group):
@@ -72,8 +72,11 @@ program.add_command(trace)
 program.add_command(transcript)
 
 
-def run(arguments: Sequence[str] | None) -> int:
-    """Run the program and return its exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `promptkit` with these arguments, or those of the process, and return its exit status.
+
+    0: done. 1: worse than the baseline, or the reader of the output went away. 2: a mistake, reported in one line on stderr. 130: interrupted.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A prompt may hold what a terminal's encoding cannot write, such as half a surrogate pair.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import Originals  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import neutral
 from promptkit.messages import Message, OpaquePart

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from promptkit.testing import WordTokenizer, trees
+from promptkit.testing import WordTokenizer, strategies
 from tests.behaviour.tokenizers import Chars, Runs
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FEATURES", "prompts", "tokenizers"]
 
-FEATURES: tuple[trees.Feature, ...] = (
+FEATURES: tuple[strategies.Feature, ...] = (
     "required",
     "fallback",
     "boundary",
@@ -33,9 +33,9 @@ FEATURES: tuple[trees.Feature, ...] = (
 )
 
 
-def prompts(features: Collection[trees.Feature] = FEATURES, size: int = 14) -> SearchStrategy[Child]:
+def prompts(features: Collection[strategies.Feature] = FEATURES, size: int = 14) -> SearchStrategy[Child]:
     """A well-formed prompt of up to `size` pieces, with some of these features."""
-    return trees.prompts(features=features, size=size)
+    return strategies.prompts(features=features, size=size)
 
 
 def tokenizers() -> SearchStrategy[Tokenizer]:

@@ -70,11 +70,11 @@ class Template(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """The messages, or the text, that the template makes of its values."""
-        from promptkit.elements import template_tags  # imports Jinja
+        from promptkit.elements.template import jinja  # imports Jinja
 
         offered = {"token_budget": lambda: sizing.token_budget, "count_tokens": sizing.count_tokens, "children": self.children}
         root, name = self._place()
-        return template_tags.rendered(root, name, self.source, {**offered, **self.values})
+        return jinja.rendered(root, name, self.source, {**offered, **self.values})
 
     def _place(self) -> tuple[Path | Traversable | None, str]:
         root = Path(self.root) if isinstance(self.root, str | os.PathLike) else self.root

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import ijson
+import ijson  # type: ignore[import-untyped]  # it has no types
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.recordings.reading.json_values import is_deep

@@ -1,4 +1,4 @@
-"""Messages as Markdown that is read in a review.
+r"""Messages as Markdown that is read in a review.
 
 One heading for each message, and below it the text in a fence that is longer than any in the text: whatever a prompt holds, headings
 and other lines outside a fence are never part of it. A text with characters that nobody would see stands in a fence marked `escaped`.

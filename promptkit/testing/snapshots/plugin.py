@@ -26,7 +26,7 @@ MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
 def pytest_configure(config: pytest.Config) -> None:
     """Register the fixtures: those that work, or without syrupy those that say what to install."""
     present = config.pluginmanager.hasplugin("syrupy")
-    config.pluginmanager.import_plugin(f"promptkit.testing.{'fixtures' if present else 'uninstalled'}")
+    config.pluginmanager.import_plugin(f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:

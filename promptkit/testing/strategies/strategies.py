@@ -1,8 +1,8 @@
 """Random prompts, messages and conversations for hypothesis, so that what should hold for every prompt is tested with every kind.
 
 >>> from hypothesis import given
->>> from promptkit.testing import trees
->>> @given(trees.conversations())
+>>> from promptkit.testing import strategies
+>>> @given(strategies.conversations())
 ... def test_my_prompt_takes_every_conversation(history):
 ...     assert_fits(MyPrompt(history=history), budget=4_000)
 """

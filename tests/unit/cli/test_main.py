@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from promptkit.cli import main
+from promptkit.cli.main import main
 
 SCRIPT = Path(sys.executable).parent / "promptkit"
 

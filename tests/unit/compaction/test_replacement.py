@@ -32,7 +32,8 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import MemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import project
-from tests.behaviour.conversations import TOKENIZER, keeps, talks
+from tests.behaviour.conversations import TOKENIZER as FRAMED
+from tests.behaviour.conversations import keeps, talks
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import draft
 
@@ -243,14 +244,14 @@ def forms() -> st.SearchStrategy[Replacement]:
     )
 
 
-def compacted_replacement_forms(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
+def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
     """Put a summary in place, as a compactor would."""
-    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep)
+    plan = select(talk.view, leaf=talk.leaf, tokenizer=FRAMED, keep=keep)
     assume(not plan.is_empty)
     made = attrs.evolve(draft(number), plan=plan, summary=Summary(text=f"{OURS}, number {number}", mode="test"))
-    replaced = form.build(plan, made.summary, TOKENIZER)
+    replaced = form.build(plan, made.summary, FRAMED)
     before = talk.view.items
-    talk.append(checkpoint_of(made, before, replaced=replaced, count=Sizer(TOKENIZER).message))
+    talk.append(checkpoint_of(made, before, replaced=replaced, count=Sizer(FRAMED).message))
     kept = [item.message for item in before[len(before) - len(plan.kept) :]]
     assert list(talk.view.messages) == [*replaced.messages, *kept]
 
@@ -259,7 +260,7 @@ def compacted_replacement_forms(talk: Talk, form: Replacement, keep: Keep, numbe
 @given(talk=talks(), form=forms(), keep=keeps())
 def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)
-    compacted_replacement_forms(talk, form, keep, 1)
+    compact_as(talk, form, keep, 1)
     assert pair(talk.view.messages).repairs == ()
     loaded = Transcript(MemoryStore(talk.log.entries))
     assert project(loaded.path()) == talk.view
@@ -270,11 +271,11 @@ def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, fo
 def test_e69_nothing_that_we_made_survives_the_next_checkpoint_and_no_request_is_doubled(talk: Talk, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)
     numbers = itertools.count(1)
-    compacted_replacement_forms(talk, form, keep, next(numbers))
+    compact_as(talk, form, keep, next(numbers))
     talk.user("another wish")
     talk.answer("granted")
     talk.user("and one more")
-    compacted_replacement_forms(talk, form, keep, next(numbers))
+    compact_as(talk, form, keep, next(numbers))
     ours = Counter(item.kind for item in talk.view.items if OURS in item.message.text)
     assert set(ours) <= {"summary"}
     assert ours["summary"] == 1 + (form.carry is not None)

@@ -15,7 +15,7 @@ from promptkit.recordings.importing import import_recording
 from promptkit.transcript.jsonl.reader import Pass
 from promptkit.transcript.jsonl.validate import problems
 
-TRANSCRIPTS = Path(__file__).resolve().parents[5] / "shared" / "transcripts"
+TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
 FILES = sorted(path for path in TRANSCRIPTS.glob("*/*") if path.is_file())
 
 pytestmark = pytest.mark.skipif(not FILES, reason="the recorded conversations of ../shared are not here")

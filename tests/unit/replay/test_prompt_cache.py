@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from promptkit import Message, tokenizer_for
-from promptkit.replay import caching
+from promptkit.replay import prompt_cache
 from promptkit.replay.message_counts import Pieces
 from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_for, rule_for
 from tests.unit.replay.conversations import asked, call, result, said
@@ -104,7 +104,7 @@ def test_a_cache_agrees_with_a_plain_search_of_all_requests() -> None:
 
 
 def test_memory_is_bounded_and_the_newest_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "NODES", 50)
+    monkeypatch.setattr(prompt_cache, "NODES", 50)
     cache = OpenAICache(1e9)
     for number in range(200):
         request = pieces(*(big(f"{number} {at}", 300) for at in range(6)))
@@ -146,7 +146,7 @@ def test_anthropic_sets_at_most_four_breakpoints() -> None:
         *(each for number in range(9) for each in (big(str(number), 10), said("Yes."))),
         big("z"),
     )
-    places = caching.breakpoints(talk)
+    places = prompt_cache.breakpoints(talk)
     assert places == [0, len(talk) - 5, len(talk) - 3, len(talk) - 1]
 
 

@@ -30,7 +30,7 @@ from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
-from promptkit.replay import check, play
+from promptkit.replay import simulate
 from promptkit.replay.message_counts import Pieces
 from promptkit.replay.policies.promptkit import Own
 from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, contender_named, names
@@ -56,13 +56,13 @@ def rules(window: int = WINDOW, cache: str = "openai") -> Rules:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
     """Every request that is played, without the system's messages."""
     seen: list[list[Message]] = []
-    real = check.fault
+    real = simulate.fault
 
     def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
         seen.append([piece.message for piece in pieces if piece.role != "system"])
         return real(pieces, opening=opening)
 
-    monkeypatch.setattr(play, "fault", fault)
+    monkeypatch.setattr(simulate, "fault", fault)
     return seen
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -202,7 +202,7 @@ class TestWhatIsSaid:
         assert [message.text for message in said if message.role == "user"] == ["one \ufffd byte", "another line"]
 
     def test_where_stdin_is_closed_nothing_is_said(self, folder: Path) -> None:
-        code = "import sys; sys.stdin = None; from promptkit.cli import main; sys.exit(main(['chat', 'talk.jsonl', '--demo']))"
+        code = "import sys; sys.stdin = None; from promptkit.cli.main import main; sys.exit(main(['chat', 'talk.jsonl', '--demo']))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=environment())
 
         assert (done.returncode, done.stderr) == (0, "")

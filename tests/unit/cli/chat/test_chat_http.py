@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.testing.server import Hang, api_error, serve
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript

@@ -14,7 +14,7 @@ import pytest
 
 from promptkit import ToolCall
 from promptkit.agent.tools import call_tools
-from promptkit.cli import chat_tools
+from promptkit.cli.chat import tools as chat_tools
 from promptkit.cli.chat.sandbox import LARGEST, Folder, RefusedError
 from promptkit.cli.chat.tools import file_tools
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from promptkit.cli import main
 from promptkit.cli.commands.bench import print_run
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
+from promptkit.cli.main import main
 from tests.unit.bench.prompts import run_of, sweep_of
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SCRIPT = Path(sys.executable).parent / "promptkit"
 
 PROMPT = """

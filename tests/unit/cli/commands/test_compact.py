@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall, tokenizer_for
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
@@ -312,7 +312,7 @@ class TestMistakes:
 
 def test_the_program_needs_no_openai_to_compact_without_a_model(file: Path) -> None:
     code = (
-        "import sys; sys.modules['openai'] = None; from promptkit.cli import main; "
+        "import sys; sys.modules['openai'] = None; from promptkit.cli.main import main; "
         f"sys.exit(main(['compact', {str(file)!r}, '--extractive', '--dry-run']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

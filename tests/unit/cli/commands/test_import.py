@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import JsonlStore, Transcript
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.transcript.jsonl.reader import Pass
 from promptkit.transcript.jsonl.validate import problems
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.testing.server import serve
 from tests.unit.replay.conversations import long_talk, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CODE = "import sys; from promptkit.cli import main; sys.exit(main(sys.argv[1:]))"
+CODE = "import sys; from promptkit.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture

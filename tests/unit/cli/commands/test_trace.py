@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from promptkit.cli import main
+from promptkit.cli.main import main
 
 SCRIPT = Path(sys.executable).parent / "promptkit"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall, Usage
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.cli.output.terminal import clip, harmless
 from promptkit.transcript.entries import (
     BranchSummary,

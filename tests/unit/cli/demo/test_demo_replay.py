@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from promptkit_components.demo import demo
 
 from promptkit import Message, ToolCall
-from promptkit.cli import main
 from promptkit.cli.demo.replay import UNKNOWN, replay
+from promptkit.cli.main import main
 from promptkit.compaction.planning.blocks import summary_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import JsonlStore, Message, Transcript
-from promptkit.cli import main
+from promptkit.cli.main import main
 from promptkit.testing.server import serve
 
 if TYPE_CHECKING:

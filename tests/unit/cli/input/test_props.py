@@ -17,7 +17,7 @@ from promptkit.element import PromptElement, component
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
-    from decimal import Decimal
+    from decimal import Decimal  # noqa: TC004  # a name that is missing at run time is what is tested
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction import facts as module
+from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import Command, Facts, fold, skill_of
 from promptkit.messages import Message, OpaquePart, ToolCall
 from tests.unit.compaction.conversation_builder import Talk

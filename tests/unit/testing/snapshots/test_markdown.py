@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
-from promptkit.testing import characters
+from promptkit.testing.snapshots import markdown
 from promptkit.testing.snapshots.markdown import as_markdown, backslashed, has_unseen, headline, inline, json_safe, outside_fences
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
@@ -239,6 +239,6 @@ def test_an_inline_text_is_one_line_and_no_two_look_alike(text: str) -> None:
 
 
 def test_the_examples_in_the_docstrings_print_what_they_say() -> None:
-    failed, tried = doctest.testmod(characters)
+    failed, tried = doctest.testmod(markdown)
     assert tried
     assert not failed

@@ -34,7 +34,7 @@ from promptkit import (
     to_responses,
 )
 from promptkit.element import flatten
-from promptkit.testing import WordTokenizer, trees
+from promptkit.testing import WordTokenizer, strategies
 from promptkit.testing.strategies.generate import DEPTH, Grower, says
 from tests.behaviour.nodes import Node, build, is_empty
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
@@ -54,7 +54,7 @@ MANY = settings(deadline=None, max_examples=300, derandomize=True, database=None
 AMPLE = 10_000
 
 
-SIGNS: dict[trees.Feature, str] = {
+SIGNS: dict[strategies.Feature, str] = {
     "alternatives": "First|IfEmpty",
     "attached": "Reference|Metadata",
     "blank": r"\['(| |\\n)'\]",
@@ -101,7 +101,7 @@ def smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool])
 
 
 @st.composite
-def grown(draw: DrawFn, features: set[trees.Feature]) -> Child:
+def grown(draw: DrawFn, features: set[strategies.Feature]) -> Child:
     """A prompt that has all of these features, where `prompts` takes some of them."""
     return Grower(draw, features, draw(st.integers(4, 14))).prompt()
 
@@ -110,9 +110,9 @@ def has_text(element: PromptElement) -> bool:
     return any(isinstance(child, str) for child in element.children)
 
 
-def smallest_with(features: list[trees.Feature], condition: Callable[[PromptElement], bool]) -> list[PromptElement]:
+def smallest_with(features: list[strategies.Feature], condition: Callable[[PromptElement], bool]) -> list[PromptElement]:
     """The elements of the smallest prompt that has one of a kind."""
-    return list(elements(smallest(trees.prompts(features=features, size=5), lambda prompt: any(map(condition, elements(prompt))))))
+    return list(elements(smallest(strategies.prompts(features=features, size=5), lambda prompt: any(map(condition, elements(prompt))))))
 
 
 def rendered(prompt: Child, budget: int, tokenizer: Tokenizer) -> Rendered | None:
@@ -125,7 +125,7 @@ def rendered(prompt: Child, budget: int, tokenizer: Tokenizer) -> Rendered | Non
 
 class TestPrompts:
     @QUICK
-    @given(trees.prompts(), tokenizers(), st.integers(0, 60))
+    @given(strategies.prompts(), tokenizers(), st.integers(0, 60))
     def test_render_at_every_budget_or_say_what_does_not_fit(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
         made = rendered(prompt, budget, tokenizer)
         if made:
@@ -133,7 +133,7 @@ class TestPrompts:
             assert made.explain()
 
     @QUICK
-    @given(trees.prompts(features=[feature for feature in trees.FEATURES if feature not in {"limit", "isolate"}]), tokenizers())
+    @given(strategies.prompts(features=[feature for feature in strategies.FEATURES if feature not in {"limit", "isolate"}]), tokenizers())
     def test_render_where_there_is_room(self, prompt: Child, tokenizer: Tokenizer) -> None:
         assert rendered(prompt, AMPLE, tokenizer)
 
@@ -145,7 +145,7 @@ class TestPrompts:
                 assert not any(isinstance(child, ToolMessage) for child in element.children)
 
     @QUICK
-    @given(trees.prompts(), tokenizers(), st.integers(0, 40))
+    @given(strategies.prompts(), tokenizers(), st.integers(0, 40))
     def test_are_sent_to_every_provider_or_refused_with_a_reason(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
         made = rendered(prompt, budget, tokenizer)
         for emit in (made.to_openai, made.to_responses, made.to_anthropic) if made else ():
@@ -153,13 +153,13 @@ class TestPrompts:
                 emit()
 
     @QUICK
-    @given(trees.prompts(), tokenizers(), st.integers(0, 60))
+    @given(strategies.prompts(), tokenizers(), st.integers(0, 60))
     def test_go_through_json(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
         tree = to_json(prompt, tokenizer=tokenizer, budget=budget)
         assert to_json(from_json(json.loads(json.dumps(tree))), tokenizer=tokenizer, budget=budget)["version"] == tree["version"]
 
     @QUICK
-    @given(trees.prompts())
+    @given(strategies.prompts())
     def test_have_a_mark_of_its_own_in_every_text(self, prompt: Child) -> None:
         made = rendered(prompt, AMPLE, WordTokenizer())
         if made:
@@ -169,7 +169,7 @@ class TestPrompts:
             assert all(re.search(r"w\d", text) or text in {"instead", "cut", "…", "short", "one ", "two"} for text in texts)
 
     @settings(MANY, max_examples=100)
-    @given(st.integers(1, 20).flatmap(lambda size: st.tuples(st.just(size), trees.prompts(features=["pass"], size=size))))
+    @given(st.integers(1, 20).flatmap(lambda size: st.tuples(st.just(size), strategies.prompts(features=["pass"], size=size))))
     def test_are_no_larger_than_asked_for(self, drawn: tuple[int, Child]) -> None:
         size, prompt = drawn
         # A text is a piece, and so is what is left empty.
@@ -179,10 +179,10 @@ class TestPrompts:
     def test_have_every_feature_every_element_of_the_grammar_and_every_prop_of_it(self) -> None:
         kinds: set[str] = set()
         props: set[str] = set()
-        features: set[trees.Feature] = set()
+        features: set[strategies.Feature] = set()
 
         @MANY
-        @given(trees.prompts())
+        @given(strategies.prompts())
         def look(prompt: Child) -> None:
             features.update(feature for feature, sign in SIGNS.items() if re.search(sign, repr(prompt)))
             for element in elements(prompt):
@@ -198,15 +198,15 @@ class TestPrompts:
             and issubclass(kind, PromptElement)
             and kind.__module__.startswith("promptkit.elements.")
         }
-        assert features == set(trees.FEATURES)
+        assert features == set(strategies.FEATURES)
         assert grammar - kinds == set()
         assert {"priority", "pass_priority", "flex_grow", "flex_basis", "flex_reserve", "required", "fallback", "name"} <= props
         assert {"keep_with", "alt", "descending", "local", "break_on", "break_on_whitespace", "keep", "ttl"} <= props
 
-    @pytest.mark.parametrize("feature", trees.FEATURES)
-    def test_have_a_feature_only_where_it_is_asked_for(self, feature: trees.Feature) -> None:
+    @pytest.mark.parametrize("feature", strategies.FEATURES)
+    def test_have_a_feature_only_where_it_is_asked_for(self, feature: strategies.Feature) -> None:
         @settings(MANY, max_examples=30)
-        @given(trees.prompts(features=[other for other in trees.FEATURES if other != feature]))
+        @given(strategies.prompts(features=[other for other in strategies.FEATURES if other != feature]))
         def look(prompt: Child) -> None:
             assert not re.search(SIGNS[feature], repr(prompt))
 
@@ -215,7 +215,7 @@ class TestPrompts:
     def test_a_feature_that_is_none_is_refused(self) -> None:
         wrong: Any = "tool"  # a checker would refuse it
         with pytest.raises(ValueError, match="'tool' is no feature: take some of alternatives, attached"):
-            find(trees.prompts(features=[wrong]), lambda _: True)
+            find(strategies.prompts(features=[wrong]), lambda _: True)
 
     @settings(MANY, max_examples=150)
     @given(prompts())
@@ -255,7 +255,7 @@ def waiting(messages: tuple[Message, ...]) -> None:
 
 class TestConversations:
     @QUICK
-    @given(trees.conversations())
+    @given(strategies.conversations())
     def test_are_taken_by_every_provider(self, messages: tuple[Message, ...]) -> None:
         waiting(messages)
         before = [one.role for one, other in itertools.pairwise(messages) if other.role == "user"]
@@ -266,7 +266,7 @@ class TestConversations:
             to_anthropic(messages)
 
     @QUICK
-    @given(trees.conversations(), st.integers(0, 80))
+    @given(strategies.conversations(), st.integers(0, 80))
     def test_need_no_repair(self, messages: tuple[Message, ...], budget: int) -> None:
         turns = messages[1:] if messages and messages[0].role == "system" else messages
         made = rendered(History(turns=turns), AMPLE, WordTokenizer())
@@ -278,33 +278,33 @@ class TestConversations:
             waiting(fewer.messages)
 
     @QUICK
-    @given(trees.conversations(system=True, tools=False, turns=2))
+    @given(strategies.conversations(system=True, tools=False, turns=2))
     def test_have_what_they_were_asked_for(self, messages: tuple[Message, ...]) -> None:
         assert messages[0].role == "system"
         assert all(not message.tool_calls for message in messages)
         assert sum(message.role == "user" for message in messages) <= 2
 
     @QUICK
-    @given(trees.conversations(system=False, texts=st.sampled_from(("yes", "no"))))
+    @given(strategies.conversations(system=False, texts=st.sampled_from(("yes", "no"))))
     def test_say_what_they_were_given(self, messages: tuple[Message, ...]) -> None:
         assert all(message.role != "system" for message in messages)
         assert {message.text for message in messages} <= {"yes", "no", "Done.", ""}
 
     def test_shrink_to_what_matters(self) -> None:
         made = smallest(
-            trees.conversations(turns=3, texts=st.sampled_from(("a", "b"))),
+            strategies.conversations(turns=3, texts=st.sampled_from(("a", "b"))),
             lambda messages: any(len(message.tool_calls) > 1 for message in messages),
         )
         assert [message.role for message in made] == ["user", "assistant", "tool", "tool"]
 
 
 class TestMessages:
-    @pytest.mark.parametrize("role", trees.ROLES)
+    @pytest.mark.parametrize("role", strategies.ROLES)
     def test_have_the_role_asked_for_and_what_it_may_have(self, role: promptkit.Role) -> None:
         seen: set[str] = set()
 
         @settings(MANY, max_examples=80)
-        @given(trees.messages(roles=[role]))
+        @given(strategies.messages(roles=[role]))
         def look(message: Message) -> None:
             assert message.role == role
             assert message.text.strip()
@@ -321,31 +321,31 @@ class TestMessages:
         seen: set[promptkit.Role] = set()
 
         @settings(MANY, max_examples=40)
-        @given(trees.messages())
+        @given(strategies.messages())
         def look(message: Message) -> None:
             seen.add(message.role)
 
         look()
-        assert seen == set(trees.ROLES) == set(get_args(promptkit.Role))
+        assert seen == set(strategies.ROLES) == set(get_args(promptkit.Role))
 
     @QUICK
-    @given(trees.messages(texts=st.just("hello")))
+    @given(strategies.messages(texts=st.just("hello")))
     def test_say_what_they_were_given(self, message: Message) -> None:
         assert message.text == "hello"
 
 
 def test_the_oracle_knows_features_that_are_some() -> None:
-    assert set(FEATURES) < set(trees.FEATURES)
+    assert set(FEATURES) < set(strategies.FEATURES)
 
 
 def test_a_failing_example_is_shown_with_its_children(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from hypothesis import given, settings
         from promptkit import UserMessage
-        from promptkit.testing import trees
+        from promptkit.testing import strategies
 
         @settings(database=None, derandomize=True, deadline=None)
-        @given(trees.prompts(features=[]))
+        @given(strategies.prompts(features=[]))
         def test_it(prompt):
             assert "w1" not in repr(prompt)
     """)
@@ -354,5 +354,7 @@ def test_a_failing_example_is_shown_with_its_children(pytester: pytest.Pytester)
 
 
 def test_prompts_are_values() -> None:
-    one, two = (smallest(trees.prompts(), lambda prompt: any(isinstance(each, UserMessage) for each in elements(prompt))) for _ in range(2))
+    one, two = (
+        smallest(strategies.prompts(), lambda prompt: any(isinstance(each, UserMessage) for each in elements(prompt))) for _ in range(2)
+    )
     assert one == two

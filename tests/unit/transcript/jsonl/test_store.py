@@ -16,8 +16,8 @@ from filelock import FileLock
 
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
-from promptkit.transcript import scan
 from promptkit.transcript.entries import Said, Unknown
+from promptkit.transcript.jsonl import reader
 from promptkit.transcript.jsonl.format import Line, line_from_bytes
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -395,7 +395,7 @@ class TestTwoWriters:
                 other.say(waiting.pop())
             return line_from_bytes(line)
 
-        monkeypatch.setattr(scan, "line_from_bytes", meanwhile)
+        monkeypatch.setattr(reader, "line_from_bytes", meanwhile)
         loaded = JsonlStore(path).load()
         assert list(loaded.entries) == list(other.entries), "and nothing that is half torn and half new"
         assert (len(other), loaded.torn, loaded.problems) == (2, 0, ())
