@@ -10,8 +10,8 @@ What can go wrong, and where.
     - NotAComponentError       a subclass of PromptElement lacks `@component`
     - BadPropError             a prop has a value that it cannot have (a negative budget, NaN, an unknown unit)
     - MisplacedElementError    text outside a message, a message inside a message, a cache boundary that is no direct child of one
-    - UnansweredCallError      a tool call that no tool message answers
-    - OrphanResultError        a tool message that answers no call, or answers one twice
+    - UnansweredToolCallError      a tool call that no tool message answers
+    - OrphanToolResultError        a tool message that answers no call, or answers one twice
   x BudgetExceededError        what is required does not fit; carries messages, metadata and the receipt
   x RunningLoopError           a component awaits inside `render()` while an event loop is running
   x TemplateError              a template does not load, compile or render; `file` and `line` say where
@@ -23,7 +23,7 @@ What can go wrong, and where.
     - UncountablePartError     no formula and no figure for the tokens of a part
   x EmitError                  a message has no form in the provider's format
   x ModelError                 a model was asked in vain; `status` and `code` are the provider's
-    - ContextOverflowError     the request does not fit into the model's window
+    - ContextLengthExceededError     the request does not fit into the model's window
     - RateLimitedError         the provider wants fewer requests; `retry_after` says when
     - ModelUnavailableError    no answer, or a broken one: it may pass
     - ModelRequestError        the provider refuses the request, and would refuse it again
@@ -34,15 +34,15 @@ What can go wrong, and where.
     - TranscriptWriteError     a batch could not be written, and nothing of it is there; `file` says where
   x CompactionError            a conversation cannot be made smaller as it was asked for
     - ThresholdError           a threshold that is neither a share of the window nor a number of tokens
-    - SettingError             a setting from a file or a variable that cannot be taken as it was written
+    - SettingsError             a setting from a file or a variable that cannot be taken as it was written
     - ToolsFillBudgetError     the tool definitions alone take all that a request may have
     - CutPointError            a conversation cannot be cut at the entry that was named
-    - CompactionRunningError   a compaction was asked for while another one of the same conversation is running
+    - CompactionInProgressError   a compaction was asked for while another one of the same conversation is running
     - SummaryError             no summary was to be had; `reason` says in a word why
-    - WindowFullError          a conversation does not fit its window, and nothing more can be done
-  x NothingToAnswerError       a model was to be asked, and nothing was said to it
-  x TooManyRoundsError         a model went on calling tools for as many requests as a turn may have
-  x TurnRunningError           a conversation was to go on from elsewhere while the model works on a turn
+    - ContextWindowFullError          a conversation does not fit its window, and nothing more can be done
+  x NoPendingMessageError       a model was to be asked, and nothing was said to it
+  x MaxStepsExceededError         a model went on calling tools for as many requests as a turn may have
+  x TurnInProgressError           a conversation was to go on from elsewhere while the model works on a turn
 What can go wrong when a model is asked.
 """
 
@@ -63,41 +63,41 @@ __all__ = [
     "BudgetExceededError",
     "ChildrenTwiceError",
     "CompactionError",
-    "CompactionRunningError",
-    "ContextOverflowError",
+    "CompactionInProgressError",
+    "ContextLengthExceededError",
+    "ContextWindowFullError",
     "CutPointError",
     "EmitError",
     "EmptyReplyError",
     "JsonTreeError",
+    "MaxStepsExceededError",
     "MisplacedElementError",
     "ModelError",
     "ModelRequestError",
     "ModelUnavailableError",
+    "NoPendingMessageError",
     "NotAComponentError",
-    "NothingToAnswerError",
-    "OrphanResultError",
+    "OrphanToolResultError",
     "PromptKitError",
     "RateLimitedError",
     "RunningLoopError",
-    "SettingError",
+    "SettingsError",
     "SummaryError",
     "TemplateError",
     "TextTooLongError",
     "ThresholdError",
     "TokenizerError",
-    "TooManyRoundsError",
     "ToolsFillBudgetError",
     "TranscriptConflictError",
     "TranscriptError",
     "TranscriptFormatError",
     "TranscriptWriteError",
     "TreeError",
-    "TurnRunningError",
-    "UnansweredCallError",
+    "TurnInProgressError",
+    "UnansweredToolCallError",
     "UncountablePartError",
     "UnknownEncodingError",
     "UnknownModelError",
-    "WindowFullError",
 ]
 
 
@@ -151,11 +151,11 @@ class MisplacedElementError(TreeError):
     """An element stands where it has no meaning, such as text outside a message."""
 
 
-class UnansweredCallError(TreeError):
+class UnansweredToolCallError(TreeError):
     """A tool call that no tool message answers: providers reject such a request."""
 
 
-class OrphanResultError(TreeError):
+class OrphanToolResultError(TreeError):
     """A tool message without a preceding call of its id, or a second answer to one call."""
 
 
@@ -287,7 +287,7 @@ class ThresholdError(CompactionError):
         self.value = value
 
 
-class SettingError(CompactionError):
+class SettingsError(CompactionError):
     """A setting that cannot be taken as it was written: `source` is the file or the variable, `setting` the name, `why` the reason."""
 
     def __init__(self, *, source: str, setting: str, why: str) -> None:
@@ -330,18 +330,18 @@ class SummaryError(CompactionError):
         self.usage = usage
 
 
-class CompactionRunningError(CompactionError):
+class CompactionInProgressError(CompactionError):
     """A compaction was asked for while another one of the same conversation is running: wait for it, or cancel it."""
 
     def __init__(self) -> None:
         super().__init__("a compaction of this conversation is running: wait for it, or cancel it.")
 
 
-class WindowFullError(CompactionError):
+class ContextWindowFullError(CompactionError):
     """A conversation does not fit its window, and no summary, no pruning and no smaller request can change that; the text says why."""
 
 
-class TooManyRoundsError(PromptKitError):
+class MaxStepsExceededError(PromptKitError):
     """A model went on calling tools for as many requests as a turn may have. What was said is in the transcript."""
 
     def __init__(self, rounds: int) -> None:
@@ -349,14 +349,14 @@ class TooManyRoundsError(PromptKitError):
         self.rounds = rounds
 
 
-class TurnRunningError(PromptKitError):
+class TurnInProgressError(PromptKitError):
     """A conversation was to go on from elsewhere while the model works on a turn, whose answer would stand behind what it does not answer."""
 
     def __init__(self) -> None:
         super().__init__("the model works on a turn of this conversation: wait for it or cancel it, and go on from elsewhere then.")
 
 
-class NothingToAnswerError(PromptKitError):
+class NoPendingMessageError(PromptKitError):
     """A model was to be asked and there is nothing to ask: the message is empty, or the model has had the last word."""
 
     def __init__(self) -> None:
@@ -379,7 +379,7 @@ class ModelError(PromptKitError):
         self.param = param
 
 
-class ContextOverflowError(ModelError):
+class ContextLengthExceededError(ModelError):
     """The request does not fit into the model's window. `tokens` and `window` are what the provider says of both, if it does."""
 
     tokens: int | None = None

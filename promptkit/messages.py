@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 __all__ = [
-    "BoundaryPart",
+    "CacheBreakpointPart",
     "DocumentPart",
     "ImagePart",
     "Json",
@@ -67,14 +67,14 @@ class OpaquePart:
 
 
 @attrs.frozen(kw_only=True)
-class BoundaryPart:
+class CacheBreakpointPart:
     """The end of a prefix that the provider should cache. `kind` is the provider's cache type, `ttl` its life time (`5m`, `1h`)."""
 
     kind: str | None = None
     ttl: str | None = None
 
 
-Part: TypeAlias = str | ImagePart | DocumentPart | OpaquePart | BoundaryPart
+Part: TypeAlias = str | ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart
 """One piece of a message's content. Text is a plain string."""
 
 

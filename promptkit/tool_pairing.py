@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ToolCall
 
-__all__ = ["NO_RESULT", "Paired", "Pairer", "pair"]
+__all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "Pairer", "pair"]
 
-NO_RESULT = "[no result was recorded]"
+MISSING_TOOL_RESULT = "[no result was recorded]"
 """What answers a call that the recording does not answer."""
 
 
 @attrs.frozen(kw_only=True)
-class Paired:
+class PairedMessages:
     """Messages in which every call is answered once, right behind it, and every result answers a call."""
 
     messages: tuple[Message, ...]
@@ -34,10 +34,10 @@ class Paired:
     """What was mended, in the order of the recording."""
 
 
-def pair(turns: Sequence[Message]) -> Paired:
+def pair(turns: Sequence[Message]) -> PairedMessages:
     """A recording with its calls and results paired; what was right stays byte for byte. Linear in the number of messages.
 
-    * a call without a result is answered by `NO_RESULT`: what was tried stays visible to the model
+    * a call without a result is answered by `MISSING_TOOL_RESULT`: what was tried stays visible to the model
     * a result of no call is dropped
     * of several results of one call the first stays: what a provider has cached does not change when a repeat is appended
     * a call id that occurs again is made unique, in the call and in its result; what follows does not change the name that it gets
@@ -47,7 +47,7 @@ def pair(turns: Sequence[Message]) -> Paired:
     for message in turns:
         pairer.add(message)
     pairer.settle()
-    return Paired(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs)
+    return PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs)
 
 
 def _turn(index: int) -> str:
@@ -199,8 +199,10 @@ class Pairer:
         found: list[tuple[int, Repair]] = []
         for place, call in enumerate(sorted(block.calls, key=_when), block.start + 1):
             if call.result is None:
-                found.append(self._repair(block.turn, "missing result", f"call {call.id!r} has no result; {NO_RESULT!r} answers it."))
-                self.messages[place] = Message(role="tool", content=(NO_RESULT,), tool_call_id=call.id)
+                found.append(
+                    self._repair(block.turn, "missing result", f"call {call.id!r} has no result; {MISSING_TOOL_RESULT!r} answers it.")
+                )
+                self.messages[place] = Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call.id)
                 self.sources[place] = block.turn
                 continue
             if call.apart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from promptkit import NO_RESULT, Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
+from promptkit import MISSING_TOOL_RESULT, Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
 from promptkit_components.cut import cut
 
 __all__ = ["ToolCalls"]
@@ -39,7 +39,7 @@ class ToolCalls(PromptElement):
     def _round(self, number: int, item: ToolRound) -> ToolRound:
         return ToolRound(
             calls=item.calls,
-            results={call.id: self._result(item.results.get(call.id, NO_RESULT)) for call in item.calls},
+            results={call.id: self._result(item.results.get(call.id, MISSING_TOOL_RESULT)) for call in item.calls},
             text=item.text,
             priority=number if item.priority is None else item.priority,
             required=item.required,
@@ -54,7 +54,9 @@ class ToolCalls(PromptElement):
         ids = {call.id for call in item.calls}
         for key in sorted(ids - item.results.keys()):
             yield Metadata(
-                value=Repair(kind="missing result", detail=f"rounds[{number}]: call {key!r} has no result; {NO_RESULT!r} answers it.")
+                value=Repair(
+                    kind="missing result", detail=f"rounds[{number}]: call {key!r} has no result; {MISSING_TOOL_RESULT!r} answers it."
+                )
             )
         for key in sorted(item.results.keys() - ids):
             yield Metadata(

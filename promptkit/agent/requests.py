@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.controller import Keeper
+    from promptkit.compaction.controller import CompactionController
     from promptkit.element import Child
     from promptkit.messages import Message, OpaquePart, ToolDefinition
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import TranscriptView
 
-__all__ = ["Manner", "Manners", "Requests"]
+__all__ = ["RequestAdaptation", "RequestAdaptations", "RequestBuilder"]
 
 
 @attrs.frozen
-class Manner:
+class RequestAdaptation:
     """How requests to one model are changed while one checkpoint holds: the same for all of them, so that the prompt cache keeps its worth."""
 
     quirks: Quirks
@@ -50,13 +50,13 @@ class Manner:
         return adapted(messages, self.quirks, thinking=self.thinking)
 
 
-class Manners:
+class RequestAdaptations:
     """The manner of each request. Worked out once for a checkpoint and a model."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, Manner] = None, Manner(Quirks())
+        self._known: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
 
-    def of(self, model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer) -> Manner:
+    def of(self, model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer) -> RequestAdaptation:
         """How a request to a model is changed that shows what a checkpoint left; None: there was none yet."""
         key = model, checkpoint
         if self._known[0] != key:
@@ -64,11 +64,11 @@ class Manners:
             thinking = thinking_of(payload.facts) if isinstance(payload, Checkpoint) else None
             quirks = quirks_of(model)
             tokens = added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
-            self._known = key, Manner(quirks, thinking, tokens)
+            self._known = key, RequestAdaptation(quirks, thinking, tokens)
         return self._known[1]
 
 
-class Requests:
+class RequestBuilder:
     """Makes requests for one conversation. What was rendered for a model and a budget is not rendered again.
 
     `prompt` makes the prompt; without one it is `instructions` and the messages. `tools` are offered in every request. Raises
@@ -95,14 +95,14 @@ class Requests:
         self.left_out: tuple[Message, ...] = ()
         """What of the view is not in it as it was said: left out or shortened, to save room, and without a summary."""
         self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
-        self._manners = Manners()
+        self._manners = RequestAdaptations()
         self._processors = tuple(processors)
         self._renderer: tuple[object, Renderer] | None = None
 
-    async def fitted(self, keeper: Keeper, asked: Callable[[], tuple[str, Tokenizer]]) -> tuple[LastRequest, int]:
+    async def fitted(self, keeper: CompactionController, asked: Callable[[], tuple[str, Tokenizer]]) -> tuple[LastRequest, int]:
         """The next request, made to fit by the keeper, and its tokens. `asked` is the model's name and tokenizer at the moment.
 
-        Raises WindowFullError where it cannot be made to fit, and whatever a component raises.
+        Raises ContextWindowFullError where it cannot be made to fit, and whatever a component raises.
         """
         while True:
             shown, (model, tokenizer) = keeper.view, asked()
@@ -115,7 +115,9 @@ class Requests:
                 keeper.rendered(tokens)
                 return request, tokens
 
-    async def _make(self, keeper: Keeper, shown: Projection, *, model: str, tokenizer: Tokenizer) -> tuple[LastRequest, int]:
+    async def _make(
+        self, keeper: CompactionController, shown: TranscriptView, *, model: str, tokenizer: Tokenizer
+    ) -> tuple[LastRequest, int]:
         """The request that shows a view, and its tokens. Raises BudgetExceededError if what is required does not fit."""
         budget = keeper.budget.render_budget
         manner = self._manners.of(model, self._transcript, shown.checkpoint, tokenizer=tokenizer)
@@ -139,7 +141,9 @@ class Requests:
             raise
         return LastRequest(messages=manner.of(self.rendered.messages), tools=self.tools), self.rendered.tokens + manner.tokens
 
-    def _left_out(self, keeper: Keeper, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[Message, ...]:
+    def _left_out(
+        self, keeper: CompactionController, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer
+    ) -> tuple[Message, ...]:
         """What became of a view under the processors, told as an event where something did."""
         there = set(map(id, messages))
         gone = tuple(message for message in shown if id(message) not in there)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
-from promptkit.agent.requests import Requests
+from promptkit.agent.requests import RequestBuilder
 from promptkit.agent.tools import Tool, by_name, call_tools, content_of
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.config import Setup
 from promptkit.compaction.controller import Promotion
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.policy.overflow import learnt
+from promptkit.compaction.policy.overflow import budget_after_overflow
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.summarizers.defaults import Writing
+from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import make_portable, wire_of
-from promptkit.errors import BadPropError, ContextOverflowError, NothingToAnswerError, TooManyRoundsError, TurnRunningError
+from promptkit.errors import BadPropError, ContextLengthExceededError, MaxStepsExceededError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.storage.archives import Archives
+    from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.messages import Usage
@@ -58,13 +58,13 @@ __all__ = ["AgentSession", "Turn", "next_larger", "require", "said"]
 
 
 def said(content: object) -> tuple[Part, ...]:
-    """What a person says, as content. Raises TypeError for what is none, NothingToAnswerError for what says nothing."""
+    """What a person says, as content. Raises TypeError for what is none, NoPendingMessageError for what says nothing."""
     parts = content_of(content)
     if parts is None:
         problem = f"a session is told text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
         raise TypeError(problem)
     if not any(part.strip() if isinstance(part, str) else True for part in parts):
-        raise NothingToAnswerError
+        raise NoPendingMessageError
     return parts
 
 
@@ -148,7 +148,7 @@ class AgentSession:
         hooks: Hooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
-        archives: Archives | None = None,
+        archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         enabled: bool = True,
@@ -162,7 +162,9 @@ class AgentSession:
         self.max_rounds = max_rounds
         self._definitions = tuple(tool.definition for tool in tools)
         preset = preset or vscode()
-        self._requests = Requests(self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=preset.processors)
+        self._requests = RequestBuilder(
+            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=preset.processors
+        )
         self._tokenizer = tokenizer
         self._setup = Setup(
             draw=rng,
@@ -219,7 +221,7 @@ class AgentSession:
         return self._requests.rendered
 
     @property
-    def last_left_out(self) -> tuple[Message, ...]:
+    def last_omitted(self) -> tuple[Message, ...]:
         """The messages that are not in the last request as they were said, though no summary stands for them."""
         return self._requests.left_out
 
@@ -229,7 +231,7 @@ class AgentSession:
         Everything that is said is in the transcript, durably, before the next thing happens. What is said while a turn is going on is
         said when that one is done.
 
-        Raises NothingToAnswerError for empty content, WindowFullError if the conversation cannot be made to fit, TooManyRoundsError after
+        Raises NoPendingMessageError for empty content, ContextWindowFullError if the conversation cannot be made to fit, MaxStepsExceededError after
         `max_rounds` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
         again: `resume` goes on with the turn, and `run` says something else.
         """
@@ -242,20 +244,20 @@ class AgentSession:
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> Turn:
         """Go on with a turn that was cut short by an error, a cancellation or the end of a program, without saying anything.
 
-        Calls that were made then are not made again: the model is told that they have no result. Raises NothingToAnswerError where the
+        Calls that were made then are not made again: the model is told that they have no result. Raises NoPendingMessageError where the
         model has had the last word, and as `run` does.
         """
         async with self._turn:
             items = self.keeper.view.items
             if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
-                raise NothingToAnswerError
+                raise NoPendingMessageError
             self.keeper.asked()
             return await self._work(on_text)
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
         """Summarize now, because somebody asks for it. None if there is nothing to summarize.
 
-        Raises SummaryError if no summary was to be had, CompactionRunningError while another is made in the foreground.
+        Raises SummaryError if no summary was to be had, CompactionInProgressError while another is made in the foreground.
         """
         return await self.keeper.compact(instructions)
 
@@ -267,10 +269,10 @@ class AgentSession:
     def rewind(self, to: str | None) -> Entry:
         """Go on from an earlier entry, from the very beginning for None. What came after it stays in the transcript, as a branch.
 
-        Raises TurnRunningError while the model works on a turn, TranscriptError for an entry that is not there.
+        Raises TurnInProgressError while the model works on a turn, TranscriptError for an entry that is not there.
         """
         if self._turn.locked():
-            raise TurnRunningError
+            raise TurnInProgressError
         entry = self.transcript.rewind(to)
         self.keeper.turned("the conversation goes on from elsewhere")
         return entry
@@ -324,7 +326,7 @@ class AgentSession:
                 return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
             await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
             self.keeper.worked()
-        raise TooManyRoundsError(self.max_rounds)
+        raise MaxStepsExceededError(self.max_rounds)
 
     async def _request(self, on_text: Callable[[str], object] | None) -> Reply:
         await self.keeper.prepare()
@@ -334,12 +336,12 @@ class AgentSession:
             model = self.model  # another may be switched to while this one thinks
             try:
                 reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
-            except ContextOverflowError as error:
+            except ContextLengthExceededError as error:
                 if refused:
                     raise
                 refused = True
                 if model is self.model:
-                    budget = learnt(self.keeper.budget, refused=tokens, window=error.window)
+                    budget = budget_after_overflow(self.keeper.budget, refused=tokens, window=error.window)
                     self._setup.fit(self.keeper, self._writing(budget))
                 await self.keeper.overflow(tokens, refused_by=model.name)
                 continue
@@ -348,8 +350,8 @@ class AgentSession:
         self.keeper.answered(request, reply.message)
         return reply
 
-    def _writing(self, budget: Budget) -> Writing:
-        return Writing(model=self.model, budget=self._setup.budget(budget), tokenizer=self.tokenizer)
+    def _writing(self, budget: Budget) -> SummarizerContext:
+        return SummarizerContext(model=self.model, budget=self._setup.budget(budget), tokenizer=self.tokenizer)
 
     def _offer(self) -> None:
         """Tell the keeper of the next larger model, if there is one."""

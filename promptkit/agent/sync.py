@@ -67,7 +67,7 @@ class SyncSession:
         return self._call(self.session.undo_compaction)
 
     def rewind(self, to: str | None) -> Entry:
-        """Go on from an earlier entry. Raises TurnRunningError while the model works on a turn."""
+        """Go on from an earlier entry. Raises TurnInProgressError while the model works on a turn."""
         return self._call(lambda: self.session.rewind(to))
 
     def fork(self, store: Store, *, at: str | None = None) -> SyncSession:

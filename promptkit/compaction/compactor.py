@@ -26,12 +26,12 @@ from promptkit.compaction.events import (
 from promptkit.compaction.hooks import Hooks, guarded_after, guarded_before
 from promptkit.compaction.planning.blocks import is_opening
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.planning.selection import Rounds, select
-from promptkit.compaction.pruning.capped_view import Shown
+from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.pruning.capped_view import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, without_secrets
-from promptkit.errors import CompactionRunningError, SummaryError, TranscriptConflictError
+from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.redaction import redacted
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import Projected, Projection
+    from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = ["Compactor", "Draft", "checkpoint_of", "known_facts", "redacted_cover", "redacted_summary", "redacted_task"]
 
@@ -69,7 +69,7 @@ class Draft:
     """When it was begun, by the compactor's clock."""
 
 
-def checkpoint_of(draft: Draft, items: Sequence[Projected], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
+def checkpoint_of(draft: Draft, items: Sequence[ViewItem], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
     """What is written for a draft. `items` are the view now: that of the plan, and what came since, which is kept."""
     plan = draft.plan
     planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
@@ -122,7 +122,7 @@ def _plan(plan: Plan, redactor: Redactor) -> Plan:
     return attrs.evolve(redacted_cover(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
 
 
-def _clean(items: Iterable[Projected], redactor: Redactor) -> tuple[Projected, ...]:
+def _clean(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
     return tuple(attrs.evolve(item, message=redacted(item.message, redactor)) for item in items)
 
 
@@ -183,14 +183,14 @@ class Compactor:
     ) -> None:
         self.transcript = transcript
         self.summarizer = summarizer
-        self.keep: Keep = Rounds() if keep is None else keep
+        self.keep: Keep = KeepLastRound() if keep is None else keep
         self.max_summary_tokens = max_summary_tokens
         self._choose = choose
         self._replacement = replacement or Replacement()
         self.events = events or Events()
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
-        self._shown = Shown(tokenizer, result_tokens=max_result_tokens)
+        self._shown = CappedView(tokenizer, result_tokens=max_result_tokens)
         self._tools = tuple(tools)
         self._hooks = hooks or Hooks()
         self._redactor = redactor
@@ -208,7 +208,7 @@ class Compactor:
         self._shown.switch(tokenizer, result_tokens=max_result_tokens)
 
     @property
-    def view(self) -> Projection:
+    def view(self) -> TranscriptView:
         """What the model is shown of the transcript now."""
         return self._shown.view(self.transcript.path())
 
@@ -229,10 +229,10 @@ class Compactor:
     ) -> Entry | None:
         """Summarize and commit. None if there is nothing to drop, if a hook called it off, or if the conversation changed meanwhile.
 
-        Raises SummaryError if no summary was to be had, CompactionRunningError while another is running; the transcript is as it was then.
+        Raises SummaryError if no summary was to be had, CompactionInProgressError while another is running; the transcript is as it was then.
         """
         if self._running is not None:
-            raise CompactionRunningError
+            raise CompactionInProgressError
         ended = self._running = asyncio.Event()
         try:
             draft = await self.draft(plan or self.plan(), trigger=trigger, instructions=instructions, last_request=last_request)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.controller import Keeper
+from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
-from promptkit.compaction.summarizers.defaults import Writing, most_summary_tokens
+from promptkit.compaction.summarizers.defaults import SummarizerContext, max_summary_tokens_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.storage.archives import Archives
+    from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
     from promptkit.transcript.redaction import Redactor
@@ -44,7 +44,7 @@ class Setup:
     hooks: Hooks | None = None
     redactor: Redactor | None = None
     events: Events | None = None
-    archives: Archives | None = None
+    archives: ArchiveDirectory | None = None
     """Where what a checkpoint drops is written before; None: nowhere but in the transcript."""
     read_tool: str = "read_file"
     enabled: bool = True
@@ -58,11 +58,11 @@ class Setup:
         self,
         transcript: Transcript,
         *,
-        writing: Writing,
+        writing: SummarizerContext,
         name: str,
         tools: Sequence[ToolDefinition] = (),
         clock: Callable[[], float] | None = None,
-    ) -> Keeper:
+    ) -> CompactionController:
         """The keeper of a transcript whose requests go to the model of this name. `clock` gives seconds that only grow."""
         preset, budget = self.preset, writing.budget
         made = partial(ArchivingCompactor, clock=clock) if clock else ArchivingCompactor
@@ -73,7 +73,7 @@ class Setup:
             choose=partial(select, split=preset.split),
             replacement=preset.replacement,
             tokenizer=writing.tokenizer,
-            max_summary_tokens=most_summary_tokens(budget),
+            max_summary_tokens=max_summary_tokens_for(budget),
             max_result_tokens=budget.result_tokens,
             tools=tools,
             hooks=self.hooks,
@@ -82,7 +82,7 @@ class Setup:
             read_tool=self.read_tool,
         )
         compactor.archives = self.archives
-        return Keeper(
+        return CompactionController(
             compactor,
             budget=budget,
             policy=self.policy or preset.policy(self.draw),
@@ -92,16 +92,16 @@ class Setup:
             prunes=preset.prunes,
         )
 
-    def fit(self, keeper: Keeper, writing: Writing) -> None:
+    def fit(self, keeper: CompactionController, writing: SummarizerContext) -> None:
         """Have a keeper keep to another budget, and to another model's figures, from now on."""
         keeper.budget = writing.budget
         keeper.compactor.keep = self.keep or self.preset.keep(writing.budget)
         keeper.compactor.switch(
             summarizer=self._summarizer(writing),
             tokenizer=writing.tokenizer,
-            max_summary_tokens=most_summary_tokens(writing.budget),
+            max_summary_tokens=max_summary_tokens_for(writing.budget),
             max_result_tokens=writing.budget.result_tokens,
         )
 
-    def _summarizer(self, writing: Writing) -> Summarizer:
+    def _summarizer(self, writing: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(writing)

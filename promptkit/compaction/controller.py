@@ -13,12 +13,12 @@ import attrs
 from promptkit.compaction.background import Background
 from promptkit.compaction.events import Decided
 from promptkit.compaction.planning.plan import Sent
-from promptkit.compaction.planning.selection import Rounds
+from promptkit.compaction.planning.selection import KeepLastRound
 from promptkit.compaction.policy.decisions import Apply, Compact, Discard, Nothing, Promote, Prune, RenderPruned, StartBackground, Wait
 from promptkit.compaction.policy.state import Attempts, State, judge
 from promptkit.compaction.policy.usage import Window
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
-from promptkit.errors import CompactionRunningError, WindowFullError
+from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Phase
-    from promptkit.compaction.policy.usage import Reading
+    from promptkit.compaction.policy.usage import UsageReading
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import TranscriptView
 
-__all__ = ["Keeper", "Passes", "Promotion"]
+__all__ = ["CompactionController", "Passes", "Promotion"]
 
 
 class Passes:
@@ -56,7 +56,7 @@ class Passes:
         """Begin one in the background, if there is something to drop."""
         compactor = self._compactor
         keep = compactor.keep
-        plan = compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, Rounds) else keep)
+        plan = compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, KeepLastRound) else keep)
         if plan.is_empty or compactor.running:
             return
         self._failure_told = False
@@ -87,7 +87,7 @@ class Passes:
         plan = compactor.plan()
         try:
             entry = await compactor.compact(plan, trigger=trigger, last_request=self._live(plan) if live else None)
-        except CompactionRunningError:  # somebody asked for one meanwhile: it serves this request, too
+        except CompactionInProgressError:  # somebody asked for one meanwhile: it serves this request, too
             await compactor.settled()
             if compactor.changed(plan.leaf):
                 self.compacted = True
@@ -127,7 +127,7 @@ class Promotion:
     go: Callable[[], object]
 
 
-class Keeper:
+class CompactionController:
     """Acts on the policy's decisions for one transcript. One per conversation, in one event loop.
 
     With `enabled=False` nothing is done that nobody asked for, but what is too large is rendered pruned. `prunes`: the policy takes old
@@ -187,11 +187,11 @@ class Keeper:
         return self._warm
 
     @property
-    def view(self) -> Projection:
+    def view(self) -> TranscriptView:
         """What the model is shown of the transcript now."""
         return self.compactor.view
 
-    def reading(self) -> Reading:
+    def reading(self) -> UsageReading:
         """How much of the window the next request takes."""
         return self._window.reading(self.budget.window)
 
@@ -242,7 +242,7 @@ class Keeper:
                     continue
                 case Promote() if self._promoted():
                     continue
-                case Discard(because=because):
+                case Discard(reason=because):
                     self._passes.drop(str(because))
                     continue
                 case Prune():
@@ -257,7 +257,7 @@ class Keeper:
     async def overflow(self, tokens: int, *, refused_by: str | None = None) -> None:  # noqa: C901  # a case for each decision
         """A request was too large: by the render's count, or because a provider refused it.
 
-        Afterwards it is to be rendered again. Raises WindowFullError where nothing more can be done.
+        Afterwards it is to be rendered again. Raises ContextWindowFullError where nothing more can be done.
         """
         if refused_by is not None:
             self.pruned = False  # what it was pruned to was still too much, and the budget is a smaller one now
@@ -279,12 +279,12 @@ class Keeper:
                 case RenderPruned():
                     self.pruned = True
                     return
-                case Discard(because=because):
+                case Discard(reason=because):
                     self._passes.drop(str(because))
                 case Nothing() if refused_by not in {None, self.model}:
                     return
                 case _:
-                    raise WindowFullError(str(decision.because))
+                    raise ContextWindowFullError(str(decision.reason))
 
     async def moment(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
         """One of the phases in which nothing is about to be rendered. Whether something was done."""
@@ -316,7 +316,7 @@ class Keeper:
     async def compact(self, instructions: str | None = None) -> Entry | None:
         """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop, or too little."""
         if self.compactor.running:
-            raise CompactionRunningError
+            raise CompactionInProgressError
         before, plan = self.reading().tokens, self.compactor.plan()
         if not isinstance(self._decide("manual", before), Compact):
             return None
@@ -368,7 +368,7 @@ class Keeper:
     def _decide(self, phase: Phase, tokens: int | None, refused_by: str | None = None, *, idle_seconds: float = 0.0) -> Decision:
         state = self._state(phase, tokens, refused_by, idle_seconds)
         decision = self.policy.decide(state)
-        why = decision.because
+        why = decision.reason
         event = Decided(
             decision=type(decision).__name__, reason=str(why), tokens=tokens, ratio=state.ratio, threshold=why.threshold, warm=why.warm
         )

@@ -20,7 +20,7 @@ __all__ = [
     "RequestReduced",
     "Subscriber",
     "SummaryDiscarded",
-    "log_events",
+    "logging_subscriber",
 ]
 
 
@@ -144,7 +144,7 @@ class Events:
                 self._logger.exception("a subscriber to promptkit's events raised")
 
 
-def log_events(logger: logging.Logger) -> Subscriber:
+def logging_subscriber(logger: logging.Logger) -> Subscriber:
     """A subscriber that writes one line for each event: failures as warnings, the rest as information."""
 
     def write(event: Event) -> None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.events import Event, Subscriber
 
-__all__ = ["trace_events"]
+__all__ = ["otel_subscriber"]
 
 SPAN = "promptkit.compaction"
 PREFIX = "promptkit."
 
 
-def trace_events(tracer: Tracer | None = None) -> Subscriber:
+def otel_subscriber(tracer: Tracer | None = None) -> Subscriber:
     """A subscriber that makes a span of each compaction, and an event on the current span of each decision and each request made smaller.
 
     One for each Events: compactions are numbered within theirs. `tracer` is by default that of the global provider, under the name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.planning.user_messages import Originals  # noqa: TC001  # a field's type, which settings resolve
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import neutral
 from promptkit.messages import Message, OpaquePart
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["Carried", "Replaced", "Replacement", "carried_over"]
 
@@ -49,7 +49,7 @@ class Replaced:
 class Replacement:
     """How the messages are built. By default: what is pinned, the summary in its tags, and what is still worked on.
 
-    >>> Replacement(originals=Originals(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
+    >>> Replacement(originals=VerbatimUserMessages(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
     """
 
     place: Literal["first", "last"] = "first"
@@ -58,7 +58,7 @@ class Replacement:
     """Who says the summary. Some providers take system messages only at the beginning."""
     preface: str | None = None
     """Said before the summary in the place of the tags around it."""
-    originals: Originals | None = None
+    originals: VerbatimUserMessages | None = None
     """What stays of what the person wrote; None: nothing but what is still worked on."""
     carry: Callable[[Plan, Summary], Carried] | None = None
     """What is carried over, asked when the checkpoint is written; `carried_over` goes by the conversation itself."""
@@ -103,7 +103,7 @@ class Replacement:
         portable = (*pinned, summary_message(text), *replayed)
         return Replaced(messages=(*pinned, *native, *replayed), own=tuple(own), portable=portable)
 
-    def _originals(self, covered: Sequence[Projected], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
+    def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
         """What the person wrote and is still shown, and the note of what is not."""
         if self.originals is None:
             return [], []
@@ -126,7 +126,7 @@ def _note(omitted: int) -> Message | None:
     return Message(role="user", content=(f"[{omitted:,} earlier {what} left out here]",))
 
 
-def _omitted_before(items: Sequence[Projected]) -> int:
+def _omitted_before(items: Sequence[ViewItem]) -> int:
     """How many messages the checkpoint before has left out, by its note."""
     for item in items:
         if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.media import Document, Image, Opaque
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,5 +66,5 @@ def _part(part: Part) -> str | PromptElement | None:
             return Document(data=part.data, media_type=part.media_type, filename=part.name, tokens=part.tokens)
         case OpaquePart():
             return Opaque(value=part.value, tokens=part.tokens, provider=part.provider)
-        case BoundaryPart():
+        case CacheBreakpointPart():
             return None

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from promptkit.element import Child, PromptElement, component
 
 __all__ = [
-    "CacheBoundary",
+    "CacheBreakpoint",
     "Chunk",
     "First",
     "Group",
@@ -122,10 +122,10 @@ class Isolate(PromptElement):
 
 
 @component
-class CacheBoundary(PromptElement):
+class CacheBreakpoint(PromptElement):
     """The end of a prefix that the provider should cache; nothing before the last one is pruned. A direct child of a message.
 
-    >>> SystemMessage()["Long instructions", CacheBoundary(kind="ephemeral")]
+    >>> SystemMessage()["Long instructions", CacheBreakpoint(kind="ephemeral")]
     """
 
     kind: str | None = None

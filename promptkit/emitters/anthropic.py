@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 import attrs
 
 from promptkit.emitters.parts import Payload, WireDict, arguments_object, check, formless, parse_data_url, plain, refusal, visible
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ LIFE_TIMES = ("5m", "1h")
 """What `cache_control.ttl` may say; without one, the API takes `5m`."""
 
 
-def cache_control(boundary: BoundaryPart) -> WireDict:
+def cache_control(boundary: CacheBreakpointPart) -> WireDict:
     """What `cache_control` says for a boundary. `ephemeral` is the only type; a life time that is another provider's is left out."""
     return {"type": "ephemeral", **({"ttl": boundary.ttl} if boundary.ttl in LIFE_TIMES else {})}
 
@@ -228,7 +228,7 @@ class _Request:
         leading = message.role == "system" and not self.turns
         role = "assistant" if message.role == "assistant" else "user"
         for part in visible(message, "anthropic", cache=self.cache):
-            if isinstance(part, BoundaryPart):
+            if isinstance(part, CacheBreakpointPart):
                 self._mark(part)
             elif not is_blank(part):
                 made = block(index, message, part)
@@ -242,11 +242,15 @@ class _Request:
 
     def add_result(self, index: int, message: Message) -> None:
         parts = visible(message, "anthropic", cache=self.cache)
-        ends = [part for part in takewhile(lambda part: isinstance(part, BoundaryPart), reversed(parts)) if isinstance(part, BoundaryPart)]
+        ends = [
+            part
+            for part in takewhile(lambda part: isinstance(part, CacheBreakpointPart), reversed(parts))
+            if isinstance(part, CacheBreakpointPart)
+        ]
         for part in parts[: len(parts) - len(ends)]:
-            if isinstance(part, BoundaryPart):
+            if isinstance(part, CacheBreakpointPart):
                 self._mark(part)
-        result = tool_result(index, message, [part for part in parts if not isinstance(part, BoundaryPart)])
+        result = tool_result(index, message, [part for part in parts if not isinstance(part, CacheBreakpointPart)])
         self._turn_after(self.asked.get(message.tool_call_id or "")).results.append(result)
         self.carrier = result
         for part in reversed(ends):
@@ -266,7 +270,7 @@ class _Request:
     def _turn_after(self, call: int | None) -> _Turn:
         return self._turn("user") if call is None or call + 1 == len(self.turns) else self.turns[call + 1]
 
-    def _mark(self, boundary: BoundaryPart) -> None:
+    def _mark(self, boundary: CacheBreakpointPart) -> None:
         if self.carrier is not None:
             self.carrier["cache_control"] = cache_control(boundary)
             self.marked.append(self.carrier)

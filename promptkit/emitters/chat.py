@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.emitters.openai_shared import breakpoints, file_fields
 from promptkit.emitters.parts import Payload, WireDict, check, formless, plain, visible
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
 
 
 def _message(index: int, message: Message, parts: Sequence[Part], marks: Mapping[int, WireDict]) -> WireDict:
-    said = [(part, marks.get(place)) for place, part in enumerate(parts) if not isinstance(part, BoundaryPart)]
+    said = [(part, marks.get(place)) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id

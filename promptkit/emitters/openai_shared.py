@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import BoundaryPart, DocumentPart, OpaquePart, Part, Role
+from promptkit.messages import CacheBreakpointPart, DocumentPart, OpaquePart, Part, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def breakpoints(contents: Iterable[tuple[Role, Sequence[Part]]]) -> dict[tuple[i
     carrier: tuple[int, int] | None = None
     for index, (role, parts) in enumerate(contents):
         for place, part in enumerate(parts):
-            if isinstance(part, BoundaryPart):
+            if isinstance(part, CacheBreakpointPart):
                 if carrier is not None:
                     found[carrier] = {"mode": "explicit", **({"ttl": part.ttl} if part.ttl in LIFE_TIMES else {})}
             elif role != "assistant" and not isinstance(part, OpaquePart):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from promptkit.errors import EmitError
-from promptkit.messages import BoundaryPart, ImagePart, Json, Message, OpaquePart, Part
+from promptkit.messages import CacheBreakpointPart, ImagePart, Json, Message, OpaquePart, Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def visible(message: Message, target: Format, *, cache: bool = True) -> list[Par
             continue
         if isinstance(part, OpaquePart) and part.provider not in (None, target):
             continue
-        if isinstance(part, BoundaryPart) and not cache:
+        if isinstance(part, CacheBreakpointPart) and not cache:
             continue
         if joined := "".join(text):
             parts.append(joined)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from promptkit.emitters.openai_shared import breakpoints, file_fields
 from promptkit.emitters.parts import Payload, WireDict, check, formless, plain, visible
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 
 __all__ = ["to_responses", "tools_to_responses"]
 
@@ -34,7 +34,7 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     marks = breakpoints((message.role, parts) for message, parts in zip(messages, contents, strict=True))
     items: Payload = []
     for index, (message, parts) in enumerate(zip(messages, contents, strict=True)):
-        said = [(part, marks.get((index, place))) for place, part in enumerate(parts) if not isinstance(part, BoundaryPart)]
+        said = [(part, marks.get((index, place))) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
         if message.role == "tool":
             items.append({"type": "function_call_output", "call_id": message.tool_call_id, "output": _content(index, message, said)})
         else:

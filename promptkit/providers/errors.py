@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.errors import ContextOverflowError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
+from promptkit.errors import ContextLengthExceededError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +160,7 @@ def failed(failure: Failure) -> ModelError:
     overflow = _overflow(status, said, texts, empty=not failure.body)
     error: ModelError
     if overflow is not None:
-        error = ContextOverflowError(_sentence(failure, said), model=failure.model)
+        error = ContextLengthExceededError(_sentence(failure, said), model=failure.model)
         error.tokens = overflow.tokens or said.tokens
         error.window = overflow.window or said.window
     elif said.codes & USED_UP:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import BoundaryPart, Message, Part
+from promptkit.messages import CacheBreakpointPart, Message, Part
 from promptkit.rendering.text_joins import separator
 from promptkit.rendering.tree import NEVER, Atom, Leaf, Node, alive
 
@@ -97,7 +97,7 @@ def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
         if run:
             parts.append("".join(run))
             run, before = [], None
-        if isinstance(leaf.part, BoundaryPart) and parts and isinstance(parts[-1], BoundaryPart):
+        if isinstance(leaf.part, CacheBreakpointPart) and parts and isinstance(parts[-1], CacheBreakpointPart):
             parts.pop()
         parts.append(leaf.part)
     if run:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
-from promptkit.elements.layout import CacheBoundary
+from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable
 from promptkit.errors import MisplacedElementError, TreeError
-from promptkit.messages import BoundaryPart
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.assemble import measure
 from promptkit.rendering.build import PLAIN_LEAVES, group_of, make_node, plain_leaf, plain_message
 from promptkit.rendering.elements import close_node, open_node, write_expandable
@@ -186,7 +186,7 @@ class Expansion:
                 items.append(made)
                 atoms.append(made)
                 plain += 1
-            elif isinstance(child, Metadata | Reference | CacheBoundary):
+            elif isinstance(child, Metadata | Reference | CacheBreakpoint):
                 self._attach(node, child)
             elif (kind in PLAIN_LEAVES) and (piece := plain_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
@@ -230,11 +230,11 @@ class Expansion:
             node.metadata = [*(node.metadata or ()), (element.value, element.local)]
         elif isinstance(element, Reference):
             node.references = [*(node.references or ()), element]
-        elif isinstance(element, CacheBoundary):
+        elif isinstance(element, CacheBreakpoint):
             if node.role is None:
-                message = "a CacheBoundary must be a direct child of a message: move it there."
+                message = "a CacheBreakpoint must be a direct child of a message: move it there."
                 raise MisplacedElementError(message, path=path_of(node))
-            leaf = Leaf(node, "", HIGHEST, NEVER, part=BoundaryPart(kind=element.kind, ttl=element.ttl), element=element)
+            leaf = Leaf(node, "", HIGHEST, NEVER, part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl), element=element)
             node.items.append(leaf)
 
     def _schedule(self, node: Node, index: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage
-from promptkit.errors import OrphanResultError, UnansweredCallError
-from promptkit.messages import BoundaryPart
+from promptkit.errors import OrphanToolResultError, UnansweredToolCallError
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.tree import NEVER, STAYS, Item, Leaf, Node, path_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
         message.first = leaf
     else:
         before.following = leaf
-    if isinstance(leaf.part, BoundaryPart) and not message.standby:
+    if isinstance(leaf.part, CacheBreakpointPart) and not message.standby:
         tree.boundaries.append(leaf)
     return leaf
 
@@ -196,7 +196,7 @@ def pair(tree: Tree, *, strict: bool) -> None:
 
     Sets `asked` of the results and `answers` of the messages with calls; fallbacks stand by among the answers.
 
-    Raises UnansweredCallError and OrphanResultError; with `strict` off, such calls and results are left alone.
+    Raises UnansweredToolCallError and OrphanToolResultError; with `strict` off, such calls and results are left alone.
     """
     open_calls: dict[str, tuple[Node, int]] = {}
     answered: dict[str, tuple[Node, int]] = {}
@@ -229,16 +229,16 @@ def _join(result: Node, asked: tuple[Node, int]) -> None:
     message.answers.append((index, result))
 
 
-def _orphan(node: Node, *, again: bool) -> OrphanResultError:
+def _orphan(node: Node, *, again: bool) -> OrphanToolResultError:
     twice = " a second time" if again else ""
     message = f"the tool message answers call {node.call_id!r}{twice}, and no open call before it has that id."
-    return OrphanResultError(message, path=path_of(node))
+    return OrphanToolResultError(message, path=path_of(node))
 
 
-def _unanswered(node: Node, index: int) -> UnansweredCallError:
+def _unanswered(node: Node, index: int) -> UnansweredToolCallError:
     call = node.calls[index]
     message = (
         f"no tool message answers call {call.id!r} ({call.name}): add a ToolMessage(tool_call_id={call.id!r}) behind it, or leave the call out. "
         "For recorded conversations use History, which mends them."
     )
-    return UnansweredCallError(message, path=path_of(node))
+    return UnansweredToolCallError(message, path=path_of(node))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.messages import BoundaryPart
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.assemble import leaves_of, measure, message_of, placed
 from promptkit.rendering.text_joins import separator
 from promptkit.rendering.tree import Atom, Leaf, Node, path_of
@@ -192,8 +192,8 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
             continue
         if leaf.part is not None:
             part += before is not None
-            part += not (bounded and isinstance(leaf.part, BoundaryPart))  # of adjacent boundaries one is left
-            bounded = isinstance(leaf.part, BoundaryPart)
+            part += not (bounded and isinstance(leaf.part, CacheBreakpointPart))  # of adjacent boundaries one is left
+            bounded = isinstance(leaf.part, CacheBreakpointPart)
             before, start = None, 0
             continue
         if before is not None:

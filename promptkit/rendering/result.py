@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.messages import BoundaryPart, Message, Repair, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
 from promptkit.rendering.removals import Removal, SourceSpan, removals_of, spans_of
 from promptkit.rendering.sizing import frame_of
 
@@ -116,7 +116,7 @@ class Rendered:
             if not frame_of(message, tokenizer).exact:
                 return False
             for part in message.content:
-                if not isinstance(part, str | BoundaryPart) and not tokenizer.part(part).exact:
+                if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.part(part).exact:
                     return False
         return True
 
@@ -150,7 +150,7 @@ class Rendered:
         """The receipt as a table for people."""
         return explain(self)
 
-    def whatif(self, budget: int) -> Rendered:
+    def at_budget(self, budget: int) -> Rendered:
         """The same prompt at another budget, without running components again: what looked at its budget stays as it is.
 
         Raises BudgetExceededError where the required does not fit.

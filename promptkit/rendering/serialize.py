@@ -47,7 +47,7 @@ _TYPES: dict[str, type[PromptElement]] = {
         layout.KeepWith,
         layout.Reserve,
         layout.Isolate,
-        layout.CacheBoundary,
+        layout.CacheBreakpoint,
         media.Image,
         media.Document,
         media.Opaque,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import BoundaryPart
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.flex import reserved, shares
 from promptkit.rendering.tree import Atom, Leaf, Node
 
@@ -107,7 +107,7 @@ class Sizer:
         """The tokens of one content part."""
         if isinstance(part, str):
             return self.tokenizer.count(part)
-        return 0 if isinstance(part, BoundaryPart) else self.tokenizer.part(part).tokens
+        return 0 if isinstance(part, CacheBreakpointPart) else self.tokenizer.part(part).tokens
 
     def leaf(self, leaf: Leaf) -> int:
         """The tokens of a leaf, apart from its joints."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from promptkit.element import Children, PromptElement
     from promptkit.elements.media import Reference
-    from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
+    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
     from promptkit.rendering.removal_order import Scope
     from promptkit.rendering.sizing import Layout
 
@@ -93,7 +93,7 @@ class Leaf:
         priority: float,
         breaks: int,
         *,
-        part: ImagePart | DocumentPart | OpaquePart | BoundaryPart | None = None,
+        part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None,
         element: PromptElement | None = None,
     ) -> None:
         self.parent = parent

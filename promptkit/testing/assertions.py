@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 import attrs
 
 from promptkit.errors import BudgetExceededError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.assemble import messages_of
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
@@ -225,7 +225,7 @@ def _part(part: Part) -> str:
             return f"[document {name or kind}]"
         case OpaquePart(value=value):
             return f"[{shorten(repr(value))}]"
-        case BoundaryPart():
+        case CacheBreakpointPart():
             return "[cache boundary]"
 
 

@@ -29,7 +29,7 @@ class HeuristicTokenizer(Tokenizer):
     """One token for so many characters, and a margin above it: pi and Claude Code count 4 characters, GSV with a margin of 1.2 or 1.15.
 
     A character beyond Latin script counts as a whole token: there, four of them are nearly never one. Where a provider has counted a
-    request, `Meter` goes by that, and this is only for what came since.
+    request, `UsageMeter` goes by that, and this is only for what came since.
 
     >>> HeuristicTokenizer().count("Fix the parser.")
     5

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
 from promptkit.tokens.images import dimensions
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def columns(trace: Trace) -> dict[str, object]:
     }
 
 
-def part_facts(part: ImagePart | DocumentPart | OpaquePart | BoundaryPart) -> Facts:
+def part_facts(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Facts:
     """What is shown of a part that is no text: `kind`, and its type, size and hash in place of the bytes themselves."""
     facts: dict[str, str | int | None]
     match part:
-        case BoundaryPart(kind=kind, ttl=ttl):
+        case CacheBreakpointPart(kind=kind, ttl=ttl):
             facts = {"kind": "cache boundary", "type": kind, "ttl": ttl}
         case ImagePart(url=url):
             size = (part.width, part.height) if part.width and part.height else dimensions(url)

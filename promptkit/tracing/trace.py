@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, OpaquePart, Role, ToolCall
+    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart, Role, ToolCall
 
 __all__ = ["Epoch", "Share", "Timing", "Trace", "TraceCall", "TraceItem", "TraceRemoval"]
 
@@ -72,7 +72,7 @@ class TraceItem:
     call_id: str | None = None
     text: str | None = None
     """The text of a text, and of a message that is nothing but one."""
-    part: ImagePart | DocumentPart | OpaquePart | BoundaryPart | None = None
+    part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None
     starts_line: Literal["never", "always", "first"] = "never"
     """When a text starts on a new line: `first` unless text of the container around its own stands right before it."""
     ends_line: bool = False
@@ -165,7 +165,7 @@ class Trace:
     timings: tuple[Timing, ...]
 
     def state_at(self, budget: int) -> int | None:
-        """The state that a render with this budget ends in, as in `Rendered.whatif`; None where nothing fits."""
+        """The state that a render with this budget ends in, as in `Rendered.at_budget`; None where nothing fits."""
         room = budget - self.reserved
         costs = self.costs
         states = range(len(costs))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Loaded", "MemoryStore", "Problem", "Store"]
+__all__ = ["InMemoryStore", "Loaded", "Problem", "Store"]
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +74,7 @@ class Store(Protocol):
         ...
 
 
-class MemoryStore:
+class InMemoryStore:
     """Keeps entries for as long as the process lives. Several transcripts may share one."""
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:

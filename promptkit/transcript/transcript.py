@@ -14,7 +14,7 @@ import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Said, Setting
-from promptkit.transcript.store import MemoryStore, Problem
+from promptkit.transcript.store import InMemoryStore, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ class Transcript:
     """
 
     def __init__(self, store: Store | None = None, *, clock: Callable[[], float] = time.time, new_id: Callable[[], str] = _new_id) -> None:
-        self.store: Store = MemoryStore() if store is None else store
+        self.store: Store = InMemoryStore() if store is None else store
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()

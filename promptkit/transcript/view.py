@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["NEVER_REPLAYED", "Projected", "Projection", "Projector", "project", "summary_message"]
+__all__ = ["NEVER_REPLAYED", "TranscriptView", "ViewBuilder", "ViewItem", "project", "summary_message"]
 
 NEVER_REPLAYED = frozenset({"error", "aborted"})
 """How a model's turn ended that is not shown again where it asks for tools: nobody will answer it."""
 
 
 @attrs.frozen(kw_only=True)
-class Projected:
+class ViewItem:
     """A message, and the entry that it comes from."""
 
     message: Message
@@ -36,10 +36,10 @@ class Projected:
 
 
 @attrs.frozen(kw_only=True)
-class Projection:
+class TranscriptView:
     """The messages that the model is shown, oldest first."""
 
-    items: tuple[Projected, ...] = ()
+    items: tuple[ViewItem, ...] = ()
     checkpoint: str | None = None
     """The id of the checkpoint that this view starts with."""
     summary: str | None = None
@@ -58,12 +58,12 @@ def summary_message(summary: str) -> Message:
     return _tagged("conversation-summary", summary)
 
 
-def project(path: Sequence[Entry]) -> Projection:
+def project(path: Sequence[Entry]) -> TranscriptView:
     """The view of a path, root first. Linear in its length."""
     return _View(path).projection()
 
 
-class Projector:
+class ViewBuilder:
     """Projects the path of a conversation that grows: what was only appended is added to the view that there was.
 
     For the paths of one transcript, which their last entry determines. Gives what `project` gives.
@@ -73,9 +73,9 @@ class Projector:
         self._view = _View(())
         self._length = 0
         self._ends: tuple[Entry, ...] = ()
-        self._shown = Projection()
+        self._shown = TranscriptView()
 
-    def project(self, path: Sequence[Entry]) -> Projection:
+    def project(self, path: Sequence[Entry]) -> TranscriptView:
         """The view of a path, root first. Linear in what is new, but for the tuple of items; in all of it after a checkpoint or an edit."""
         length = self._length
         known = path[: min(length, 1)], path[length - 1 : length] if length else path[:0]
@@ -97,8 +97,8 @@ class _View:
     def __init__(self, path: Sequence[Entry]) -> None:
         self._edits = _edits(path)
         self._void: set[str] = set()  # calls that are not shown, and whose results are not, either
-        self._drafts: list[Projected] = []
-        self._items: list[Projected] = []
+        self._drafts: list[ViewItem] = []
+        self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._pairer = Pairer(early=False, name=self._name)
         start = self._latest(path, Reset, 0)
@@ -119,7 +119,7 @@ class _View:
         self._show(entries)
         return True
 
-    def projection(self) -> Projection:
+    def projection(self) -> TranscriptView:
         pairer = self._pairer
         first = pairer.settle()
         del self._items[first:]
@@ -129,7 +129,7 @@ class _View:
         entry = self._checkpoint
         summary = _text(entry.payload.summary, self._edits.get(entry.id)) if entry and isinstance(entry.payload, Checkpoint) else ""
         repairs = (*self._repairs, *pairer.repairs)
-        return Projection(items=tuple(self._items), checkpoint=entry.id if entry else None, summary=summary or None, repairs=repairs)
+        return TranscriptView(items=tuple(self._items), checkpoint=entry.id if entry else None, summary=summary or None, repairs=repairs)
 
     def _name(self, draft: int) -> str:
         return f"entry {self._drafts[draft].entry}"
@@ -145,7 +145,7 @@ class _View:
                 return at + 1
         return start
 
-    def _opening(self, entry: Entry) -> Iterator[Projected]:
+    def _opening(self, entry: Entry) -> Iterator[ViewItem]:
         """What stands for all that a checkpoint covers."""
         checkpoint = entry.payload
         edit = self._edits.get(entry.id)
@@ -153,9 +153,9 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             for place, message in enumerate(checkpoint.replacement):
-                yield Projected(message=message, entry=entry.id, kind="summary" if place in checkpoint.own else "replacement")
+                yield ViewItem(message=message, entry=entry.id, kind="summary" if place in checkpoint.own else "replacement")
         elif summary := _text(checkpoint.summary, edit):
-            yield Projected(message=summary_message(summary), entry=entry.id, kind="summary")
+            yield ViewItem(message=summary_message(summary), entry=entry.id, kind="summary")
 
     def _kept(self, path: Sequence[Entry], start: int, mark: int) -> Sequence[Entry]:
         """What a checkpoint keeps of what was before it."""
@@ -180,7 +180,7 @@ class _View:
                 case CustomMessage(message=message):
                     self._say(entry, message, edit, aborted=False)
                 case BranchSummary(summary=summary) if shown := _text(summary, edit):
-                    self._add(Projected(message=_tagged("branch-summary", shown), entry=entry.id, kind="branch_summary"))
+                    self._add(ViewItem(message=_tagged("branch-summary", shown), entry=entry.id, kind="branch_summary"))
                 case _:
                     continue
 
@@ -197,9 +197,9 @@ class _View:
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without anything in it
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, Said) else "custom_message"
-        self._add(Projected(message=message, entry=entry.id, kind=kind))
+        self._add(ViewItem(message=message, entry=entry.id, kind=kind))
 
-    def _add(self, draft: Projected) -> None:
+    def _add(self, draft: ViewItem) -> None:
         self._drafts.append(draft)
         self._pairer.add(draft.message)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import BoundaryPart, Message, Part
+from promptkit.messages import CacheBreakpointPart, Message, Part
 from tests.behaviour.nodes import Node, is_empty, walk
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _parts(node: Node) -> tuple[Part, ...]:
             else:
                 parts.append(leaf.text)
         elif leaf.part is not None:
-            if isinstance(leaf.part, BoundaryPart) and parts and isinstance(parts[-1], BoundaryPart):
+            if isinstance(leaf.part, CacheBreakpointPart) and parts and isinstance(parts[-1], CacheBreakpointPart):
                 parts.pop()
             parts.append(leaf.part)
     return tuple(parts)
@@ -61,7 +61,7 @@ def _parts(node: Node) -> tuple[Part, ...]:
 
 def _count_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> int:
     return sum(
-        tokenizer.count(part) if isinstance(part, str) else 0 if isinstance(part, BoundaryPart) else tokenizer.part(part).tokens
+        tokenizer.count(part) if isinstance(part, str) else 0 if isinstance(part, CacheBreakpointPart) else tokenizer.part(part).tokens
         for part in parts
     )
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from promptkit.compaction.planning.selection import (
     Keep,
+    KeepLastMessages,
+    KeepLastRound,
+    KeepLastTurns,
     KeepNothing,
-    LastMessages,
-    LastTurns,
-    RecentTokens,
-    Rounds,
-    UserMessages,
+    KeepRecentTokens,
+    KeepUserMessages,
     select,
 )
 from promptkit.messages import ImagePart
@@ -34,11 +34,11 @@ def keeps() -> st.SearchStrategy[Keep]:
     """Every way to keep something."""
     few, tokens = st.integers(0, 6), st.integers(0, 60)
     return st.one_of(
-        st.builds(Rounds, keep=few, background=st.booleans()),
-        st.builds(RecentTokens, tokens=tokens),
-        st.builds(LastMessages, count=few),
-        st.builds(LastTurns, count=few),
-        st.builds(UserMessages, tokens=tokens),
+        st.builds(KeepLastRound, keep=few, background=st.booleans()),
+        st.builds(KeepRecentTokens, tokens=tokens),
+        st.builds(KeepLastMessages, count=few),
+        st.builds(KeepLastTurns, count=few),
+        st.builds(KeepUserMessages, tokens=tokens),
         st.just(KeepNothing()),
     )
 

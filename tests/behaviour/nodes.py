@@ -11,7 +11,7 @@ import attrs
 from promptkit.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
-    CacheBoundary,
+    CacheBreakpoint,
     Chunk,
     KeepWith,
     LegacyPrioritization,
@@ -21,7 +21,7 @@ from promptkit.elements.layout import (
 )
 from promptkit.elements.media import Image, Opaque
 from promptkit.elements.text import Text, TextChunk
-from promptkit.messages import BoundaryPart, ImagePart, OpaquePart, Role, ToolCall
+from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, Role, ToolCall
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ class Node:
     parent: Node | None = attrs.field(default=None, repr=False)
     text: str = ""
     breaks: Literal["always", "first", "never"] = "never"
-    part: ImagePart | OpaquePart | BoundaryPart | None = None
+    part: ImagePart | OpaquePart | CacheBreakpointPart | None = None
     reserved: int = 0
     pass_priority: bool = False
     chunk: bool = False
@@ -118,8 +118,8 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         node.kind, node.part = "part", ImagePart(url=element.src, detail=element.detail, media_type=element.media_type)
     elif isinstance(element, Opaque):
         node.kind, node.part = "part", OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
-    elif isinstance(element, CacheBoundary):
-        node.kind, node.part = "boundary", BoundaryPart(kind=element.kind, ttl=element.ttl)
+    elif isinstance(element, CacheBreakpoint):
+        node.kind, node.part = "boundary", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
     elif isinstance(element, Reserve):
         node.kind, node.reserved = "reserve", element.tokens
     elif isinstance(element, Text | TextChunk):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
-    CacheBoundary,
+    CacheBreakpoint,
     Chunk,
     Group,
     KeepWith,
@@ -18,7 +18,7 @@ from promptkit.elements.layout import (
 )
 from promptkit.elements.media import Image, Opaque
 from promptkit.elements.text import TextChunk
-from promptkit.messages import BoundaryPart, ImagePart, Message, OpaquePart, ToolCall
+from promptkit.messages import CacheBreakpointPart, ImagePart, Message, OpaquePart, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def _element(spec: Case) -> Child:
     if spec["type"] not in BUILDERS:
         raise UnjudgedError(spec["type"])
     made = BUILDERS[spec["type"]](spec, props)
-    return made if isinstance(made, Image | Opaque | CacheBoundary) else made[children]
+    return made if isinstance(made, Image | Opaque | CacheBreakpoint) else made[children]
 
 
 def _assistant(spec: Case, props: Case) -> PromptElement:
@@ -90,7 +90,7 @@ BUILDERS: dict[str, Callable[[Case, Case], PromptElement]] = {
     "keepwith": lambda spec, props: KeepWith(group=spec["id"], **props),
     "image": lambda spec, props: Image(src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props),
     "opaque": lambda spec, props: Opaque(value=spec["value"], tokens=spec.get("tokenUsage"), **props),
-    "cachebreakpoint": lambda spec, props: CacheBoundary(kind=spec.get("cacheType")),
+    "cachebreakpoint": lambda spec, props: CacheBreakpoint(kind=spec.get("cacheType")),
 }
 
 
@@ -124,5 +124,5 @@ def _part(part: object) -> Case:
         return {"type": "image", **{key: value for key, value in named.items() if value is not None}}
     if isinstance(part, OpaquePart):
         return {"type": "opaque", "value": part.value}
-    assert isinstance(part, BoundaryPart)
+    assert isinstance(part, CacheBreakpointPart)
     return {"type": "cachebreakpoint", **({"cacheType": part.kind} if part.kind else {})}

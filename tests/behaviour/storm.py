@@ -18,20 +18,20 @@ from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Decided, Events, SummaryDiscarded
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.errors import (
-    CompactionRunningError,
-    ContextOverflowError,
+    CompactionInProgressError,
+    ContextLengthExceededError,
+    ContextWindowFullError,
     EmptyReplyError,
+    MaxStepsExceededError,
     ModelRequestError,
     ModelUnavailableError,
-    NothingToAnswerError,
+    NoPendingMessageError,
     RateLimitedError,
     SummaryError,
-    TooManyRoundsError,
-    TurnRunningError,
-    WindowFullError,
+    TurnInProgressError,
 )
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
@@ -56,7 +56,7 @@ TICKS = 3_000
 
 BREAKER = 3
 FAULTS = (RateLimitedError, ModelUnavailableError, EmptyReplyError, ModelRequestError)
-ALLOWED = (*FAULTS, WindowFullError, ContextOverflowError, TooManyRoundsError, NothingToAnswerError)
+ALLOWED = (*FAULTS, ContextWindowFullError, ContextLengthExceededError, MaxStepsExceededError, NoPendingMessageError)
 _ASKED = re.compile("<summary>|Write the summary")
 _TOKENIZER = WordTokenizer(per_message=2, per_call=3)
 
@@ -106,7 +106,7 @@ class Provider:
             await asyncio.sleep(0)
         if size > self.window:
             storm.refuses(self, size, summary=summary)
-            error = ContextOverflowError("too large", model=self.name)
+            error = ContextLengthExceededError("too large", model=self.name)
             error.window = self.window if self.names_window else None
             raise error
         if not summary:
@@ -274,7 +274,7 @@ class Storm:
         self.in_a_row = 0
         chain = Chain(
             [
-                LiveSummarizer(model=self.model, tokenizer=_TOKENIZER),
+                InlineSummarizer(model=self.model, tokenizer=_TOKENIZER),
                 FullSummarizer(model=self.model, window=budget.window or 9_999, tokenizer=_TOKENIZER),
             ]
         )
@@ -358,7 +358,7 @@ class Storm:
                 case "intrude":
                     await self._intrude()
                 case _:
-                    with suppress(TurnRunningError):
+                    with suppress(TurnInProgressError):
                         self.session.rewind(None)
         await self._ended(task)
         for other in others:
@@ -381,11 +381,11 @@ class Storm:
         error = task.exception()
         if error is None:
             return
-        if isinstance(error, WindowFullError | ContextOverflowError) and self.rng.random() < 0.8:
+        if isinstance(error, ContextWindowFullError | ContextLengthExceededError) and self.rng.random() < 0.8:
             said = [e.id for e in self.session.transcript.path() if isinstance(e.payload, Said)]
             self.session.rewind(self.rng.choice([None, *said[: len(said) // 2]]))
             self.in_a_row = 0
-        if not isinstance(error, (*ALLOWED, SummaryError, CompactionRunningError)):
+        if not isinstance(error, (*ALLOWED, SummaryError, CompactionInProgressError)):
             raise error
 
     async def _compact(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
-    CacheBoundary,
+    CacheBreakpoint,
     Child,
     Expandable,
     Group,
@@ -77,25 +77,25 @@ def test_d3_a_count_is_never_that_of_calls_that_have_gone() -> None:
 
 class TestD4ABoundaryProtectsWhatStandsBeforeIt:
     def test_but_a_later_sibling_is_still_pruned(self) -> None:
-        prompt = (UserMessage(priority=1)["stable one", CacheBoundary()], UserMessage(priority=2)["prunable tail two"])
+        prompt = (UserMessage(priority=1)["stable one", CacheBreakpoint()], UserMessage(priority=2)["prunable tail two"])
         made = render(prompt, budget=3, tokenizer=WordTokenizer())
         assert [message.text for message in made.messages] == ["stable one"]
 
     def test_and_what_it_protects_is_never_pruned(self) -> None:
-        prompt = (SystemMessage(priority=0)["a b"], UserMessage(priority=0)["c", CacheBoundary()], UserMessage()["d"])
+        prompt = (SystemMessage(priority=0)["a b"], UserMessage(priority=0)["c", CacheBreakpoint()], UserMessage()["d"])
         assert texts(prompt, 3) == ["a b", "c"]
         with pytest.raises(BudgetExceededError):
             texts(prompt, 2)
 
     def test_and_says_nothing_about_priorities(self) -> None:
         # Of two messages of one priority the one with the lowest direct child goes first: a boundary is as high as can be.
-        prompt = (UserMessage(priority=0)[CacheBoundary(), Text()["a"]], UserMessage(priority=0)["b"])
+        prompt = (UserMessage(priority=0)[CacheBreakpoint(), Text()["a"]], UserMessage(priority=0)["b"])
         assert texts(prompt, 1) == ["a"]
 
     def test_a_call_before_it_stays_with_its_result_after_it(self) -> None:
         prompt = (
             AssistantMessage(tool_calls=[call("1"), call("2")])["a"],
-            ToolMessage(tool_call_id="1")["r", CacheBoundary()],
+            ToolMessage(tool_call_id="1")["r", CacheBreakpoint()],
             ToolMessage(tool_call_id="2")["s"],
         )
         with pytest.raises(BudgetExceededError):
@@ -159,7 +159,7 @@ class TestD7NothingLeavesNoLineBreak:
 class TestD8JsonKeepsEverything:
     def test_whole_messages_calls_limits_and_boundaries(self) -> None:
         prompt = (
-            SystemMessage(priority=9)["sys", CacheBoundary(kind="ephemeral")],
+            SystemMessage(priority=9)["sys", CacheBreakpoint(kind="ephemeral")],
             TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]],
             AssistantMessage(tool_calls=[call("1", '{"x": 1}')])["said"],
             ToolMessage(tool_call_id="1")["r"],

@@ -8,11 +8,11 @@ import pytest
 
 from promptkit import Budget, Message, ToolCall, Transcript, Usage
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.planning.selection import LastMessages, RecentTokens, select
+from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, promote
 from promptkit.compaction.policy.state import Phase, State
-from promptkit.compaction.policy.usage import Meter
+from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import prune_outputs
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
@@ -60,7 +60,7 @@ def test_E11_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_an
 
 def test_E17_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -> None:
     talk, writer = parser_talk(), Writer()
-    compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20, keep=RecentTokens(tokens=10_000))
+    compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20, keep=KeepRecentTokens(tokens=10_000))
     before = len(talk.log)
 
     assert asyncio.run(compactor.compact(trigger="manual")) is None
@@ -74,7 +74,7 @@ def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
     talk.answer(words(50))
     talk.setting("effort")
     talk.user("more")
-    compactor = Compactor(talk.log, summarizer=Writer(), tokenizer=TOKENIZER, max_summary_tokens=20, keep=LastMessages(count=1))
+    compactor = Compactor(talk.log, summarizer=Writer(), tokenizer=TOKENIZER, max_summary_tokens=20, keep=KeepLastMessages(count=1))
     entry = asyncio.run(compactor.compact(trigger="manual"))
 
     assert entry is not None
@@ -88,7 +88,7 @@ def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning()
     talk.user("Build it.")
     for number in range(4):
         talk.round(f"c{number}", words(50, f"r{number}"))
-    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=LastMessages(count=2), split=True)
+    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastMessages(count=2), split=True)
     assert (plan.dropped, bool(plan.prefix)) == ((), True)
     with ScriptedModel(["<summary>S</summary>"]) as model:
         writer = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
@@ -106,7 +106,7 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
     talk.answer(words(4), used=Usage(input_tokens=100, output_tokens=10))
     talk.user(words(4))
     talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7, cached_tokens=90))
-    reading = Meter(TOKENIZER).read(talk.path, talk.view)
+    reading = UsageMeter(TOKENIZER).read(talk.path, talk.view)
 
     assert (reading.anchor, reading.provider) == ("e2", 110 + 4 + 4)
 

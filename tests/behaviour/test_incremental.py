@@ -104,7 +104,7 @@ class TestWhatComponentsRemember:
         rendered = render(
             UserMessage()[Counted(label="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=WordTokenizer()
         )
-        assert [rendered.whatif(budget).tokens for budget in (3, 1, 0)] == [3, 1, 0]
+        assert [rendered.at_budget(budget).tokens for budget in (3, 1, 0)] == [3, 1, 0]
         assert runs == ["once"]
 
 

@@ -117,10 +117,10 @@ def test_rendering_twice_gives_the_same(prompt: Child, tokenizer: Tokenizer, sha
 def test_whatif_is_a_render_at_that_budget(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
     whole = full(prompt, tokenizer)
     direct = at_share(prompt, tokenizer, share)
-    imagined = whole.whatif(direct.budget)
+    imagined = whole.at_budget(direct.budget)
     assert (imagined.messages, imagined.tokens, imagined.budget) == (direct.messages, direct.tokens, direct.budget)
     assert imagined.removals == direct.removals
-    assert direct.whatif(whole.budget).messages == whole.messages
+    assert direct.at_budget(whole.budget).messages == whole.messages
 
 
 @given(prompts(), tokenizers(), SHARES)

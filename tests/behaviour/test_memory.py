@@ -15,7 +15,7 @@ class Turns(PromptElement):
 
 
 @component
-class Shown(PromptElement):
+class CappedView(PromptElement):
     value: object
 
     def render(self, sizing: Sizing) -> Child:
@@ -32,12 +32,12 @@ def test_a_list_that_the_caller_appends_to_is_looked_at_again() -> None:
 
 def test_equal_values_of_other_types_are_other_props() -> None:
     renderer = Renderer(budget=50, tokenizer=WordTokenizer())
-    assert [renderer.render(Shown(value=value)).messages[0].text for value in (1, True, 1.0)] == ["1", "True", "1.0"]
+    assert [renderer.render(CappedView(value=value)).messages[0].text for value in (1, True, 1.0)] == ["1", "True", "1.0"]
 
 
 def test_whatif_may_be_asked_again_and_again() -> None:
     made = render([UserMessage()[f"message number {index}"] for index in range(20)], budget=10_000)
-    asked = [made.whatif(budget).tokens for budget in (100, 50, 100)]
+    asked = [made.at_budget(budget).tokens for budget in (100, 50, 100)]
     assert asked == [render([UserMessage()[f"message number {index}"] for index in range(20)], budget=b).tokens for b in (100, 50, 100)]
 
 

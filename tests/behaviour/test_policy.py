@@ -233,4 +233,4 @@ def test_what_can_not_be_made_smaller_fails_with_its_reason() -> None:
     state = State(phase="overflow", budget=BUDGET, tokens=2_000, fixed=OVERFLOW)
     decision = policy.decide(state)
     assert isinstance(decision, Fail)
-    assert str(decision.because).startswith("what every request has beside the conversation takes 910 tokens, and 910 are to be reached")
+    assert str(decision.reason).startswith("what every request has beside the conversation takes 910 tokens, and 910 are to be reached")

@@ -28,7 +28,7 @@ from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.summarizers.defaults import chain_of, live, simple
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from promptkit.agent.session import AgentSession
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.errors import ContextOverflowError
+    from promptkit.errors import ContextLengthExceededError
 
 SMALL = Budget(window=10_000, reply_tokens=0)
 LARGE = Budget(window=200_000)
@@ -76,7 +76,7 @@ async def through_vscode(walk: Walk) -> None:
     walk.hold()
     await say(3_000, call(10), 10)
 
-    async def refuses() -> ContextOverflowError:
+    async def refuses() -> ContextLengthExceededError:
         walk.release()
         await walk.rest()
         return refusal()
@@ -193,14 +193,14 @@ async def through_amp(walk: Walk) -> None:
     await say(9_000, 10)
     await say(2_000)  # fails
     first = walk.session.transcript.path()[1].id
-    walk.note(f"forked at the first answer: {_roles(walk.session.fork(MemoryStore(), at=first))}")
+    walk.note(f"forked at the first answer: {_roles(walk.session.fork(InMemoryStore(), at=first))}")
     walk.session.rewind(first)
     handed = await hand_off(
         walk.session.transcript,
         walk.session.keeper.view,
         goal="mend the parser",
         writer=live_of(walk),
-        store=MemoryStore(),
+        store=InMemoryStore(),
         max_tokens=100,
     )
     assert handed.transcript is not None

@@ -18,9 +18,9 @@ from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi
-from promptkit.compaction.presets.settings import settings_from
+from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.presets.vscode import VSCode
-from promptkit.errors import SettingError
+from promptkit.errors import SettingsError
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.walking import Walk
@@ -211,10 +211,10 @@ def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
     cls: type[Any] = type(expected)  # Any: attrs knows no closer type
     file = tmp_path / "settings.toml"
     file.write_text(toml, encoding="utf-8")
-    assert settings_from(cls, prefix="P_", toml=file, environ=variable) == expected
+    assert load_settings(cls, prefix="P_", toml=file, environ=variable) == expected
     file.write_text(wrong, encoding="utf-8")
-    with pytest.raises(SettingError, match=wrong.split(" = ", maxsplit=1)[0]):
-        settings_from(cls, prefix="P_", toml=file)
+    with pytest.raises(SettingsError, match=wrong.split(" = ", maxsplit=1)[0]):
+        load_settings(cls, prefix="P_", toml=file)
 
 
 def test_pi_lists_files_and_puts_a_summary_of_the_turns_beginning_behind_that_of_what_was_before() -> None:

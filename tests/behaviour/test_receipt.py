@@ -83,12 +83,12 @@ class TestExplain:
 class TestWhatif:
     def test_shows_another_budget(self) -> None:
         made = rendered(PROMPT, 9)
-        assert [message.text for message in made.whatif(4).messages] == ["you help", "new question"]
-        assert made.whatif(4).budget == 4
+        assert [message.text for message in made.at_budget(4).messages] == ["you help", "new question"]
+        assert made.at_budget(4).budget == 4
         assert len(made.messages) == 4
 
     def test_shows_a_larger_one_too(self) -> None:
-        assert rendered(PROMPT, 4).whatif(9).messages == rendered(PROMPT, 9).messages
+        assert rendered(PROMPT, 4).at_budget(9).messages == rendered(PROMPT, 9).messages
 
 
 @component

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.policy.usage import Meter
+from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.messages import Reduced, cap_results, drop_images, truncate
 from promptkit.compaction.pruning.offload import offload_results
 from promptkit.compaction.pruning.tool_outputs import as_edits, prune_outputs
@@ -42,7 +42,7 @@ def messages() -> SearchStrategy[list[Message]]:
 
 
 def tokens(given_: Sequence[Message]) -> int:
-    return sum(map(Meter(TOKENIZER).count, given_))
+    return sum(map(UsageMeter(TOKENIZER).count, given_))
 
 
 @pytest.fixture(scope="module")

@@ -41,4 +41,4 @@ def test_its_siblings_share_what_it_leaves() -> None:
 
 def test_a_look_at_another_budget_keeps_the_reserve() -> None:
     made = render((UserMessage()["a b"], Reserve(tokens=3)), budget=6, tokenizer=WordTokenizer())
-    assert (made.whatif(4).tokens, made.whatif(4).reserved) == (0, 3)
+    assert (made.at_budget(4).tokens, made.at_budget(4).reserved) == (0, 3)

@@ -6,13 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.planning.blocks import blocks_of, is_summary, open_requests
-from promptkit.compaction.planning.selection import Keep, LastMessages, LastTurns, RecentTokens, Rounds, UserMessages, select
-from promptkit.transcript.view import Projector, project
+from promptkit.compaction.planning.selection import (
+    Keep,
+    KeepLastMessages,
+    KeepLastRound,
+    KeepLastTurns,
+    KeepRecentTokens,
+    KeepUserMessages,
+    select,
+)
+from promptkit.transcript.view import ViewBuilder, project
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
     from tests.unit.compaction.conversation_builder import Talk
 
 Key: TypeAlias = "tuple[str, str, str | None, tuple[str, ...]]"
@@ -23,7 +31,7 @@ def plan(talk: Talk, keep: Keep, *, split: bool = False, pin_first: bool = False
     return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, pin_first=pin_first, replay=replay)
 
 
-def key(item: Projected) -> Key:
+def key(item: ViewItem) -> Key:
     """What tells a message from all others of its view, even if it was shortened."""
     message = item.message
     return item.entry, message.role, message.tool_call_id, tuple(call.id for call in message.tool_calls)
@@ -36,7 +44,7 @@ def numbered(made: Plan, talk: Talk) -> dict[str, list[int]]:
         places.setdefault(key(item), []).append(at)
     found: dict[str, list[int]] = {}
     for part in PARTS:
-        items: tuple[Projected, ...] = getattr(made, part)
+        items: tuple[ViewItem, ...] = getattr(made, part)
         found[part] = []
         for item in items:
             same = [at for at in places[key(item)] if _is(talk.view.items[at], item)] or places[key(item)]
@@ -45,7 +53,7 @@ def numbered(made: Plan, talk: Talk) -> dict[str, list[int]]:
     return found
 
 
-def _is(shown: Projected, item: Projected) -> bool:
+def _is(shown: ViewItem, item: ViewItem) -> bool:
     return shown.message == item.message
 
 
@@ -70,7 +78,7 @@ def test_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: 
 
 @given(talk=talks(), keep=keeps())
 def test_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: Talk, keep: Keep) -> None:
-    if isinstance(keep, Rounds) and keep.background:
+    if isinstance(keep, KeepLastRound) and keep.background:
         return  # covers a turn's only round, which another plan may have kept
     made = plan(talk, keep)
     if not made.is_empty:
@@ -101,7 +109,7 @@ def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_sum
     view = talk.view
     assert sum(is_summary(item) for item in view.items) == 1
     assert len(view.repairs) <= len(repairs)
-    assert Projector().project(talk.path) == project(talk.path) == view
+    assert ViewBuilder().project(talk.path) == project(talk.path) == view
     tail = [item.message for item in view.items[len(view.items) - len(made.kept) :]] if made.kept else []
     assert tail == [item.message for item in made.kept]
 
@@ -117,11 +125,11 @@ def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind:
 
     def kept(amount: int) -> int:
         wanted: dict[str, Keep] = {
-            "tokens": RecentTokens(tokens=amount),
-            "messages": LastMessages(count=amount),
-            "turns": LastTurns(count=amount),
-            "rounds": Rounds(keep=amount),
-            "background": Rounds(keep=amount, background=True),
+            "tokens": KeepRecentTokens(tokens=amount),
+            "messages": KeepLastMessages(count=amount),
+            "turns": KeepLastTurns(count=amount),
+            "rounds": KeepLastRound(keep=amount),
+            "background": KeepLastRound(keep=amount, background=True),
         }
         return len(plan(talk, wanted[kind]).kept)
 
@@ -130,14 +138,14 @@ def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind:
 
 @given(talk=talks(), tokens=st.integers(0, 80))
 def test_of_recent_tokens_no_more_are_kept_than_asked_or_it_is_said(talk: Talk, tokens: int) -> None:
-    made = plan(talk, RecentTokens(tokens=tokens))
+    made = plan(talk, KeepRecentTokens(tokens=tokens))
     size = sum(tokens_of(item) for item in made.kept)
     assert made.oversized == (size if size > tokens else None) or made.is_empty
     if not made.is_empty and made.oversized is None:
         assert size <= tokens
 
 
-def tokens_of(item: Projected) -> int:
+def tokens_of(item: ViewItem) -> int:
     message = item.message
     content = sum(TOKENIZER.count(part) if isinstance(part, str) else 5 for part in message.content)
     return content + 2 * len(message.tool_calls) + int(bool(message.text) or not message.tool_calls)
@@ -150,7 +158,7 @@ def test_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, keep: 
     summarized = {*found["dropped"], *found["prefix"]}
     assert not summarized & {at for block in blocks_of(talk.view.items) if block.running for at in range(block.start, block.end)}
     assert not summarized & {at for at, item in enumerate(talk.view.items) if item.message.role == "system"}
-    if not isinstance(keep, UserMessages):
+    if not isinstance(keep, KeepUserMessages):
         assert not summarized & set(open_requests(talk.view.items))
 
 

@@ -16,7 +16,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
-from promptkit.errors import ModelError, NothingToAnswerError, TooManyRoundsError, WindowFullError
+from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
 from promptkit.transcript.jsonl.reader import Pass
@@ -95,7 +95,7 @@ async def storm(server: Server, rng: random.Random, file: Path, told: Recorder, 
                         if rng.random() < 0.2
                         else session.run(f"Turn {number}: look.", on_text=rng.choice([None, heard.append]))
                     )
-                    with suppress(ModelError, NothingToAnswerError, WindowFullError, TooManyRoundsError, TimeoutError):
+                    with suppress(ModelError, NoPendingMessageError, ContextWindowFullError, MaxStepsExceededError, TimeoutError):
                         await asyncio.wait_for(work, rng.choice([30, 30, 30, 0.02]))
             here = asyncio.current_task()
             assert [task for task in asyncio.all_tasks() if task is not here and "promptkit" in task.get_name()] == []

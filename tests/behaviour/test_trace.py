@@ -63,7 +63,7 @@ def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokeniz
     for other in range(61):
         state = trace.state_at(other)
         try:
-            again = rendered.whatif(other)
+            again = rendered.at_budget(other)
         except BudgetExceededError:
             assert state is None
             continue
@@ -125,7 +125,7 @@ def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(prompt: C
         return  # a limit does not hold
     smallest = min((budget for budget in range(200) if trace.state_at(budget) is not None), default=None)
     assert smallest is not None
-    removals = rendered.whatif(smallest).removals
+    removals = rendered.at_budget(smallest).removals
     state = trace.state_at(smallest)
     assert state is not None
     recorded = [removal for removal in trace.removals if removal.step < state]
@@ -236,7 +236,7 @@ def test_what_tools_cost_is_counted_in_every_state() -> None:
     for budget in range(20, 90):
         state = rendered.trace.state_at(budget)
         if state is not None:
-            assert rendered.trace.counts[state] == rendered.whatif(budget).tokens
+            assert rendered.trace.counts[state] == rendered.at_budget(budget).tokens
 
 
 def test_tool_calls_say_in_which_states_they_are_there() -> None:

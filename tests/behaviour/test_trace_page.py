@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptkit import BudgetExceededError, Message, Renderer, UserMessage, render
-from promptkit.messages import BoundaryPart, ImagePart
+from promptkit.messages import CacheBreakpointPart, ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.html import VIEWER, columns, part_facts
 from tests.behaviour.strategies import prompts, tokenizers
@@ -66,9 +66,9 @@ def written(tmp_path: Path) -> Callable[[Trace | None], Path]:
     return write
 
 
-def whatif(rendered: Rendered, budget: int) -> Rendered | None:
+def at_budget(rendered: Rendered, budget: int) -> Rendered | None:
     try:
-        return rendered.whatif(budget)
+        return rendered.at_budget(budget)
     except BudgetExceededError:
         return None
 
@@ -100,7 +100,7 @@ def as_page_says(message: Message) -> Answer:
 
 
 def expected(rendered: Rendered, budget: int) -> Answer:
-    again = whatif(rendered, budget)
+    again = at_budget(rendered, budget)
     if again is None or again.trace is None or again.trace.state is None:
         return None
     state = again.trace.state
@@ -207,7 +207,7 @@ def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
             assert page.evaluate(SLIDE, budget) == budget
             read = json.loads(page.evaluate(READ))
             assert read["rows"] == len(trace.items)
-            again, state = whatif(rendered, budget), trace.state_at(budget)
+            again, state = at_budget(rendered, budget), trace.state_at(budget)
             if again is None or state is None:
                 assert (again, state) == (None, None)
                 assert "Does not fit" in read["fit"]
@@ -244,7 +244,7 @@ def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, w
         assert texts.all_inner_texts() == [message.text for message in rendered.messages] == ["a b"]
         assert "what was dropped in an earlier turn stays dropped" in page.inner_text("#facts")
         page.evaluate(SLIDE, 6)
-        assert texts.all_inner_texts() == [message.text for message in rendered.whatif(6).messages] == ["old words", "a b"]
+        assert texts.all_inner_texts() == [message.text for message in rendered.at_budget(6).messages] == ["old words", "a b"]
         page.click("#reset")
         assert texts.all_inner_texts() == ["a b"]
 
@@ -440,7 +440,7 @@ def test_a_prompt_of_5_000_messages_is_shown_row_by_row(chromium: Browser, writt
         page.click("#unfold")
         for budget in (50_000, 150_000, 20_000):
             page.evaluate(SLIDE, budget)
-            again = rendered.whatif(budget)
+            again = rendered.at_budget(budget)
             assert f"{again.tokens:,} of {budget:,}" in page.inner_text("#fit")
             assert page.inner_text("#count-messages") == f"{len(again.messages):,}"
             page.evaluate("for (const id of ['tree', 'messages']) document.getElementById(id).scrollTop = 1e9")
@@ -456,7 +456,7 @@ def test_a_prompt_of_5_000_messages_is_shown_row_by_row(chromium: Browser, writt
 def test_images_are_their_type_size_and_hash(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(RICH["cached"](), budget=1_000, trace=True)
     image = next(part for message in rendered.messages for part in message.content if isinstance(part, ImagePart))
-    boundaries = sum(isinstance(part, BoundaryPart) for message in rendered.messages for part in message.content)
+    boundaries = sum(isinstance(part, CacheBreakpointPart) for message in rendered.messages for part in message.content)
     file = written(rendered.trace)
     assert image.url.partition(",")[2] not in file.read_text(encoding="utf-8")
     with opened(chromium, file) as (page, _):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import NO_RESULT, Message, OpaquePart, ToolCall, Usage
+from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
 from promptkit.transcript.entries import Checkpoint, Custom, Edit, Entry, Observation, Reset, Said
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.statistics import statistics
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import project
 from tests.behaviour.transcripts import new_transcript
@@ -21,7 +21,7 @@ from tests.behaviour.transcripts import new_transcript
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import TranscriptView
 
 
 def user(text: str) -> Message:
@@ -37,7 +37,7 @@ def result(call: str, text: str = "ok") -> Message:
     return Message(role="tool", tool_call_id=call, content=(text,))
 
 
-def shape(shown: Projection) -> list[str]:
+def shape(shown: TranscriptView) -> list[str]:
     """`text` of a user, `+a,b` for calls, `a=text` for results, `[text]` for summaries."""
     out: list[str] = []
     for item in shown.items:
@@ -85,7 +85,7 @@ class TestCheckpoints:
         _, kept = transcript.say(calls("0"), result("0", "of the one that is gone"))
         compact(transcript, "so far", kept.id)
         transcript.say(calls("0"), user("never mind"))
-        assert view(transcript) == ["[so far]", "+0", f"0={NO_RESULT}", "never mind"]
+        assert view(transcript) == ["[so far]", "+0", f"0={MISSING_TOOL_RESULT}", "never mind"]
 
     def test_E22_only_the_present_path_counts(self) -> None:
         transcript = new_transcript()
@@ -159,8 +159,8 @@ class TestCheckpoints:
         before = transcript.say(user("one"), user("two"))[1].id
         compact(transcript, "so far", None)
         after = transcript.say(user("three"))[0].id
-        assert shape(project(transcript.fork(MemoryStore(), at=before).path())) == ["one", "two"]
-        assert shape(project(transcript.fork(MemoryStore(), at=after).path())) == ["[so far]", "three"]
+        assert shape(project(transcript.fork(InMemoryStore(), at=before).path())) == ["one", "two"]
+        assert shape(project(transcript.fork(InMemoryStore(), at=after).path())) == ["[so far]", "three"]
         transcript.rewind(before)
         assert view(transcript) == ["one", "two"]
         transcript.rewind(after)
@@ -203,7 +203,7 @@ class TestCallsAndResults:
         transcript.say(calls("0"), user("go on"))
         transcript.append(Said(message=calls("0"), finish="aborted"))
         transcript.say(result("0", "of the failed one"))
-        assert view(transcript) == ["+0", f"0={NO_RESULT}", "go on"]
+        assert view(transcript) == ["+0", f"0={MISSING_TOOL_RESULT}", "go on"]
 
     def test_E07_the_same_call_made_again_has_its_result(self) -> None:
         transcript = new_transcript()
@@ -215,17 +215,17 @@ class TestCallsAndResults:
         transcript = new_transcript()
         transcript.say(calls("a"), user("never mind"))
         shown = project(transcript.path())
-        assert shape(shown) == ["+a", f"a={NO_RESULT}", "never mind"]
+        assert shape(shown) == ["+a", f"a={MISSING_TOOL_RESULT}", "never mind"]
         transcript.say(user("next"))
-        assert view(transcript).count(f"a={NO_RESULT}") == 1
+        assert view(transcript).count(f"a={MISSING_TOOL_RESULT}") == 1
 
     def test_E09_a_call_at_the_end_of_the_log_does_not_block_resuming(self, tmp_path: Path) -> None:
         path = tmp_path / "talk.jsonl"
         new_transcript(JsonlStore(path)).say(user("go"), calls("a"))
         resumed = Transcript(JsonlStore(path))
-        assert view(resumed) == ["go", "+a", f"a={NO_RESULT}"]
+        assert view(resumed) == ["go", "+a", f"a={MISSING_TOOL_RESULT}"]
         resumed.say(user("go on"))
-        assert view(resumed) == ["go", "+a", f"a={NO_RESULT}", "go on"]
+        assert view(resumed) == ["go", "+a", f"a={MISSING_TOOL_RESULT}", "go on"]
 
     def test_E10_a_result_that_comes_after_its_call_was_summarized_is_dropped(self) -> None:
         transcript = new_transcript()
@@ -245,7 +245,7 @@ class TestCallsAndResults:
         transcript = new_transcript()
         transcript.say(user("go"), calls("a", "b"), result("b"))
         before = len(transcript)
-        assert view(transcript) == view(transcript) == ["go", "+a,b", "b=ok", f"a={NO_RESULT}"]
+        assert view(transcript) == view(transcript) == ["go", "+a,b", "b=ok", f"a={MISSING_TOOL_RESULT}"]
         assert len(transcript) == before
         transcript.say(result("a"))
         assert view(transcript) == ["go", "+a,b", "b=ok", "a=ok"]

@@ -10,25 +10,25 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import NO_RESULT, Message, OpaquePart
+from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart
 from promptkit.compaction.policy.usage import Anchor, anchors
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, Reset, Said
 from promptkit.transcript.jsonl.records import message_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import NEVER_REPLAYED, Projector, project, summary_message
+from promptkit.transcript.view import NEVER_REPLAYED, ViewBuilder, project, summary_message
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import TranscriptView
     from tests.behaviour.transcripts import Step
 
 
-def as_bytes(projection: Projection) -> bytes:
+def as_bytes(projection: TranscriptView) -> bytes:
     """All that a projection says, as bytes."""
     items = [[item.entry, item.kind, message_to_json(item.message)] for item in projection.items]
     return json.dumps([items, projection.checkpoint, [attrs.asdict(repair) for repair in projection.repairs]]).encode()
@@ -152,7 +152,7 @@ def test_I8_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> No
 @given(steps(), st.booleans())
 def test_I8_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique: bool) -> None:
     transcript = new_transcript()
-    projector = Projector()
+    projector = ViewBuilder()
     for step in steps:
         grow(transcript, step, unique=unique)
         if step[1] % 3:
@@ -190,7 +190,7 @@ def test_I10_repairs_are_reported(transcript: Transcript) -> None:
     path = transcript.path()
     shown = project(path)
     kinds = Counter(repair.kind for repair in shown.repairs)
-    assert kinds["missing result"] == sum(message.role == "tool" and message.text == NO_RESULT for message in shown.messages)
+    assert kinds["missing result"] == sum(message.role == "tool" and message.text == MISSING_TOOL_RESULT for message in shown.messages)
     ids = {entry.id for entry in path}
     for repair in shown.repairs:
         assert repair.detail.split(":")[0].split()[1] in ids, "a repair names the entry that it is about"
@@ -258,7 +258,9 @@ def shown_by_the_book(path: Sequence[Entry]) -> list[Message]:
             answers = [(results.get(call.id), call.id) for call in message.tool_calls]
             came = sorted((voiced_at(voiced, result), result) for result, _ in answers if result)
             messages += [result for _, result in came]
-            messages += [Message(role="tool", content=(NO_RESULT,), tool_call_id=call) for result, call in answers if result is None]
+            messages += [
+                Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call) for result, call in answers if result is None
+            ]
     return messages
 
 
@@ -291,5 +293,5 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
 
 
 def test_a_memory_store_holds_what_a_file_holds() -> None:
-    entries = new_transcript(MemoryStore()).say(said("one"), said("two"))
-    assert Transcript(MemoryStore(entries)).path() == tuple(entries)
+    entries = new_transcript(InMemoryStore()).say(said("one"), said("two"))
+    assert Transcript(InMemoryStore(entries)).path() == tuple(entries)

@@ -25,7 +25,7 @@ from promptkit.transcript.entries import (
     Unknown,
 )
 from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ __all__ = ["FileInMemory", "grow", "new_file", "new_transcript", "said", "steps"
 MEMORY = Path("/dev/shm")  # noqa: S108  # a file system without a disk, where there is one
 
 
-class FileInMemory(MemoryStore):
+class FileInMemory(InMemoryStore):
     """Makes the bytes of a file: `content`; after each batch, `ends` has its end and the ids up to it."""
 
     def __init__(self) -> None:

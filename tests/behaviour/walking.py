@@ -24,7 +24,7 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.policy.decisions import Nothing
-from promptkit.errors import ContextOverflowError, ModelUnavailableError
+from promptkit.errors import ContextLengthExceededError, ModelUnavailableError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
@@ -62,9 +62,9 @@ DULL = ("no rule is about", "below the threshold", "this request was made smalle
 """Why nothing was decided where there is nothing to tell."""
 
 
-def refusal(window: int | None = None) -> ContextOverflowError:
+def refusal(window: int | None = None) -> ContextLengthExceededError:
     """The provider finds a request too large, and may say how large its window is."""
-    error = ContextOverflowError("too large")
+    error = ContextLengthExceededError("too large")
     error.window = window
     return error
 
@@ -83,7 +83,7 @@ class _Told:
 
     def decide(self, state: State) -> Decision:
         decision = self.policy.decide(state)
-        why = decision.because.why
+        why = decision.reason.why
         if not (isinstance(decision, Nothing) and why.startswith(DULL)):
             tokens = "?" if state.tokens is None else f"{state.tokens:,}"
             self.walk.note(f"  {state.phase} at {tokens}: {type(decision).__name__}: {why}")

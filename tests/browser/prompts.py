@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptkit import (
     AssistantMessage,
-    CacheBoundary,
+    CacheBreakpoint,
     Chunk,
     Document,
     Group,
@@ -73,8 +73,8 @@ def limits() -> Child:
 def cached() -> Child:
     """A prefix that a provider should cache, and parts that are no text."""
     return (
-        SystemMessage()["You know this page.", TextChunk()["By heart."], CacheBoundary()],
-        UserMessage(priority=2)["First ", Image(src=PICTURE, detail="low"), "then", CacheBoundary(), CacheBoundary(), "last"],
+        SystemMessage()["You know this page.", TextChunk()["By heart."], CacheBreakpoint()],
+        UserMessage(priority=2)["First ", Image(src=PICTURE, detail="low"), "then", CacheBreakpoint(), CacheBreakpoint(), "last"],
         UserMessage(priority=1)[
             Document(data=b64encode(b"%PDF-1.7 page").decode(), media_type="application/pdf", filename="a.pdf", tokens=40)
         ],

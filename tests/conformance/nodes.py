@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import CacheBoundary, Chunk, Group, IfEmpty, KeepWith, LegacyPrioritization, PrioritizedList, TokenLimit
+from promptkit.elements.layout import CacheBreakpoint, Chunk, Group, IfEmpty, KeepWith, LegacyPrioritization, PrioritizedList, TokenLimit
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
 from promptkit.elements.text import Expandable, TextChunk
 from promptkit.messages import ToolCall
@@ -261,7 +261,7 @@ _BUILDERS: dict[str, Callable[[Node, Context], Child]] = {
     "image": _childless(Image, src="src", detail="detail", media_type="mimeType"),
     "document": _childless(Document, data="data", media_type="mediaType"),
     "opaque": _opaque,
-    "cachebreakpoint": lambda node, _: CacheBoundary(kind=node.get("cacheType")),
+    "cachebreakpoint": lambda node, _: CacheBreakpoint(kind=node.get("cacheType")),
     "br": _line_break,
     "meta": lambda node, _: Metadata(value=node.get("name"), local=bool(node.get("local"))),
     "reference": lambda node, _: Reference(to=node["name"]),

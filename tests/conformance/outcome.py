@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import promptkit
 from promptkit.errors import BudgetExceededError, PromptKitError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from tests.conformance.nodes import MAX_SAFE_INTEGER, ComponentError, Context, build
 from tests.conformance.tokenizers import make_tokenizer
 
@@ -105,7 +105,7 @@ def _part(part: Part) -> dict[str, Any]:  # Any: JSON
             return {"type": "document", "data": part.data, "mediaType": part.media_type}
         case OpaquePart():
             return {"type": "opaque", "value": part.value}
-        case BoundaryPart():
+        case CacheBreakpointPart():
             return {"type": "cachebreakpoint", **_given(cacheType=part.kind)}
 
 

@@ -13,21 +13,21 @@ from promptkit.elements.media import Metadata
 from promptkit.errors import (
     BadPropError,
     BudgetExceededError,
-    CompactionRunningError,
+    CompactionInProgressError,
     CutPointError,
-    NothingToAnswerError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
     PromptKitError,
-    SettingError,
+    SettingsError,
     SummaryError,
     TemplateError,
     ThresholdError,
     ToolsFillBudgetError,
-    TooManyRoundsError,
     TranscriptConflictError,
     TranscriptFormatError,
     TranscriptWriteError,
     TreeError,
-    TurnRunningError,
+    TurnInProgressError,
 )
 from promptkit.messages import Message
 from promptkit.rendering.renderer import render
@@ -47,20 +47,20 @@ SAMPLES: tuple[PromptKitError, ...] = (
     BudgetExceededError(
         budget=1, required=2, largest={"UserMessage": 2}, messages=[MESSAGE], metadata=["m"], removed=[], where="TokenLimit"
     ),
-    CompactionRunningError(),
-    NothingToAnswerError(),
+    CompactionInProgressError(),
+    NoPendingMessageError(),
     CutPointError(entry="e1", why="it is not shown"),
     OfCountError(7),
-    SettingError(source="promptkit.toml", setting="threshold", why="no number"),
+    SettingsError(source="promptkit.toml", setting="threshold", why="no number"),
     SummaryError(reason="empty", detail="the model said nothing."),
     TemplateError("no such tag.", file="a.md", line=3),
     ThresholdError(setting="threshold", value=80),
     ToolsFillBudgetError(tools=9, budget=8),
-    TooManyRoundsError(3),
+    MaxStepsExceededError(3),
     TranscriptConflictError("e1", []),
     TranscriptFormatError("no transcript.", file="talk.jsonl"),
     TranscriptWriteError("the disk is full.", file="talk.jsonl"),
-    TurnRunningError(),
+    TurnInProgressError(),
 )
 
 

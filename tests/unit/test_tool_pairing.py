@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import NO_RESULT, Message, Paired, Repair, ToolCall, pair
+from promptkit import MISSING_TOOL_RESULT, Message, PairedMessages, Repair, ToolCall, pair
 from promptkit.tool_pairing import Pairer
 
 
@@ -31,11 +31,11 @@ def returned(key: str | None, text: str = "ok") -> Message:
     return Message(role="tool", content=(text,), tool_call_id=key)
 
 
-def kinds(paired: Paired) -> list[str]:
+def kinds(paired: PairedMessages) -> list[str]:
     return [repair.kind for repair in paired.repairs]
 
 
-def shape(paired: Paired) -> list[str]:
+def shape(paired: PairedMessages) -> list[str]:
     """`user`, `+a,b` for calls, `a=text` for results."""
     out: list[str] = []
     for message in paired.messages:
@@ -58,21 +58,23 @@ messages = st.one_of(
 class TestWhatIsRight:
     def test_stays_byte_for_byte(self) -> None:
         turns = (said("hi"), called("a", "b"), returned("b"), returned("a"), called("c"), returned("c", ""))
-        assert pair(turns) == Paired(messages=turns, sources=tuple(range(6)))
+        assert pair(turns) == PairedMessages(messages=turns, sources=tuple(range(6)))
 
     def test_keeps_the_very_messages(self) -> None:
         turns = (said("hi"), called("a"), returned("a"))
         assert all(mine is theirs for mine, theirs in zip(pair(turns).messages, turns, strict=True))
 
     def test_nothing_gives_nothing(self) -> None:
-        assert pair([]) == Paired(messages=(), sources=())
+        assert pair([]) == PairedMessages(messages=(), sources=())
 
 
 class TestRepairs:
     def test_a_call_without_a_result_is_answered_by_a_placeholder(self) -> None:
         paired = pair([called("a", "b"), returned("b"), said("go on")])
-        assert shape(paired) == ["+a,b", "b=ok", f"a={NO_RESULT}", "user"]
-        assert paired.repairs == (Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {NO_RESULT!r} answers it."),)
+        assert shape(paired) == ["+a,b", "b=ok", f"a={MISSING_TOOL_RESULT}", "user"]
+        assert paired.repairs == (
+            Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {MISSING_TOOL_RESULT!r} answers it."),
+        )
 
     def test_a_result_of_no_call_is_dropped(self) -> None:
         paired = pair([said("hi"), returned("x"), returned(None)])
@@ -95,7 +97,7 @@ class TestRepairs:
 
     def test_a_result_answers_the_latest_call_of_its_id(self) -> None:
         paired = pair([called("a"), said("never mind"), called("a"), returned("a", "late")])
-        assert shape(paired) == ["+a", f"a={NO_RESULT}", "user", "+a_2", "a_2=late"]
+        assert shape(paired) == ["+a", f"a={MISSING_TOOL_RESULT}", "user", "+a_2", "a_2=late"]
 
     def test_a_result_before_its_call_is_moved_behind_it(self) -> None:
         paired = pair([returned("a", "early"), said("hi"), called("a"), said("thanks")])
@@ -135,7 +137,7 @@ class TestLaws:
     @given(st.lists(messages, max_size=14))
     def test_pairing_twice_changes_nothing(self, turns: list[Message]) -> None:
         once = pair(turns)
-        assert pair(once.messages) == Paired(messages=once.messages, sources=tuple(range(len(once.messages))))
+        assert pair(once.messages) == PairedMessages(messages=once.messages, sources=tuple(range(len(once.messages))))
 
     @given(st.lists(messages, max_size=14))
     def test_nothing_but_tool_messages_is_lost_or_moved(self, turns: list[Message]) -> None:
@@ -171,13 +173,13 @@ class TestLaws:
                 assert seen[:first] == pairer.messages[:first], "what is before the first change has not changed"
                 seen = list(pairer.messages)
         pairer.settle()
-        assert Paired(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair(turns)
+        assert PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair(turns)
 
     @given(st.lists(messages, max_size=14))
     def test_sources_say_where_each_message_comes_from(self, turns: list[Message]) -> None:
         paired = pair(turns)
         for message, source in zip(paired.messages, paired.sources, strict=True):
-            if message.role == "tool" and message.text == NO_RESULT:
+            if message.role == "tool" and message.text == MISSING_TOOL_RESULT:
                 assert turns[source].tool_calls
             else:
                 assert (message.role, message.content) == (turns[source].role, turns[source].content)

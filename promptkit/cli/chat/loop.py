@@ -19,10 +19,10 @@ from promptkit.cli.chat.screen import PROMPT, Screen
 from promptkit.cli.chat.session import WINDOW, open_session
 from promptkit.cli.chat.slash_commands import Commands, shorten
 from promptkit.cli.output.errors import explain_failure
-from promptkit.cli.output.terminal import harmless
+from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.errors import NothingToAnswerError, PromptKitError
+from promptkit.errors import NoPendingMessageError, PromptKitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,7 +183,7 @@ class _Chat:
             if line.startswith("/"):
                 return self._commands.run(line)
             self._turn(line)
-        except NothingToAnswerError:
+        except NoPendingMessageError:
             self._say_failure("there is no turn to go on with: the model has had the last word.")
         except (PromptKitError, OSError) as error:
             self._say_failure(explain_failure(error))
@@ -197,7 +197,7 @@ class _Chat:
     def _say_failure(self, why: str) -> None:
         self._failed = True
         self._screen.end()
-        self._screen.line(f"error: {harmless(why)}", "red")
+        self._screen.line(f"error: {escape_control_chars(why)}", "red")
 
     def _turn(self, content: str | None) -> None:
         turn = self._talk.say(content, self._screen.text)

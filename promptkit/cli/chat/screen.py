@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import harmless
+from promptkit.cli.output.terminal import escape_control_chars
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -59,7 +59,7 @@ class Screen:
     def text(self, piece: str) -> None:
         """A piece of the model's text."""
         with self._lock:
-            for part in re.findall(r"\n|[^\S\n]+|\S+", harmless(piece)):
+            for part in re.findall(r"\n|[^\S\n]+|\S+", escape_control_chars(piece)):
                 self._take(part)
             self.console.file.flush()
 
@@ -73,7 +73,7 @@ class Screen:
 
     def line(self, text: str, style: str = "") -> None:
         """A line of the program's own. It waits while the model is in the middle of one."""
-        shown = Text(harmless(text), style=style)
+        shown = Text(escape_control_chars(text), style=style)
         with self._lock:
             self._waiting.append(shown)
             if not self._column and not self._word:

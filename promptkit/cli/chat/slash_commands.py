@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from promptkit.cli.output.terminal import clip, harmless
+from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short
 from promptkit.compaction.planning.blocks import is_request
 from promptkit.rendering.sizing import Sizer
@@ -169,7 +169,7 @@ def _summary(session: AgentSession) -> str:
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
-    rendered, before = session.last_rendered, session.last_left_out
+    rendered, before = session.last_rendered, session.last_omitted
     if rendered is None:
         lines = ["no request was sent yet."]
     elif not rendered.removals and not before:
@@ -199,12 +199,12 @@ def _first(rows: Sequence[str]) -> list[str]:
 def _unsaid(message: Message, size: int, width: int) -> str:
     calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
     said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
-    return clip(harmless(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
+    return clip(escape_control_chars(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
 
 
 def _removal(removal: Removal, width: int) -> str:
     path = " > ".join(removal.path.split(" > ")[-2:])
-    return clip(harmless(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {path}"), width)
+    return clip(escape_control_chars(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {path}"), width)
 
 
 def _checkpoint(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:

@@ -16,7 +16,7 @@ from promptkit.cli.input.model import connect, is_keyless
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import refuse
 from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import clip, harmless, working
+from promptkit.cli.output.terminal import clip, escape_control_chars, working
 from promptkit.cli.output.transcript import first_line, short, who
 from promptkit.compaction.budget import budget_for
 from promptkit.compaction.compactor import Compactor
@@ -89,7 +89,7 @@ class Outcome:
 def run(order: Order) -> None:
     """Compact a transcript and print what came of it. Raises SummaryError, and TranscriptError for a file that is none."""
     transcript = Transcript(JsonlStore(order.file))
-    name = harmless(str(order.file))
+    name = escape_control_chars(str(order.file))
     with working(f"Summarizing {name}"):
         outcome = asyncio.run(_compacted(order, transcript))
     if order.as_json:
@@ -180,13 +180,13 @@ def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft)
         said = clip(first_line(entry), 70)
         click.echo(f"  {short(item.entry):<8}  {who(entry):<10}  {sizer.message(item.message):>7,}  {said}")
     paid = "" if summary.usage is None else f", {summary.usage.input_tokens:,} tokens read and {summary.usage.output_tokens:,} written"
-    click.echo(f"\nSummary ({summary.mode}{f' by {harmless(summary.model)}' if summary.model else ''}{paid}):\n")
-    click.echo(harmless(summary.text))
+    click.echo(f"\nSummary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{paid}):\n")
+    click.echo(escape_control_chars(summary.text))
     click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
     if outcome.limit is not None and outcome.after > outcome.limit:
         click.echo(f"That is more than the {outcome.limit:,} that a request may have: what was said last is too large by itself.")
     if outcome.entry is not None:
-        click.echo(f"entry {harmless(outcome.entry.id)} written to {harmless(str(order.file))}")
+        click.echo(f"entry {escape_control_chars(outcome.entry.id)} written to {escape_control_chars(str(order.file))}")
     elif order.dry_run:
         click.echo("nothing was written")
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import refuse
-from promptkit.cli.output.terminal import harmless, working
+from promptkit.cli.output.terminal import escape_control_chars, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
     if output is not None and output.exists() and not force:
         refuse(f"{output} is there already: name another file, or pass --force to replace it.")
-    with working(f"Reading {harmless(str(file))}"):
+    with working(f"Reading {escape_control_chars(str(file))}"):
         transcript = _read(file)
     path = _path(transcript, leaf)
     pieces = _pieces(transcript, path, to=to, full=full, redact=redact_secrets if redact else None)
@@ -58,13 +58,13 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
 def _read(file: Path) -> Transcript:
     from promptkit.recordings.importing import read_recording
-    from promptkit.transcript.store import MemoryStore
+    from promptkit.transcript.store import InMemoryStore
     from promptkit.transcript.transcript import Transcript
 
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
     if not entries:
         refuse(f"{file} holds nothing that could be written.")
-    return Transcript(MemoryStore(entries))
+    return Transcript(InMemoryStore(entries))
 
 
 def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:

@@ -11,7 +11,7 @@ import click
 
 from promptkit.cli.output.errors import refuse
 from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import harmless
+from promptkit.cli.output.terminal import escape_control_chars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -53,7 +53,7 @@ def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json
 
     if force and output is None:
         refuse("--force replaces OUT: name it with --output.")
-    with _bar(f"Reading {harmless(file.name)}") as progress:
+    with _bar(f"Reading {escape_control_chars(file.name)}") as progress:
         made = import_recording(file, output, codec=codec, overwrite=force, progress=progress)
     _warn(file, made)
     if as_json:
@@ -82,9 +82,9 @@ def _warn(file: Path, made: Imported) -> None:
     """Say on stderr what could not be read, and what could not stand where it was."""
     for problems, count in ((made.skipped, made.counts.skipped_lines), (made.mended, made.mended_lines)):
         for problem in problems[:SHOWN]:
-            click.echo(harmless(f"{file}:{problem.line}: {problem.detail}"), err=True)
+            click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
         if count > SHOWN:
-            click.echo(harmless(f"{file}: and {count - SHOWN:,} more of these."), err=True)
+            click.echo(escape_control_chars(f"{file}: and {count - SHOWN:,} more of these."), err=True)
 
 
 def _print(file: Path, output: Path | None, made: Imported) -> None:
@@ -97,12 +97,12 @@ def _print(file: Path, output: Path | None, made: Imported) -> None:
     table.add_column(justify="right")
     for name, count in attrs.asdict(made.counts).items():
         table.add_row(name.replace("_", " "), f"{count:,}")
-    click.echo(f"{harmless(file.name)}: {made.format}")
+    click.echo(f"{escape_control_chars(file.name)}: {made.format}")
     Console(file=sys.stdout, highlight=False).print(table)
     if made.kept:
         names = list(made.kept.items())
         listed = ", ".join(f"{name} {count:,}" for name, count in names[:AMONG])
         more = f", and {len(names) - AMONG:,} other kinds" if len(names) > AMONG else ""
-        click.echo(harmless(f"Kept beside the messages: {listed}{more}."))
+        click.echo(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
     if output is not None:
-        click.echo(harmless(f"{made.entries:,} entries are in {output}."))
+        click.echo(escape_control_chars(f"{made.entries:,} entries are in {output}."))

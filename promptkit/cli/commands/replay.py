@@ -19,7 +19,7 @@ from rich.text import Text
 from promptkit.bench.plot import short_size
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import refuse
-from promptkit.cli.output.terminal import harmless
+from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.replay.results import Tally, priced
 
 if TYPE_CHECKING:
@@ -201,14 +201,16 @@ def print_replay(files: Sequence[FileResult], order: Order, *, each: bool) -> No
     rules = order.rules
     if each and len(files) > 1:
         for file in files:
-            _heading(console, harmless(file.file), [file])
+            _heading(console, escape_control_chars(file.file), [file])
             _print(console, file.policies)
             console.print()
-    name = harmless(files[0].file) if len(files) == 1 else f"{len(files):,} files"
+    name = escape_control_chars(files[0].file) if len(files) == 1 else f"{len(files):,} files"
     _heading(console, name, files)
     _print(console, _added(files, order))
     console.print(Text(LEGEND, style="bright_black"))
-    console.print(f"{short_size(rules.window)} window, prices of {harmless(rules.model)}, cache rules: {rules.cache}", soft_wrap=True)
+    console.print(
+        f"{short_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}", soft_wrap=True
+    )
 
 
 def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:

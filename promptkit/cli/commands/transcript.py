@@ -11,7 +11,7 @@ import click
 
 from promptkit.cli.output.errors import refuse
 from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import clip, harmless, working
+from promptkit.cli.output.terminal import clip, escape_control_chars, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
     from promptkit.transcript.jsonl.validate import problems
 
     going = Pass(_existing(file))
-    name = harmless(str(file))
+    name = escape_control_chars(str(file))
     count = 0
     listed: list[dict[str, object]] = []
     with working(f"Reading {name}"):
@@ -79,7 +79,7 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
             if as_json:
                 listed.append({"line": problem.line, "detail": problem.detail})
             else:
-                click.echo(f"{name}:{problem.line}: {harmless(problem.detail)}")
+                click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
     lines = going.seen.lines if going.seen else 0
     if as_json:
         write_json({"file": str(file), "lines": lines, "torn_bytes": going.torn, "problems": listed})
@@ -133,7 +133,7 @@ def stats(*, file: Path, model: str | None, as_json: bool) -> None:
     """Say what a transcript comes to: all that was ever said, and what a model would be shown of it now."""
     from promptkit.cli.commands.transcript_stats import collect, print_stats
 
-    with working(f"Counting {harmless(str(file))}"):
+    with working(f"Counting {escape_control_chars(str(file))}"):
         figures = collect(_existing(file), count=_counter(model))
     if as_json:
         write_json(figures)
@@ -159,4 +159,4 @@ def _around(line: str, wanted: re.Pattern[str]) -> str:
     """A line, or where it is long what stands around the first match."""
     match = wanted.search(line)
     start = max(match.start() - 60, 0) if match and len(line) > 200 else 0  # noqa: PLR2004  # characters that a line may have
-    return ("…" if start else "") + clip(harmless(line[start : start + 400]).replace("\t", " "), 200)
+    return ("…" if start else "") + clip(escape_control_chars(line[start : start + 400]).replace("\t", " "), 200)

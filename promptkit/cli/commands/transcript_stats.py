@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from promptkit.cli.output.terminal import harmless
+from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.transcript.jsonl.reader import Pass, Stored
 from promptkit.transcript.statistics import Tally
 from promptkit.transcript.view import project
@@ -71,7 +71,7 @@ def print_stats(figures: Figures) -> None:
     }
     for name, text in rows.items():
         if text:
-            click.echo(f"{name:<12} {harmless(text)}")
+            click.echo(f"{name:<12} {escape_control_chars(text)}")
 
 
 def _path(file: Path, tally: Tally) -> list[Entry]:

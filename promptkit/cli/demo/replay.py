@@ -18,7 +18,7 @@ from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Replay:
 async def replay(conversation: Sequence[Message], *, window: int) -> Replay:
     """Say what the person said; each time the recorded answers are given and the recorded results returned. Reads no file and no clock.
 
-    A summary is ready when the next request is answered, so that every run is the same. Raises WindowFullError and ToolsFillBudgetError
+    A summary is ready when the next request is answered, so that every run is the same. Raises ContextWindowFullError and ToolsFillBudgetError
     for a window that is too small.
     """
     player = _Player(conversation)
@@ -99,7 +99,7 @@ def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int
     return sizer.tokenizer.request(tools).tokens + sum(map(sizer.message, messages))
 
 
-class _Named(MemoryStore):
+class _Named(InMemoryStore):
     """A store in memory that goes by the name of a file."""
 
     @property

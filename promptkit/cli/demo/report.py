@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import clip, harmless
+from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.compaction.events import CompactionFailed
 from promptkit.compaction.planning.blocks import summary_text
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
@@ -97,7 +97,7 @@ def _ended(event: CompactionCommitted | CompactionFailed) -> str:
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
-    summary = harmless(without_breadcrumb(checkpoint.summary))
+    summary = escape_control_chars(without_breadcrumb(checkpoint.summary))
     lines = summary.splitlines()
     console.print(f"\nThe latest summary is a message of {len(lines):,} lines:\n")
     for line in lines[:LINES]:
@@ -105,7 +105,7 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
     console.print(f"  …  {len(lines) - LINES:,} more\n" if len(lines) > LINES else "")
     _print(console, f"It ends with the way back: nothing was lost, all {entries:,} entries are in the transcript.")
     console.print()
-    for line in wrap(harmless(checkpoint.summary[len(without_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
+    for line in wrap(escape_control_chars(checkpoint.summary[len(without_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 

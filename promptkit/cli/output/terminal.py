@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["clip", "harmless", "working"]
+__all__ = ["clip", "escape_control_chars", "working"]
 
 
 # Control characters but tab and line feed; line and paragraph separators; what overrides or isolates the direction of writing;
@@ -21,10 +21,10 @@ __all__ = ["clip", "harmless", "working"]
 DANGEROUS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     r"""The text, with `\x1b` for an escape character and so on.
 
-    >>> harmless("red: \x1b[31m")
+    >>> escape_control_chars("red: \x1b[31m")
     'red: \\x1b[31m'
     """
     return DANGEROUS.sub(_spelled, text)

@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from promptkit.cli.output.errors import refuse
-from promptkit.cli.output.terminal import clip, harmless
+from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript.entries import (
     BranchSummary,
@@ -55,7 +55,7 @@ LONGEST = 2_000
 
 def short(entry_id: str | None) -> str:
     """An id as it is shown."""
-    return harmless(entry_id or "-")[:SHORT]
+    return escape_control_chars(entry_id or "-")[:SHORT]
 
 
 def who(entry: Entry) -> str:
@@ -63,13 +63,13 @@ def who(entry: Entry) -> str:
     payload = entry.payload
     if isinstance(payload, Said):
         return payload.message.role
-    return harmless(payload.kind) if isinstance(payload, Unknown) else entry.kind
+    return escape_control_chars(payload.kind) if isinstance(payload, Unknown) else entry.kind
 
 
 def first_line(entry: Entry) -> str:
     """What an entry says, in one line."""
     parts = (" ".join(text[:LONGEST].split()) for text in texts(entry))
-    return harmless(" ".join(part for part in parts if part)) or "(empty)"
+    return escape_control_chars(" ".join(part for part in parts if part)) or "(empty)"
 
 
 def texts(entry: Entry) -> Iterator[str]:
@@ -174,7 +174,7 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
             click.echo(json.dumps(where | entry_to_json(item.entry)))
         return
     branches = len(tree.leaves())
-    name = harmless(str(file))
+    name = escape_control_chars(str(file))
     click.echo(f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short(end)}")
     _print(_entries(file, tree, None if everything else path), shape, path if everything else None, fold=None if full else shown)
     if shape.problems:
@@ -239,7 +239,7 @@ def _print(items: Iterator[Stored], shape: _Shape, path: set[str] | None, *, fol
             click.echo(f"{'':7}  behind {short(parent)}:" if parent else f"{'':7}  a new beginning:")
         before = entry.id
         mark = "*" if path is not None and entry.id in path else " "
-        names = "".join(f"[{harmless(label)}] " for label in labels.get(entry.id, ()))
+        names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
         start = f"{item.line:>6}{mark} {short(entry.id):<8}  {who(entry):<10}  "
         if fold is not None:
             click.echo(click.style(start, fg=STYLES.get(who(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
@@ -247,4 +247,4 @@ def _print(items: Iterator[Stored], shape: _Shape, path: set[str] | None, *, fol
         click.echo(click.style(start, fg=STYLES.get(who(entry))) + names)
         for text in texts(entry):
             for line in text.split("\n"):
-                click.echo(f"{'':9}{harmless(line)}")
+                click.echo(f"{'':9}{escape_control_chars(line)}")

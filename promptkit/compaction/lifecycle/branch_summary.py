@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["branch_items", "left_behind", "navigate"]
 
@@ -38,7 +38,7 @@ def left_behind(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
     return transcript.path(leaf) if to is None else transcript.only_on(leaf, to)
 
 
-def branch_items(entries: Sequence[Entry]) -> tuple[Projected, ...]:
+def branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
     """What was said on a branch, checkpoints and earlier branches as their summaries: a checkpoint hides nothing here.
 
     Edits hold: what was redacted or taken back is not told. Behind a reset nothing before it is.

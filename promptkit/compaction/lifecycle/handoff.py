@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import Store
-    from promptkit.transcript.view import Projection
+    from promptkit.transcript.view import TranscriptView
 
 __all__ = ["HANDOFF_TEMPLATE", "PARENT", "Handoff", "hand_off"]
 
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
-"""The template for a summarizer that writes handoffs: `LiveSummarizer(model=model, template=HANDOFF_TEMPLATE)`. Its instructions are the goal."""
+"""The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. Its instructions are the goal."""
 
 HANDOFF = "handoff"
 PARENT = "parent"
@@ -49,7 +49,7 @@ class Handoff:
 
 async def hand_off(  # noqa: PLR0913  # what can be said of it
     transcript: Transcript,
-    view: Projection,
+    view: TranscriptView,
     *,
     goal: str,
     writer: Summarizer,
@@ -61,7 +61,7 @@ async def hand_off(  # noqa: PLR0913  # what can be said of it
 ) -> Handoff:
     """Go on in another store, an empty one, towards a goal.
 
-    The writer is asked for a document of at most `max_tokens`: a LiveSummarizer asks behind the last request, which the prompt cache pays
+    The writer is asked for a document of at most `max_tokens`: a InlineSummarizer asks behind the last request, which the prompt cache pays
     for. The new conversation holds a link to where this one is, the system messages of the view, and the document as a message that is
     seen; in this one it is noted. Where the writer has nothing, `fallback` compacts this conversation instead.
 

@@ -16,7 +16,7 @@ from promptkit.transcript.view import project
 
 if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryFiles
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
@@ -86,7 +86,7 @@ async def reset(  # noqa: PLR0913  # keywords
     reason: str,
     now: datetime,
     extractor: MemoryExtractor | None = None,
-    memories: MemoryFiles | None = None,
+    memories: MemoryDirectory | None = None,
     archived: bool = False,
 ) -> Entry | None:
     """Begin anew: take the last memories, hide what was said, and with `archived` move it out of the file. The reset's entry is returned.

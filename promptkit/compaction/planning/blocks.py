@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = [
     "Block",
@@ -51,7 +51,7 @@ def spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(messages)]))
 
 
-def blocks_of(items: Sequence[Projected]) -> list[Block]:
+def blocks_of(items: Sequence[ViewItem]) -> list[Block]:
     """The blocks of a view, oldest first."""
     blocks = [Block(start, end) for start, end in spans([item.message for item in items])]
     # Only the newest answer of the model can wait for results: that it wrote another says that nobody answers the older one any more.
@@ -64,17 +64,17 @@ def blocks_of(items: Sequence[Projected]) -> list[Block]:
     return blocks
 
 
-def _is_running(items: Sequence[Projected], block: Block) -> bool:
+def _is_running(items: Sequence[ViewItem], block: Block) -> bool:
     answered = {items[at].message.tool_call_id for at in range(block.start + 1, block.end) if not is_placeholder(items, block, at)}
     return any(call.id not in answered for call in items[block.start].message.tool_calls)
 
 
-def is_placeholder(items: Sequence[Projected], block: Block, at: int) -> bool:
+def is_placeholder(items: Sequence[ViewItem], block: Block, at: int) -> bool:
     """Whether a message of a block stands for a result that was never written: it comes from the entry of its call."""
     return at > block.start and items[at].kind != "replacement" and items[at].entry == items[block.start].entry
 
 
-def is_opening(item: Projected) -> bool:
+def is_opening(item: ViewItem) -> bool:
     """Whether an item stands for what a checkpoint covers."""
     return item.kind in {"summary", "replacement"}
 
@@ -87,31 +87,31 @@ def summary_text(message: Message) -> str | None:
     return text[len(_BEFORE) : len(text) - len(_BEHIND)]
 
 
-def is_summary(item: Projected) -> bool:
+def is_summary(item: ViewItem) -> bool:
     """Whether an item is the summary of what was before. A person may write the same tags: that is a request."""
     return item.kind == "summary" or (item.kind == "replacement" and summary_text(item.message) is not None)
 
 
-def is_request(item: Projected) -> bool:
+def is_request(item: ViewItem) -> bool:
     """Whether an item is what a person asked for: no summary, no reminder of a program's."""
     return item.message.role == "user" and item.kind in {"message", "replacement"} and not is_summary(item)
 
 
-def starts_turn(items: Sequence[Projected], at: int) -> bool:
+def starts_turn(items: Sequence[ViewItem], at: int) -> bool:
     """Whether a turn starts here: at the first of the messages that come from outside, a request, a reminder, a branch's summary."""
     return _is_from_outside(items[at]) and (at == 0 or not _is_from_outside(items[at - 1]))
 
 
-def _is_from_outside(item: Projected) -> bool:
+def _is_from_outside(item: ViewItem) -> bool:
     return item.message.role == "user" and not is_summary(item)
 
 
-def last_request(items: Sequence[Projected]) -> int | None:
+def last_request(items: Sequence[ViewItem]) -> int | None:
     """The place of the request that is worked on; None where none is shown."""
     return next((at for at in range(len(items) - 1, -1, -1) if is_request(items[at])), None)
 
 
-def open_requests(items: Sequence[Projected]) -> list[int]:
+def open_requests(items: Sequence[ViewItem]) -> list[int]:
     """The places of what was asked since the model last gave an answer without calls: what it still works on."""
     found: list[int] = []
     for at in range(len(items) - 1, -1, -1):
@@ -123,7 +123,7 @@ def open_requests(items: Sequence[Projected]) -> list[int]:
     return found[::-1]
 
 
-def has_completed_round(items: Sequence[Projected]) -> bool:
+def has_completed_round(items: Sequence[ViewItem]) -> bool:
     """Whether a round of tool calls was answered since the last request.
 
     Then a request of this turn has been sent before: the provider's prompt cache is warm. Looks no further back than it must.

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["covered_entries", "covered_items"]
 
 
-def covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[Projected, ...]:
+def covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
     """The messages that a checkpoint on a path dropped from the view, without what an earlier checkpoint had dropped already.
 
     None for an entry that is no checkpoint, or not on the path. Linear in the length of the path.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["LastRequest", "Plan", "Sent", "Summary", "SummaryTask"]
 
@@ -35,15 +35,15 @@ class Plan:
     leaf: str
     previous: str | None = None
     """The text of the summary that this view starts with: the next one is made of it and of what is new in `dropped`."""
-    dropped: tuple[Projected, ...] = ()
+    dropped: tuple[ViewItem, ...] = ()
     """What the summary will stand for; the message of the previous summary is the first of it."""
-    prefix: tuple[Projected, ...] = ()
+    prefix: tuple[ViewItem, ...] = ()
     """The first messages of a turn that is cut in two, likewise summarized."""
-    kept: tuple[Projected, ...] = ()
+    kept: tuple[ViewItem, ...] = ()
     """What stays as it is behind the summary."""
-    pinned: tuple[Projected, ...] = ()
+    pinned: tuple[ViewItem, ...] = ()
     """What stays though it is older than what is dropped, such as system messages."""
-    replayed: tuple[Projected, ...] = ()
+    replayed: tuple[ViewItem, ...] = ()
     """What is said again behind the summary, such as the request that a long turn works on."""
 
     oversized: int | None = None
@@ -121,13 +121,13 @@ class Sent:
     leaf: str
     items: int
 
-    def answered(self, reply: Message, view: Sequence[Projected]) -> Sent:
+    def answered(self, reply: Message, view: Sequence[ViewItem]) -> Sent:
         """With the answer behind it, where that is the next item of the view. Calls without results cannot be sent: they are left out."""
         if reply.tool_calls or not view[self.items :] or view[self.items].message != reply:
             return self
         request = attrs.evolve(self.request, messages=(*self.request.messages, reply))
         return attrs.evolve(self, request=request, items=self.items + 1)
 
-    def shows(self, plan: Plan, view: Sequence[Projected]) -> bool:
+    def shows(self, plan: Plan, view: Sequence[ViewItem]) -> bool:
         """Whether it shows all that a plan for the view drops."""
         return len(view) - len(plan.kept) <= self.items

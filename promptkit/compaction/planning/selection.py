@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import Projected, Projection
+    from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = [
     "Keep",
+    "KeepAfter",
+    "KeepLastMessages",
+    "KeepLastRound",
+    "KeepLastTurns",
     "KeepNothing",
-    "LastMessages",
-    "LastTurns",
-    "RecentTokens",
-    "Rounds",
-    "Through",
-    "UserMessages",
+    "KeepRecentTokens",
+    "KeepUserMessages",
     "is_system",
     "select",
 ]
 
 
 @attrs.frozen(kw_only=True)
-class Rounds:
+class KeepLastRound:
     """Keep the newest rounds of the current turn; if it has no more than these, all of it, and summarize the turns before.
 
     A round is an answer of the model with the results of its calls. `background`: the summary is put in place later, when more rounds
@@ -60,35 +60,35 @@ class Rounds:
 
 
 @attrs.frozen(kw_only=True)
-class RecentTokens:
+class KeepRecentTokens:
     """Keep the newest blocks of at most `tokens` together, and the newest in any case."""
 
     tokens: int
 
 
 @attrs.frozen(kw_only=True)
-class LastMessages:
+class KeepLastMessages:
     """Keep at least the newest `count` messages: a few more where the cut would part calls from results."""
 
     count: int
 
 
 @attrs.frozen(kw_only=True)
-class LastTurns:
+class KeepLastTurns:
     """Keep the newest `count` turns, each from what was asked on."""
 
     count: int
 
 
 @attrs.frozen(kw_only=True)
-class Through:
+class KeepAfter:
     """Drop everything through an entry, and at least that: the rest of its block goes with it."""
 
     entry: str
 
 
 @attrs.frozen(kw_only=True)
-class UserMessages:
+class KeepUserMessages:
     """Keep only what the person wrote, the newest `tokens` of it; of the message on the edge its beginning and its end."""
 
     tokens: int
@@ -99,21 +99,21 @@ class KeepNothing:
     """Keep nothing but what is pinned, a request without an answer, and calls that are still running."""
 
 
-Keep: TypeAlias = Rounds | RecentTokens | LastMessages | LastTurns | Through | UserMessages | KeepNothing
+Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLastTurns | KeepAfter | KeepUserMessages | KeepNothing
 
 
-def is_system(item: Projected) -> bool:
+def is_system(item: ViewItem) -> bool:
     """Whether a message is one of the system's; a summary in the system's name is none."""
     return item.message.role == "system" and not is_summary(item)
 
 
 def select(  # noqa: PLR0913  # what can be said of a cut
-    projection: Projection,
+    projection: TranscriptView,
     *,
     leaf: str,
     tokenizer: Tokenizer,
     keep: Keep | None = None,
-    pin: Callable[[Projected], bool] = is_system,
+    pin: Callable[[ViewItem], bool] = is_system,
     pin_first: bool = False,
     replay: bool = True,
     split: bool = False,
@@ -121,7 +121,7 @@ def select(  # noqa: PLR0913  # what can be said of a cut
 ) -> Plan:
     """The plan for a view: a partition of its messages. Linear in their number.
 
-    `keep` is Rounds() by default. `pin` says what stays though it is old, and takes its block with it; `pin_first` adds the first
+    `keep` is KeepLastRound() by default. `pin` says what stays though it is old, and takes its block with it; `pin_first` adds the first
     request. `replay`: requests that are still worked on are said again where the cut is behind them. `split`: of a turn that is cut in
     two, the first part is the plan's `prefix`, for a summary of its own. `room` is what is kept may have, in tokens: where it has
     more, the plan says so. Where there is nothing new to summarize, everything is kept.
@@ -130,11 +130,11 @@ def select(  # noqa: PLR0913  # what can be said of a cut
     """
     items = projection.items
     view = _View(items, blocks_of(items), Sizer(tokenizer).message)
-    wanted = Rounds() if keep is None else keep
+    wanted = KeepLastRound() if keep is None else keep
     cut = min(view.cut(wanted), view.running)
     pins = _pins(view, cut, pin, first=pin_first)
-    shown: dict[int, Projected] = {}
-    if isinstance(wanted, UserMessages):
+    shown: dict[int, ViewItem] = {}
+    if isinstance(wanted, KeepUserMessages):
         shown = _user_messages(view, cut, pins, wanted.tokens, tokenizer)
     replayed = [at for at in open_requests(items) if at < cut and at not in pins and at not in shown] if replay else []
     apart = pins | shown.keys() | set(replayed)
@@ -142,7 +142,7 @@ def select(  # noqa: PLR0913  # what can be said of a cut
     dropped = _summarized(items, range(start), apart)
     prefix = _summarized(items, range(start, cut), apart)
     kept = items[cut:]
-    most = wanted.tokens if room is None and isinstance(wanted, RecentTokens) else room
+    most = wanted.tokens if room is None and isinstance(wanted, KeepRecentTokens) else room
     tokens = 0 if most is None else sum(view.count(item.message) for item in kept)
     plan = Plan(
         leaf=leaf,
@@ -162,7 +162,7 @@ def select(  # noqa: PLR0913  # what can be said of a cut
 class _View:
     """A view with its blocks, and the places at which it can be cut."""
 
-    def __init__(self, items: Sequence[Projected], blocks: Sequence[Block], count: Callable[..., int]) -> None:
+    def __init__(self, items: Sequence[ViewItem], blocks: Sequence[Block], count: Callable[..., int]) -> None:
         self.items = items
         self.blocks = blocks
         self.count = count
@@ -171,18 +171,18 @@ class _View:
     def cut(self, keep: Keep) -> int:
         """The place of the first message that is kept."""
         match keep:
-            case Rounds():
+            case KeepLastRound():
                 return self._rounds(keep)
-            case RecentTokens(tokens=tokens):
+            case KeepRecentTokens(tokens=tokens):
                 return self._recent(tokens)
-            case LastMessages(count=count):
+            case KeepLastMessages(count=count):
                 return self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
-            case LastTurns(count=count):
+            case KeepLastTurns(count=count):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
                 return len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
-            case Through(entry=entry):
+            case KeepAfter(entry=entry):
                 return self._through(entry)
-            case UserMessages() | KeepNothing():
+            case KeepUserMessages() | KeepNothing():
                 return len(self.items)
 
     def turn_start(self, cut: int) -> int:
@@ -191,7 +191,7 @@ class _View:
             return cut
         return next((at for at in range(cut - 1, -1, -1) if starts_turn(self.items, at)), cut)
 
-    def _rounds(self, keep: Rounds) -> int:
+    def _rounds(self, keep: KeepLastRound) -> int:
         request = last_request(self.items)
         turn = 0 if request is None else request + 1
         answers = [block for block in self.blocks if self.items[block.start].message.role == "assistant"]
@@ -227,7 +227,7 @@ class _View:
         return next((block for block in reversed(self.blocks) if block.start <= at), Block(0, 0))
 
 
-def _previous(projection: Projection) -> str | None:
+def _previous(projection: TranscriptView) -> str | None:
     """The summary that a view starts with: as its checkpoint has it, or as the message shows it."""
     shown = [item for item in projection.items if is_summary(item)]
     if not shown:
@@ -235,13 +235,13 @@ def _previous(projection: Projection) -> str | None:
     return projection.summary or next(filter(None, (summary_text(item.message) for item in shown)), None)
 
 
-def _summarized(items: Sequence[Projected], places: Iterable[int], apart: AbstractSet[int]) -> tuple[Projected, ...]:
+def _summarized(items: Sequence[ViewItem], places: Iterable[int], apart: AbstractSet[int]) -> tuple[ViewItem, ...]:
     """What is left of a stretch; the message of an earlier summary under that name, wherever it comes from."""
     left = (items[at] for at in places if at not in apart)
     return tuple(attrs.evolve(item, kind="summary") if is_summary(item) else item for item in left)
 
 
-def _pins(view: _View, cut: int, pin: Callable[[Projected], bool], *, first: bool) -> frozenset[int]:
+def _pins(view: _View, cut: int, pin: Callable[[ViewItem], bool], *, first: bool) -> frozenset[int]:
     places: list[int] = []
     opened = not first
     for block in view.blocks:
@@ -255,7 +255,7 @@ def _pins(view: _View, cut: int, pin: Callable[[Projected], bool], *, first: boo
     return frozenset(places)
 
 
-def _user_messages(view: _View, cut: int, pins: AbstractSet[int], tokens: int, tokenizer: Tokenizer) -> dict[int, Projected]:
+def _user_messages(view: _View, cut: int, pins: AbstractSet[int], tokens: int, tokenizer: Tokenizer) -> dict[int, ViewItem]:
     """What the person wrote, newest first, as far as it has room."""
     places = [at for at in range(cut) if at not in pins and is_request(view.items[at])]
     return newest_within(view.items, places, tokens, tokenizer=tokenizer, count=view.count)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "Originals", "newest_within", "shortened"]
+__all__ = ["MARKER", "VerbatimUserMessages", "newest_within", "shortened"]
 
 MARKER = "[…]"
 """Stands where the middle of a message was cut out."""
 
 
 @attrs.frozen(kw_only=True)
-class Originals:
+class VerbatimUserMessages:
     """How much of what the person wrote stays. Figures are tokens."""
 
     tokens: int = 20_000
@@ -41,7 +41,7 @@ class Originals:
             problem = f"tokens={self.tokens} and each={self.each} must be at least 0."
             raise BadPropError(problem)
 
-    def of(self, items: Sequence[Projected], tokenizer: Tokenizer) -> tuple[tuple[Projected, ...], int]:
+    def of(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[tuple[ViewItem, ...], int]:
         """What stays of the person's messages among some, in their order, and how many do not stay.
 
         Neither earlier summaries nor what a program put in are among them.
@@ -52,12 +52,12 @@ class Originals:
         )
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
-    def _is_injected(self, item: Projected) -> bool:
+    def _is_injected(self, item: ViewItem) -> bool:
         return bool(self.injected) and item.message.text.lstrip().startswith(self.injected)
 
 
 def newest_within(  # noqa: PLR0913  # keywords
-    items: Sequence[Projected],
+    items: Sequence[ViewItem],
     places: Sequence[int],
     tokens: int,
     *,
@@ -65,9 +65,9 @@ def newest_within(  # noqa: PLR0913  # keywords
     count: Callable[[Message], int],
     each: int | None = None,
     marker: str = MARKER,
-) -> dict[int, Projected]:
+) -> dict[int, ViewItem]:
     """Of the items at some places the newest that have room together, by place; that on the edge with its middle cut out."""
-    shown: dict[int, Projected] = {}
+    shown: dict[int, ViewItem] = {}
     left = tokens
     for at in reversed(places):
         item, size = items[at], count(items[at].message)
@@ -86,7 +86,7 @@ def newest_within(  # noqa: PLR0913  # keywords
     return shown
 
 
-def shortened(item: Projected, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> Projected | None:
+def shortened(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
     """A message of text with its middle cut out; None where not even the marker has room. Other parts are left out."""
     text = item.message.text
     room = tokens - (Sizer(tokenizer).message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))

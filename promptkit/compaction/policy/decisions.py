@@ -8,7 +8,6 @@ import attrs
 
 __all__ = [
     "Apply",
-    "Because",
     "Compact",
     "Decision",
     "Discard",
@@ -16,6 +15,7 @@ __all__ = [
     "Nothing",
     "Promote",
     "Prune",
+    "Reason",
     "RenderPruned",
     "StartBackground",
     "Wait",
@@ -23,10 +23,10 @@ __all__ = [
 
 
 @attrs.frozen(kw_only=True)
-class Because:
+class Reason:
     """Why something was decided, with the figures that it was decided by.
 
-    >>> print(Because(why="warm cache", ratio=0.812, threshold=0.7961, warm=True))
+    >>> print(Reason(why="warm cache", ratio=0.812, threshold=0.7961, warm=True))
     warm cache (ratio 0.812, threshold 0.796, warm)
     """
 
@@ -49,35 +49,35 @@ class Because:
 class Nothing:
     """Go on."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Prune:
     """Take old tool outputs out of the view, for good."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class StartBackground:
     """Start to summarize beside the conversation."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Apply:
     """Put the background's summary in place."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Discard:
     """Drop the background's summary, or stop it: another may be started later."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +85,7 @@ class Wait:
     """Wait for the background's summary, at most so long; then decide again."""
 
     seconds: float
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
@@ -93,28 +93,28 @@ class Compact:
     """Summarize now. `trigger` says in a word what for, as checkpoints record it."""
 
     trigger: str
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class RenderPruned:
     """Render once more with a history that may be pruned, and without another summary: the last resort."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Promote:
     """Go on with a model that has a larger window, and summarize nothing."""
 
-    because: Because
+    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Fail:
     """Give up on this request, and say why."""
 
-    because: Because
+    reason: Reason
 
 
 Decision: TypeAlias = Nothing | Prune | StartBackground | Apply | Discard | Wait | Compact | RenderPruned | Promote | Fail

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.errors import BadPropError, ToolsFillBudgetError, WindowFullError
+from promptkit.errors import BadPropError, ContextWindowFullError, ToolsFillBudgetError
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
 
-__all__ = ["learnt"]
+__all__ = ["budget_after_overflow"]
 
 SMALLER = 0.8
 """What the next request may have of one that was refused, where nothing better is known: the provider counts otherwise."""
 
 
-def learnt(budget: Budget, *, refused: int, window: int | None = None) -> Budget:
+def budget_after_overflow(budget: Budget, *, refused: int, window: int | None = None) -> Budget:
     """The budget after a request of `refused` tokens was too large, by the count made here; `window` is the provider's own figure.
 
-    The limit is below `refused` then. Raises WindowFullError if that leaves nothing beside the tools.
+    The limit is below `refused` then. Raises ContextWindowFullError if that leaves nothing beside the tools.
     """
     try:
         if window is not None and window > 0 and (budget.window is None or window < budget.window):
@@ -32,5 +32,5 @@ def learnt(budget: Budget, *, refused: int, window: int | None = None) -> Budget
             budget = attrs.evolve(budget, picked=max(1, int(refused * SMALLER)))
     except (ToolsFillBudgetError, BadPropError) as error:
         message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
-        raise WindowFullError(message) from error
+        raise ContextWindowFullError(message) from error
     return budget

@@ -17,7 +17,6 @@ import attrs
 
 from promptkit.compaction.policy.decisions import (
     Apply,
-    Because,
     Compact,
     Decision,
     Discard,
@@ -25,6 +24,7 @@ from promptkit.compaction.policy.decisions import (
     Nothing,
     Promote,
     Prune,
+    Reason,
     RenderPruned,
     StartBackground,
     Wait,
@@ -88,7 +88,7 @@ class _FirstMatch:
             decision = rule(state)
             if decision is not None:
                 return decision
-        return manual(state) or Nothing(because=Because(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
+        return manual(state) or Nothing(reason=Reason(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
 
 
 def first_match(rules: Sequence[Rule]) -> Policy:
@@ -98,14 +98,14 @@ def first_match(rules: Sequence[Rule]) -> Policy:
 
 def manual(state: State) -> Decision | None:
     """What somebody asked for is done, whatever was tried before."""
-    return Compact(trigger=MANUAL, because=Because(why="asked for", ratio=state.ratio)) if state.phase == "manual" else None
+    return Compact(trigger=MANUAL, reason=Reason(why="asked for", ratio=state.ratio)) if state.phase == "manual" else None
 
 
 def discard_stale(state: State) -> Decision | None:
     """A summary of what is no more is never put in place."""
     if not state.stale or state.background not in {"running", "ready"}:
         return None
-    return Discard(because=Because(why="the history or the model is not that which the summary was made for"))
+    return Discard(reason=Reason(why="the history or the model is not that which the summary was made for"))
 
 
 def settle_background(at: float = 0.65) -> Rule:
@@ -116,10 +116,10 @@ def settle_background(at: float = 0.65) -> Rule:
             return None
         ratio = state.ratio
         if not state.enabled:
-            return Discard(because=Because(why="automatic compaction is off", ratio=ratio))
+            return Discard(reason=Reason(why="automatic compaction is off", ratio=ratio))
         if ratio is None or ratio < at:
-            return Discard(because=Because(why="the conversation is small enough without the summary", ratio=ratio, threshold=at))
-        return Apply(because=Because(why="a summary is ready", ratio=ratio, threshold=at))
+            return Discard(reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=at))
+        return Apply(reason=Reason(why="a summary is ready", ratio=ratio, threshold=at))
 
     return rule
 
@@ -133,24 +133,24 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
     def rule(state: State) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
         if state.phase not in {"overflow", "rejected"}:
             return None
-        because = Because(
+        because = Reason(
             why="the provider refused the request" if state.phase == "rejected" else "the request overflows", ratio=state.ratio
         )
         if state.refused_by is not None and state.refused_by != state.model:
-            return Nothing(because=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
+            return Nothing(reason=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
         hopeless = state.hopeless(state.budget.render_budget)
         if hopeless:
-            return Fail(because=attrs.evolve(because, why=hopeless))
+            return Fail(reason=attrs.evolve(because, why=hopeless))
         if state.pruned:
-            return Fail(because=attrs.evolve(because, why=f"{because.why} even with all of the history pruned that may be"))
+            return Fail(reason=attrs.evolve(because, why=f"{because.why} even with all of the history pruned that may be"))
         if state.compacted:
-            return RenderPruned(because=attrs.evolve(because, why=f"{because.why} with its summary, too"))
+            return RenderPruned(reason=attrs.evolve(because, why=f"{because.why} with its summary, too"))
         if state.enabled and state.background == "ready":
-            return Apply(because=because)
+            return Apply(reason=because)
         if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, because=because)
+            return Wait(seconds=wait_seconds, reason=because)
         spent = state.spent(attempts, breaker)
-        return RenderPruned(because=attrs.evolve(because, why=spent)) if spent else Compact(trigger=FOREGROUND, because=because)
+        return RenderPruned(reason=attrs.evolve(because, why=spent)) if spent else Compact(trigger=FOREGROUND, reason=because)
 
     return rule
 
@@ -166,23 +166,23 @@ def start_background(*, draw: Callable[[], float], warm: float = 0.78, jitter: f
         if state.phase != "rendered":
             return None
         ratio = state.ratio
-        because = Because(why="below the threshold", ratio=ratio, warm=state.warm)
+        because = Reason(why="below the threshold", ratio=ratio, warm=state.warm)
         if not state.enabled:
-            return Nothing(because=attrs.evolve(because, why="automatic compaction is off"))
+            return Nothing(reason=attrs.evolve(because, why="automatic compaction is off"))
         if state.compacted or state.pruned:
-            return Nothing(because=attrs.evolve(because, why="this request was made smaller already"))
+            return Nothing(reason=attrs.evolve(because, why="this request was made smaller already"))
         if ratio is None:
-            return Nothing(because=attrs.evolve(because, why="no window or no count is known"))
+            return Nothing(reason=attrs.evolve(because, why="no window or no count is known"))
         because = attrs.evolve(because, threshold=warm + draw() * jitter if state.warm else cold)
         if ratio < (because.threshold or 0):
-            return Nothing(because=because)
+            return Nothing(reason=because)
         if state.background in {"running", "ready"}:
-            return Nothing(because=attrs.evolve(because, why=f"a summary is {state.background}"))
+            return Nothing(reason=attrs.evolve(because, why=f"a summary is {state.background}"))
         base = state.budget.base
         why = state.hopeless(None if base is None else int(base * warm)) or state.spent(1, breaker, helped=True)
         if why:
-            return Nothing(because=attrs.evolve(because, why=why))
-        return StartBackground(because=attrs.evolve(because, why="warm cache" if state.warm else "cold cache, and nearly full"))
+            return Nothing(reason=attrs.evolve(because, why=why))
+        return StartBackground(reason=attrs.evolve(because, why="warm cache" if state.warm else "cold cache, and nearly full"))
 
     return rule
 
@@ -194,7 +194,7 @@ def prune_at(at: float, *, least: int = 20_000) -> Rule:
         ratio = state.ratio
         if state.phase != "before_render" or not state.enabled or ratio is None or ratio < at or state.prunable < max(1, least):
             return None
-        return Prune(because=Because(why=f"old tool outputs take {state.prunable:,} tokens", ratio=ratio, threshold=at))
+        return Prune(reason=Reason(why=f"old tool outputs take {state.prunable:,} tokens", ratio=ratio, threshold=at))
 
     return rule
 
@@ -206,10 +206,10 @@ def compact_at(at: float, *, phases: Sequence[Phase] = ("before_render",), attem
         ratio = state.ratio
         if state.phase not in phases or ratio is None or ratio < at or state.compacted or state.background in {"running", "ready"}:
             return None
-        because = Because(why="at the threshold", ratio=ratio, threshold=at)
+        because = Reason(why="at the threshold", ratio=ratio, threshold=at)
         base = state.budget.base
         why = state.hopeless(None if base is None else int(base * at)) or state.spent(attempts, breaker)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, reason=because)
 
     return rule
 
@@ -258,13 +258,13 @@ def block_at(at: float, *, wait_seconds: float = 60, attempts: int = 1, breaker:
         ratio = state.ratio
         if state.phase != "before_render" or ratio is None or ratio < at or state.compacted:
             return None
-        because = Because(why="no request goes out before there is a summary", ratio=ratio, threshold=at)
+        because = Reason(why="no request goes out before there is a summary", ratio=ratio, threshold=at)
         if state.enabled and state.background == "ready":
-            return Apply(because=because)
+            return Apply(reason=because)
         if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, because=because)
+            return Wait(seconds=wait_seconds, reason=because)
         why = state.spent(attempts, breaker)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
 
     return rule
 
@@ -276,11 +276,11 @@ def start_at(at: float, *, breaker: int = 3) -> Rule:
         ratio = state.ratio
         if state.phase != "rendered" or ratio is None or ratio < at or state.background in {"running", "ready"}:
             return None
-        because = Because(why="at the threshold of the background", ratio=ratio, threshold=at)
+        because = Reason(why="at the threshold of the background", ratio=ratio, threshold=at)
         if state.compacted or state.pruned:
-            return Nothing(because=attrs.evolve(because, why="this request was made smaller already"))
+            return Nothing(reason=attrs.evolve(because, why="this request was made smaller already"))
         why = state.spent(1, breaker, helped=True)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else StartBackground(because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else StartBackground(reason=because)
 
     return rule
 
@@ -299,9 +299,9 @@ def compact_above(
             return None
         if state.tokens == most and not inclusive:
             return None
-        because = Because(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
+        because = Reason(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
         why = state.hopeless(int(most)) or state.spent(attempts, breaker)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
 
     return rule
 
@@ -317,9 +317,9 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
             return None
         if (other := _of_another(state)) is not None:
             return other
-        because = Because(why=f"the phase {state.phase!r}", ratio=state.ratio)
+        because = Reason(why=f"the phase {state.phase!r}", ratio=state.ratio)
         why = state.spent(attempts, breaker)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, reason=because)
 
     return rule
 
@@ -330,9 +330,9 @@ def idle_at(tokens: int, *, seconds: float) -> Rule:
     def rule(state: State) -> Decision | None:
         if state.phase != "idle" or state.tokens is None or state.tokens < tokens or state.idle_seconds < seconds:
             return None
-        because = Because(why=f"nothing was said for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
+        because = Reason(why=f"nothing was said for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
         why = state.spent(1, 3)
-        return Nothing(because=attrs.evolve(because, why=why)) if why else Compact(trigger="idle", because=because)
+        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="idle", reason=because)
 
     return rule
 
@@ -344,7 +344,7 @@ def promote(*phases: Phase) -> Rule:
     def rule(state: State) -> Decision | None:
         if state.phase not in wanted or state.larger is None or not state.enabled or _of_another(state) is not None:
             return None
-        return Promote(because=Because(why=f"{state.larger} has a larger window", ratio=state.ratio))
+        return Promote(reason=Reason(why=f"{state.larger} has a larger window", ratio=state.ratio))
 
     return rule
 
@@ -356,8 +356,8 @@ def prune_on(*phases: Phase) -> Rule:
     def rule(state: State) -> Decision | None:
         if state.phase not in wanted:
             return None
-        because = Because(why="nothing is summarized here", ratio=state.ratio)
-        return _of_another(state) or (Fail(because=because) if state.pruned else RenderPruned(because=because))
+        because = Reason(why="nothing is summarized here", ratio=state.ratio)
+        return _of_another(state) or (Fail(reason=because) if state.pruned else RenderPruned(reason=because))
 
     return rule
 
@@ -369,8 +369,8 @@ def fail_on(*phases: Phase) -> Rule:
     def rule(state: State) -> Decision | None:
         if state.phase not in wanted:
             return None
-        because = Because(why="the request is too large, and nothing is to be done about that", ratio=state.ratio)
-        return _of_another(state) or Fail(because=because)
+        because = Reason(why="the request is too large, and nothing is to be done about that", ratio=state.ratio)
+        return _of_another(state) or Fail(reason=because)
 
     return rule
 
@@ -399,7 +399,7 @@ def least_messages(count: int, rules: Sequence[Rule], *, asked: int = 0) -> Rule
         least = asked if state.phase == "manual" else 0 if state.phase in FOREGROUND_PHASES else count
         if state.messages < least:
             why = f"the conversation has {state.messages} messages, and {least} are the least that is summarized"
-            return Nothing(because=Because(why=why, ratio=state.ratio)) if state.phase == "manual" else None
+            return Nothing(reason=Reason(why=why, ratio=state.ratio)) if state.phase == "manual" else None
         return next((decision for rule in rules if (decision := rule(state)) is not None), None)
 
     return guarded
@@ -409,4 +409,4 @@ def _of_another(state: State) -> Nothing | None:
     """A refusal by a model that was switched from says nothing of this one."""
     if state.refused_by is None or state.refused_by == state.model:
         return None
-    return Nothing(because=Because(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))
+    return Nothing(reason=Reason(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import Projected, Projection
+    from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["FACTORS", "Anchor", "Meter", "Reading", "Rejected", "Window", "anchors"]
+__all__ = ["FACTORS", "Anchor", "Rejected", "UsageMeter", "UsageReading", "Window", "anchors"]
 
 
 FACTORS = (0.5, 2.0)
@@ -92,7 +92,7 @@ def _judged(entry: str, said: Said, model: str | None, window: int | None) -> An
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class UsageReading:
     """How much of the window the next request takes, in tokens: its messages, its tools and what else every request has."""
 
     local: int
@@ -117,7 +117,7 @@ class Reading:
         return max(self.local, self.calibrated if self.provider is None else self.provider)
 
 
-class Meter:
+class UsageMeter:
     """Reads how much of the window a conversation takes. Each message is counted once, for as long as it stays in view.
 
     `model` is whose counts are taken, as entries name it; None takes all. Not for use from several threads at once.
@@ -126,13 +126,13 @@ class Meter:
     def __init__(self, tokenizer: Tokenizer, *, model: str | None = None) -> None:
         self.model = model
         self._sizer = Sizer(tokenizer)
-        self._items: list[Projected] = []
+        self._items: list[ViewItem] = []
         self._before: list[int] = [0]
         """Tokens before each of the items, and behind the last."""
         self._places: dict[str, int] = {}
         self._factors: dict[str, float] = {}
 
-    def read(self, path: Sequence[Entry], projection: Projection, *, beside: int = 0, window: int | None = None) -> Reading:
+    def read(self, path: Sequence[Entry], projection: TranscriptView, *, beside: int = 0, window: int | None = None) -> UsageReading:
         """The reading of a path and its view.
 
         `beside` are the tokens that every request has beside the view: system prompt, tool definitions, framing. `window` is the
@@ -157,7 +157,7 @@ class Meter:
             if len(factors) == RECENT:
                 break
         local = self._before[-1]
-        return Reading(
+        return UsageReading(
             local=beside + local,
             provider=None if found is None else found.tokens + local - self._before[self._places[found.entry] + 1],
             anchor=None if found is None else found.entry,
@@ -174,7 +174,7 @@ class Meter:
         self.model = model
         self._factors.clear()
 
-    def _follow(self, items: Sequence[Projected]) -> None:
+    def _follow(self, items: Sequence[ViewItem]) -> None:
         """Bring the sums up to date: what is as it was at the front of the view stays, the rest is looked up or counted."""
         old = self._items
         same = len(old) if list(items[: len(old)]) == old else 0  # as a rule something was appended: compared at once
@@ -208,7 +208,7 @@ class Meter:
         return statistics.median(self._factors.values()) if self._factors else 1.0
 
 
-def _is_same(before: Projected, now: Projected) -> bool:
+def _is_same(before: ViewItem, now: ViewItem) -> bool:
     return before.entry == now.entry and (before.message is now.message or before.message == now.message)
 
 
@@ -232,11 +232,11 @@ class Window:
         """The last entry that it showed."""
         self._tokens = 0
         self._compactor = compactor
-        self._meter = Meter(tokenizer, model=model)
+        self._meter = UsageMeter(tokenizer, model=model)
         self._untold: str | None = None
-        self._read: tuple[Projection, tuple[object, ...], Reading] | None = None
+        self._read: tuple[TranscriptView, tuple[object, ...], UsageReading] | None = None
 
-    def reading(self, size: int | None) -> Reading:
+    def reading(self, size: int | None) -> UsageReading:
         """How much of a window of `size` the next request takes."""
         view = self._compactor.view
         key = (self.fixed, size, self._untold)

@@ -6,7 +6,7 @@ import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow
 from promptkit.compaction.presets.preset import Preset, reaching
 from promptkit.compaction.presets.settings import setting
@@ -46,7 +46,7 @@ def codex(settings: Codex | None = None) -> Preset:
         figures=reaching(its.most),
         policy=lambda _: first_match((manual, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(place="last", preface=PREFACE, originals=Originals(tokens=its.originals)),
+        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(tokens=its.originals)),
         summarizer=chain_of(live, full),
         enabled=its.enabled,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.policy.rules import (
     block_at,
     compact_on,
@@ -59,7 +59,7 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         figures=exact,
         policy=lambda _: first_match((least_messages(its.least, rules, asked=its.least_asked),)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(originals=Originals(tokens=its.originals, each=its.original), carry=carried_over),
+        replacement=Replacement(originals=VerbatimUserMessages(tokens=its.originals, each=its.original), carry=carried_over),
         processors=(truncator(),),
         enabled=its.enabled,
     )

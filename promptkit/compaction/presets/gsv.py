@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.planning.selection import LastMessages
+from promptkit.compaction.planning.selection import KeepLastMessages
 from promptkit.compaction.policy.rules import compact_above, compact_on, fail_on, first_match, manual, once_a_turn
 from promptkit.compaction.presets.preset import Preset, exact
 from promptkit.compaction.presets.settings import setting
@@ -47,6 +47,6 @@ def gsv(settings: GSV | None = None) -> Preset:
         name="gsv",
         figures=exact,
         policy=lambda _: first_match((manual, *rules, fail_on())),
-        keep=lambda _: LastMessages(count=its.keep_last),
+        keep=lambda _: KeepLastMessages(count=its.keep_last),
         summarizer=chain_of(simple),
     )

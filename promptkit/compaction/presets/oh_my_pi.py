@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptkit.compaction.budget import Budget, resolve_threshold
-from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.rules import compact_above, compact_on, first_match, idle_at, manual, on_overflow, promote, prune_at
 from promptkit.compaction.presets.pi import with_files
 from promptkit.compaction.presets.preset import Preset, reaching, within
@@ -49,7 +49,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         name="oh_my_pi",
         figures=reaching(its.most),
         policy=lambda _: first_match([*rules, *([idle_at(its.idle_tokens, seconds=its.idle_seconds)] if its.idle_enabled else [])]),
-        keep=lambda budget: RecentTokens(tokens=within(its.keep_recent_tokens, its.most(budget))),
+        keep=lambda budget: KeepRecentTokens(tokens=within(its.keep_recent_tokens, its.most(budget))),
         split=True,
         summarizer=with_files,
         processors=(without_images(),),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, prune_at
 from promptkit.compaction.presets.preset import Preset, reaching
 from promptkit.compaction.presets.settings import setting
@@ -37,10 +37,10 @@ class OpenCode:
         output = min(budget.max_output or 32_000, 32_000, budget.window // 4)
         return max(1, (budget.max_input or budget.window - output) - (min(20_000, output) if self.reserved is None else self.reserved))
 
-    def kept(self, budget: Budget) -> RecentTokens:
+    def kept(self, budget: Budget) -> KeepRecentTokens:
         """What stays as it is."""
         usable, wanted = self.usable(budget) or 60_000, self.preserve_recent_tokens
-        return RecentTokens(tokens=max(1, min(max(2_000, min(15_000, usable // 4)) if wanted is None else wanted, usable // 2)))
+        return KeepRecentTokens(tokens=max(1, min(max(2_000, min(15_000, usable // 4)) if wanted is None else wanted, usable // 2)))
 
 
 def opencode(settings: OpenCode | None = None) -> Preset:

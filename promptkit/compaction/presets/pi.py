@@ -7,13 +7,13 @@ from functools import partial
 import attrs
 
 from promptkit.compaction.budget import Budget, default_reserve
-from promptkit.compaction.planning.selection import RecentTokens
+from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.rules import before_turns, compact_above, first_match, manual, on_overflow
 from promptkit.compaction.presets.preset import Preset, reaching, within
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.summarizers.defaults import Writing, chain_of, simple
-from promptkit.compaction.summarizers.file_lists import WithFiles
-from promptkit.compaction.summarizers.split_turn import SplitTurns
+from promptkit.compaction.summarizers.defaults import SummarizerContext, chain_of, simple
+from promptkit.compaction.summarizers.file_lists import FileListSummarizer
+from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 
 __all__ = ["Pi", "pi", "with_files", "within_reserve"]
 
@@ -27,10 +27,10 @@ class Pi:
     keep_recent_tokens: int = setting(20_000, least=1)
 
 
-def with_files(writing: Writing) -> WithFiles:
+def with_files(writing: SummarizerContext) -> FileListSummarizer:
     """The conversation written out and summarized, in two parts where a turn is cut; the files that were read and changed behind it."""
-    written = SplitTurns(summarizer=chain_of(simple)(writing), tokenizer=writing.tokenizer)
-    return WithFiles(summarizer=written, tokenizer=writing.tokenizer)
+    written = SplitTurnSummarizer(summarizer=chain_of(simple)(writing), tokenizer=writing.tokenizer)
+    return FileListSummarizer(summarizer=written, tokenizer=writing.tokenizer)
 
 
 def within_reserve(budget: Budget, *, reserve: int) -> int | None:
@@ -47,7 +47,7 @@ def pi(settings: Pi | None = None) -> Preset:
         name="pi",
         figures=reaching(most),
         policy=lambda _: first_match((manual, on_overflow(), before_turns(above))),
-        keep=lambda budget: RecentTokens(tokens=within(its.keep_recent_tokens, most(budget))),
+        keep=lambda budget: KeepRecentTokens(tokens=within(its.keep_recent_tokens, most(budget))),
         split=True,
         summarizer=with_files,
         enabled=its.enabled,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.selection import Keep, Rounds
+from promptkit.compaction.planning.selection import Keep, KeepLastRound
 from promptkit.compaction.pruning.processors import truncator
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import Writing, default_summarizer
+from promptkit.compaction.summarizers.defaults import SummarizerContext, default_summarizer
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -58,7 +58,7 @@ def within(tokens: int, most: float | None) -> int:
 def rounds(budget: Budget) -> Keep:
     """The newest round of the turn, whatever the budget."""
     _ = budget
-    return Rounds()
+    return KeepLastRound()
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +76,7 @@ class Preset:
     """A turn may be cut in two, with a summary of its first part."""
     replacement: Replacement = attrs.field(factory=Replacement)
     """What stands in the place of what is summarized."""
-    summarizer: Callable[[Writing], Summarizer] = default_summarizer
+    summarizer: Callable[[SummarizerContext], Summarizer] = default_summarizer
     processors: tuple[Processor, ...] = (truncator(),)
     """What is done to the messages of each request, in order, after a compaction and before the render."""
     prunes: bool = False

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 import attrs
 
 from promptkit.compaction.budget import resolve_threshold
-from promptkit.errors import PromptKitError, SettingError, ThresholdError
+from promptkit.errors import PromptKitError, SettingsError, ThresholdError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["setting", "settings_from"]
+__all__ = ["load_settings", "setting"]
 
 T = TypeVar("T")
 
@@ -56,17 +56,17 @@ def setting(
     return made
 
 
-def settings_from(cls: type[T], *, prefix: str, toml: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> T:
+def load_settings(cls: type[T], *, prefix: str, toml: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> T:
     """The settings of a class.
 
     `toml` is a file that must be there, `environ` the variables: `os.environ`, or none. Of them those are read whose names begin with
     `prefix`: `PI_KEEP_TOKENS` is `keep_tokens`, `PI_SUMMARY__MODEL` is `model` in the group `summary`. A variable says true or false as
     1/0, yes/no, on/off; several values with commas between them.
 
-    Raises SettingError for what cannot be taken.
+    Raises SettingsError for what cannot be taken.
     """
     if not prefix:
-        raise SettingError(source="the environment", setting="", why="a prefix for the names of the variables is needed")
+        raise SettingsError(source="the environment", setting="", why="a prefix for the names of the variables is needed")
     given: Tree = {} if toml is None else _from_file(Path(toml))
     given = _merged(given, _from_variables(environ or {}, prefix))
     return _made(cls, given, ())
@@ -90,9 +90,9 @@ def _from_file(path: Path) -> Tree:
         with path.open("rb") as file:
             read = tomllib.load(file)
     except OSError as error:
-        raise SettingError(source=str(path), setting="", why=f"it cannot be read ({error.strerror or error})") from error
+        raise SettingsError(source=str(path), setting="", why=f"it cannot be read ({error.strerror or error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(source=str(path), setting="", why=f"it is no TOML ({error})") from error
+        raise SettingsError(source=str(path), setting="", why=f"it is no TOML ({error})") from error
     return _tree(read, str(path))
 
 
@@ -111,10 +111,10 @@ def _from_variables(environ: Mapping[str, str], prefix: str) -> Tree:
         for group in groups:
             inner = at.setdefault(group, {})
             if isinstance(inner, _Given):
-                raise SettingError(source=variable, setting=group, why="it is given as a value and as a group")
+                raise SettingsError(source=variable, setting=group, why="it is given as a value and as a group")
             at = cast("dict[str, Any]", inner)  # a tree while it grows
         if isinstance(at.get(name), dict):
-            raise SettingError(source=variable, setting=name, why="it is given as a value and as a group")
+            raise SettingsError(source=variable, setting=name, why="it is given as a value and as a group")
         at[name] = _Given(environ[variable], variable, text=True)
     return tree
 
@@ -140,7 +140,7 @@ def _made(cls: type[T], given: Tree, groups: tuple[str, ...]) -> T:
     for name, value in given.items():
         if name not in fields:
             source = next(_sources({name: value}), "the settings")
-            raise SettingError(source=source, setting=_dotted(groups, name), why=f"there is no such setting{_meant(name, fields)}")
+            raise SettingsError(source=source, setting=_dotted(groups, name), why=f"there is no such setting{_meant(name, fields)}")
     values: dict[str, object] = {}
     for name, value in given.items():
         field = fields[name]
@@ -150,12 +150,12 @@ def _made(cls: type[T], given: Tree, groups: tuple[str, ...]) -> T:
         for other in fields[name].metadata.get("excludes", ()):
             if other in given and values[name] is not None and values[other] is not None:
                 both = " and ".join(dict.fromkeys((*_sources({name: given[name]}), *_sources({other: given[other]}))))
-                raise SettingError(source=both, setting=_dotted(groups, name), why=f"it cannot be given beside {_dotted(groups, other)}")
+                raise SettingsError(source=both, setting=_dotted(groups, name), why=f"it cannot be given beside {_dotted(groups, other)}")
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
         source = ", ".join(dict.fromkeys(_sources(given))) or "the defaults"
-        raise SettingError(source=source, setting=".".join(groups), why=str(error).rstrip(".")) from error
+        raise SettingsError(source=source, setting=".".join(groups), why=str(error).rstrip(".")) from error
 
 
 def _value(kind: object, given: _Given | Tree, names: tuple[str, ...]) -> object:
@@ -166,7 +166,7 @@ def _value(kind: object, given: _Given | Tree, names: tuple[str, ...]) -> object
         if group is not None:
             return _made(group, given, names)
         source = next(_sources(given), "the settings")
-        raise SettingError(source=source, setting=".".join(names), why=f"{_wanted(choices)} is wanted, not a group of settings")
+        raise SettingsError(source=source, setting=".".join(names), why=f"{_wanted(choices)} is wanted, not a group of settings")
     if given.text and isinstance(given.value, str) and given.value.strip().lower() == NONE and len(choices) < len(get_args(kind)):
         return None
     for choice in choices:
@@ -176,7 +176,7 @@ def _value(kind: object, given: _Given | Tree, names: tuple[str, ...]) -> object
             continue
     shown = repr(given.value)
     why = f"{_wanted(choices)} is wanted, not {shown if len(shown) <= 60 else shown[:60] + '…'}"  # noqa: PLR2004  # characters, for one line
-    raise SettingError(source=given.source, setting=".".join(names), why=why)
+    raise SettingsError(source=given.source, setting=".".join(names), why=why)
 
 
 def _one(kind: object, value: object, *, text: bool) -> object:
@@ -218,7 +218,7 @@ def _stripped(value: object) -> object:
 
 
 def _limited(field: attrs.Attribute[Any], value: object, given: _Given | Tree, name: str) -> None:  # Any: of whatever type
-    """Raises SettingError for a number outside its limits, or one that may be a share as well as tokens."""
+    """Raises SettingsError for a number outside its limits, or one that may be a share as well as tokens."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not isinstance(given, _Given):
         return
     limits = field.metadata
@@ -227,11 +227,11 @@ def _limited(field: attrs.Attribute[Any], value: object, given: _Given | Tree, n
         try:
             resolve_threshold(value, None, setting=name)
         except ThresholdError as error:
-            raise SettingError(source=given.source, setting=name, why=str(error).rstrip(".")) from error
+            raise SettingsError(source=given.source, setting=name, why=str(error).rstrip(".")) from error
         least = 0 if least is None else least
     if (least is not None and value < least) or (most is not None and value > most):
         asked = " and ".join([*([] if least is None else [f"at least {least:g}"]), *([] if most is None else [f"at most {most:g}"])])
-        raise SettingError(source=given.source, setting=name, why=f"it must be {asked}, not {value:g}")
+        raise SettingsError(source=given.source, setting=name, why=f"it must be {asked}, not {value:g}")
 
 
 def _is_union(kind: object) -> bool:

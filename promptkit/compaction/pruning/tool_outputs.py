@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Part
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import Projected, Projection
+    from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = ["LEAST_SAVED", "PROTECTED", "PRUNED", "Pruning", "as_edits", "prune_outputs"]
 
@@ -46,7 +46,7 @@ class Pruning:
 
 def prune_outputs(  # noqa: PLR0913  # what can be said of what stays
     path: Sequence[Entry],
-    projection: Projection,
+    projection: TranscriptView,
     *,
     tokenizer: Tokenizer,
     protect: int = PROTECTED,
@@ -83,7 +83,7 @@ def prune_outputs(  # noqa: PLR0913  # what can be said of what stays
     return Pruning(edits=tuple(reversed(edits)), saved=saved, possible=saved)
 
 
-def as_edits(path: Sequence[Entry], projection: Projection, reduced: Reduced, *, reason: str) -> tuple[Edit, ...]:
+def as_edits(path: Sequence[Entry], projection: TranscriptView, reduced: Reduced, *, reason: str) -> tuple[Edit, ...]:
     """The edits that make a reduction of the view last, where it changed what messages hold; `reduced` is of all of its messages.
 
     What the reduction left out, what stands before the checkpoint and what no entry was written for stays as it is.
@@ -98,7 +98,7 @@ def as_edits(path: Sequence[Entry], projection: Projection, reduced: Reduced, *,
     )
 
 
-def _behind_checkpoint(path: Sequence[Entry], projection: Projection) -> set[str]:
+def _behind_checkpoint(path: Sequence[Entry], projection: TranscriptView) -> set[str]:
     """The entries that came after the checkpoint of the view, all of them where there is none."""
     after: set[str] = set()
     for at in range(len(path) - 1, -1, -1):
@@ -108,7 +108,7 @@ def _behind_checkpoint(path: Sequence[Entry], projection: Projection) -> set[str
     return after
 
 
-def _outputs(items: Sequence[Projected]) -> Iterator[int]:
+def _outputs(items: Sequence[ViewItem]) -> Iterator[int]:
     """The places of the outputs that the model has answered to, newest first."""
     blocks = blocks_of(items)
     answered = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.compactor import Draft
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Archive", "Archives", "ArchivingCompactor", "read_archive"]
+__all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
 
 LOCK = ".lock"
 
@@ -49,7 +49,7 @@ class Archive:
         self.kept = True
 
 
-class Archives:
+class ArchiveDirectory:
     """A folder of archives. The same entries are archived once; several processes may share it. `timeout` is seconds to wait for others."""
 
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
@@ -118,7 +118,7 @@ def read_archive(path: Path) -> tuple[Entry, ...]:
 class ArchivingCompactor(Compactor):
     """A compactor that writes what a checkpoint drops into an archive before it writes the checkpoint, and deletes it if that fails."""
 
-    archives: Archives | None = None
+    archives: ArchiveDirectory | None = None
     """Where to; None: nothing is archived."""
 
     async def commit(self, draft: Draft) -> Entry | None:

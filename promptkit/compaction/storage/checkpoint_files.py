@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CheckpointFile", "CheckpointFiles", "checkpoint_files", "comment", "commented", "title_of"]
+__all__ = ["CheckpointDirectory", "CheckpointFile", "checkpoint_files", "comment", "commented", "title_of"]
 
 
 _COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
@@ -112,7 +112,7 @@ def checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-class CheckpointFiles(Hooks):
+class CheckpointDirectory(Hooks):
     """Writes each checkpoint into a folder, once, and keeps the index true. As hooks, it does so after every compaction.
 
     Files are written beside, made durable and renamed, under a lock: several processes may share a folder. `timeout` is how many

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from promptkit.compaction.storage.memory_files import MemoryFiles
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
-__all__ = ["MEMORIES_TEMPLATE", "MemoryExtractor", "Remembering", "StatedMemories", "SummarizedMemories"]
+__all__ = ["MEMORIES_TEMPLATE", "MemoryExtractionHook", "MemoryExtractor", "StatedMemories", "SummarizedMemories"]
 
 MEMORIES_TEMPLATE = Path(__file__).with_name("memories.md.j2")
 """The template for a summarizer that writes memories: `SimpleSummarizer(model=model, window=…, template=MEMORIES_TEMPLATE)`."""
@@ -46,7 +46,7 @@ _LOG = logging.getLogger("promptkit")
 class MemoryExtractor(Protocol):
     """Takes memories out of messages."""
 
-    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """The memories, oldest first. Raises what keeps it from having any."""
         ...
 
@@ -55,7 +55,7 @@ class MemoryExtractor(Protocol):
 class StatedMemories:
     """Takes what the person themself said to remember, in their words: "always …", "never …", "I prefer …". Asks no model."""
 
-    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """The sentences."""
         said = (item.message.text for item in items if is_request(item))
         sentences = (sentence.strip() for text in said for sentence in _SENTENCE.split(text))
@@ -80,7 +80,7 @@ class SummarizedMemories:
     """The most that the list of one stretch may have."""
     redactor: Redactor | None = None
 
-    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """The memories. Raises what the last failure was, if there was no stretch that it had an answer for."""
         found: dict[str, None] = {}
         failure: Exception | None = None
@@ -104,9 +104,9 @@ class SummarizedMemories:
             raise failure
         return tuple(found)
 
-    def _stretches(self, items: Sequence[Projected]) -> Iterator[tuple[tuple[Projected, ...], int]]:
+    def _stretches(self, items: Sequence[ViewItem]) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
         count = Sizer(self.tokenizer).message
-        stretch: list[Projected] = []
+        stretch: list[ViewItem] = []
         filled = 0
         for start, end in spans([item.message for item in items]):
             tokens = sum(count(item.message) for item in items[start:end])
@@ -119,10 +119,10 @@ class SummarizedMemories:
             yield tuple(stretch), filled
 
 
-class Remembering(Hooks):
+class MemoryExtractionHook(Hooks):
     """After each compaction, takes memories from what the checkpoint covers into files, once for each checkpoint. `now` tells the time."""
 
-    def __init__(self, transcript: Transcript, *, extractor: MemoryExtractor, files: MemoryFiles, now: Callable[[], datetime]) -> None:
+    def __init__(self, transcript: Transcript, *, extractor: MemoryExtractor, files: MemoryDirectory, now: Callable[[], datetime]) -> None:
         self._transcript = transcript
         self._extractor = extractor
         self._files = files

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["CURATED", "MemoryFiles", "bullets", "dated_name", "keys_of", "memories_of", "merged", "newest_lines", "readable"]
+__all__ = ["CURATED", "MemoryDirectory", "bullets", "dated_name", "keys_of", "memories_of", "merged", "newest_lines", "readable"]
 
 
 LONGEST = 500
@@ -106,7 +106,7 @@ LOCK = ".lock"
 DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
 
 
-class MemoryFiles:
+class MemoryDirectory:
     """A folder of memories. Several processes may share it. `timeout` is seconds to wait for others."""
 
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:

@@ -12,7 +12,7 @@ from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, en
 from promptkit.compaction.summarizers.quirks import quirks_of
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import added, carried, dropped_items, earlier_summary
-from promptkit.errors import ContextOverflowError, EmptyReplyError, SummaryError
+from promptkit.errors import ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["ChunkedSummarizer"]
 
@@ -66,9 +66,9 @@ class ChunkedSummarizer:
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=stretch)
             try:
                 part = await writer.summarize(attrs.evolve(task, plan=plan, facts={}))
-            except (SummaryError, ContextOverflowError, EmptyReplyError) as error:
+            except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
-                usages.append(error.usage if not isinstance(error, ContextOverflowError) else None)
+                usages.append(error.usage if not isinstance(error, ContextLengthExceededError) else None)
                 summary = _noted(summary, f"[{_messages(stretch)} that followed could not be summarized]")
                 continue
             done += 1
@@ -94,10 +94,10 @@ class ChunkedSummarizer:
             raise SummaryError(reason="does_not_fit", detail=detail)
         return min(max(1, int(self.window * self.share)), room)
 
-    def _stretches(self, task: SummaryTask, most: int, tokenizer: Tokenizer) -> Iterator[tuple[tuple[Projected, ...], int]]:
+    def _stretches(self, task: SummaryTask, most: int, tokenizer: Tokenizer) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
         """What is to be summarized in stretches of at most `most` tokens, and their tokens; a call with its results, or one message, may be more."""
         items = dropped_items(task)
-        stretch: list[Projected] = []
+        stretch: list[ViewItem] = []
         filled = 0
         for start, end in spans([item.message for item in items]):
             tokens = self._written(items[start:end], tokenizer)
@@ -109,7 +109,7 @@ class ChunkedSummarizer:
         if stretch:
             yield tuple(stretch), filled
 
-    def _written(self, items: Sequence[Projected], tokenizer: Tokenizer) -> int:
+    def _written(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
         """What a block takes when it is written out."""
         longest = max(1, self.window // RESULT_SHARE)
         names = {call.id: call.name for item in items for call in item.message.tool_calls}
@@ -127,5 +127,5 @@ def _noted(summary: str | None, note: str) -> str:
     return note if summary is None else f"{summary}\n\n{note}"
 
 
-def _messages(stretch: Sequence[Projected]) -> str:
+def _messages(stretch: Sequence[ViewItem]) -> str:
     return f"{len(stretch):,} message{'' if len(stretch) == 1 else 's'}"

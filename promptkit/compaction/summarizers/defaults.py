@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import Chain
 
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["UNLIMITED", "Writing", "chain_of", "default_summarizer", "extractive", "full", "live", "most_summary_tokens", "simple"]
+__all__ = [
+    "UNLIMITED",
+    "SummarizerContext",
+    "chain_of",
+    "default_summarizer",
+    "extractive",
+    "full",
+    "live",
+    "max_summary_tokens_for",
+    "simple",
+]
 
 UNLIMITED = 1 << 40
 """Tokens: a budget for windows of which nothing is known."""
@@ -33,7 +43,7 @@ QUESTION = 600
 
 
 @attrs.frozen(kw_only=True)
-class Writing:
+class SummarizerContext:
     """What a summarizer is made for."""
 
     model: Model | None
@@ -47,30 +57,32 @@ class Writing:
         return None if self.budget.limit is None else self.budget.limit + (self.budget.reply or 0)
 
 
-def live(writing: Writing, model: Model) -> Summarizer:
+def live(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that asks behind the conversation itself."""
-    return LiveSummarizer(model=model, window=writing.window, tokenizer=writing.tokenizer)
+    return InlineSummarizer(model=model, window=writing.window, tokenizer=writing.tokenizer)
 
 
-def full(writing: Writing, model: Model) -> Summarizer:
+def full(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that sends a copy of the messages."""
     return FullSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
 
 
-def simple(writing: Writing, model: Model) -> Summarizer:
+def simple(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that writes the conversation out as text."""
     return SimpleSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
 
 
-def extractive(writing: Writing) -> Summarizer:
+def extractive(writing: SummarizerContext) -> Summarizer:
     """One that asks nobody."""
     return ExtractiveSummarizer(tokenizer=writing.tokenizer)
 
 
-def chain_of(*links: Callable[[Writing, Model], Summarizer], last_resort: bool = True) -> Callable[[Writing], Summarizer]:
+def chain_of(
+    *links: Callable[[SummarizerContext, Model], Summarizer], last_resort: bool = True
+) -> Callable[[SummarizerContext], Summarizer]:
     """What makes a chain of these for a conversation, with the extractive summarizer behind them; without a model, that one alone."""
 
-    def made(writing: Writing) -> Summarizer:
+    def made(writing: SummarizerContext) -> Summarizer:
         if writing.model is None:
             return extractive(writing)
         asked = [link(writing, writing.model) for link in links]
@@ -83,7 +95,7 @@ default_summarizer = chain_of(live, full, simple)
 """The live conversation first, which the prompt cache pays for; then a copy as messages, one as text, and the transcript's own facts."""
 
 
-def most_summary_tokens(budget: Budget) -> int:
+def max_summary_tokens_for(budget: Budget) -> int:
     """The most that a summary may have, in tokens: as the budget says, and no more than a nearly full window has room for.
 
     Else no summary could be asked for behind the live conversation, where little is kept for replies.

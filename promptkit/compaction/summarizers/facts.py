@@ -23,7 +23,7 @@ from promptkit.transcript.redaction import redacted_json
 if TYPE_CHECKING:
     from promptkit.messages import Json, ToolCall
     from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["Command", "Facts", "fold", "skill_of", "thinking_of", "without_secrets"]
 
@@ -129,7 +129,7 @@ class Facts:
         )
 
 
-def fold(facts: Facts, items: Iterable[Projected]) -> Facts:
+def fold(facts: Facts, items: Iterable[ViewItem]) -> Facts:
     """The facts with those of more messages. Linear in their text; folding in parts is folding at once, as long as no list is full."""
     gathering = _Gathering(facts)
     for item in items:
@@ -163,7 +163,7 @@ class _Gathering:
         self.skills = dict.fromkeys(known.skills)
         self._running: dict[str, int] = {}  # call id → its command
 
-    def take(self, item: Projected) -> None:
+    def take(self, item: ViewItem) -> None:
         """One more message."""
         message = item.message
         text = message.text

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FileOperations", "WithFiles", "file_blocks", "file_operations", "without_files"]
+__all__ = ["FileListSummarizer", "FileOperations", "file_blocks", "file_operations", "without_files"]
 
 READ, MODIFIED = "read-files", "modified-files"
 SHARE = 4
@@ -60,7 +60,7 @@ def without_files(summary: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class WithFiles:
+class FileListSummarizer:
     """Puts the lists behind the summary that another summarizer writes. They are part of it from then on, as in pi."""
 
     summarizer: Summarizer

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["LiveSummarizer"]
+__all__ = ["InlineSummarizer"]
 
 
 @attrs.frozen(kw_only=True)
-class LiveSummarizer:
+class InlineSummarizer:
     """Asks for the summary behind the conversation itself, in the same request form with the same tools.
 
     Tools are offered but must not be called: to leave them out, or to forbid them by an option, would change what the provider has

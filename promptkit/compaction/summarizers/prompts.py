@@ -23,7 +23,7 @@ from promptkit.elements.media import Metadata
 from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.rendering.renderer import render_async
 from promptkit.tool_pairing import pair
 from promptkit.transcript.view import summary_message
@@ -285,7 +285,7 @@ def _word(part: Part) -> str | None:
             return "[image]"
         case DocumentPart():
             return f"[document {neutral(part.name or part.media_type)}]"
-        case OpaquePart() | BoundaryPart():
+        case OpaquePart() | CacheBreakpointPart():
             return None
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["SplitTurns"]
+__all__ = ["SplitTurnSummarizer"]
 
 NO_HISTORY = "No prior history."
 HEADING = "\n\n---\n\n**The turn that is cut in two, up to where it goes on below:**\n\n"
@@ -29,7 +29,7 @@ PREFIX = (
 
 
 @attrs.frozen(kw_only=True)
-class SplitTurns:
+class SplitTurnSummarizer:
     """Has what is before a turn that is cut in two, and the turn's first part, summarized side by side, and puts them together.
 
     Where no turn is cut it is the summarizer itself. Where nothing new is before the turn, no model is asked for that: the summary

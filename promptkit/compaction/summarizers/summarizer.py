@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message
     from promptkit.providers.model import Reply
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 __all__ = [
     "Chain",
@@ -129,7 +129,7 @@ class Chain:
         raise SummaryError(reason="every", detail=detail, usage=added(usages))
 
 
-def dropped_items(task: SummaryTask) -> list[Projected]:
+def dropped_items(task: SummaryTask) -> list[ViewItem]:
     """What the summary stands for, without the summary before it. Raises SummaryError if that is nothing: no model is asked then."""
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
     if not items:

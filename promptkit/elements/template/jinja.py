@@ -83,7 +83,7 @@ TAGS: Mapping[str, TagSpec] = {
     "tag": TagSpec(cls=text.Tag, kind="content", first="tag", hidden=("children", "name")),
     "image": TagSpec(cls=media.Image, kind="content", first="src"),
     "document": TagSpec(cls=media.Document, kind="content"),
-    "cache_boundary": TagSpec(cls=layout.CacheBoundary, kind="content"),
+    "cache_boundary": TagSpec(cls=layout.CacheBreakpoint, kind="content"),
     "reserve": TagSpec(cls=layout.Reserve, kind="mark", first="tokens"),
     "reference": TagSpec(cls=media.Reference, kind="mark", first="to"),
     "metadata": TagSpec(cls=media.Metadata, kind="mark", first="value"),

@@ -68,7 +68,7 @@ class OpenAIModel:
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
         """The model's answer. With the option `on_text` it is streamed, and the reply is the same.
 
-        Raises EmitError, before anything is sent, for messages that the API has no form for; ContextOverflowError, RateLimitedError,
+        Raises EmitError, before anything is sent, for messages that the API has no form for; ContextLengthExceededError, RateLimitedError,
         ModelUnavailableError or ModelRequestError for what the SDK raises, which is then the cause; and EmptyReplyError for an answer
         with nothing in it. What `on_text` raises ends the request and comes out as it is.
         """

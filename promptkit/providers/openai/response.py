@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 import attrs
 
-from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelUnavailableError
+from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.providers.errors import Failure, failed
 from promptkit.providers.model import Reply
@@ -118,7 +118,7 @@ class _Answer:
 def _reply(answer: _Answer, model: str) -> Reply:
     if answer.said == WINDOW_FULL:
         message = "the request does not fit into the model's window: it answered with nothing else."
-        raise ContextOverflowError(message, model=model, code=answer.said)
+        raise ContextLengthExceededError(message, model=model, code=answer.said)
     calls = tuple(call for call in answer.calls if call)
     made = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
     lacking = len(calls) < len(answer.calls)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
 from promptkit.recordings.reading.json_values import object_of, objects_of, rest, text_of, values_of, written
 from promptkit.transcript.entries import Custom, Said
 
@@ -74,7 +74,7 @@ def part_of(block: Json) -> list[Part]:
             return [written(block)]
     cache = object_of(block).get("cache_control")
     if isinstance(cache, Mapping):
-        made.append(BoundaryPart(kind=text_of(cache.get("type")), ttl=text_of(cache.get("ttl"))))
+        made.append(CacheBreakpointPart(kind=text_of(cache.get("type")), ttl=text_of(cache.get("ttl"))))
     return made
 
 
@@ -88,7 +88,7 @@ def _result(block: Record, call: str) -> Message:
     parts = [part for item in (content if isinstance(content, list) else [content]) for part in part_of(item)]
     cache = block.get("cache_control")
     if isinstance(cache, Mapping):
-        parts.append(BoundaryPart(kind=text_of(cache.get("type")), ttl=text_of(cache.get("ttl"))))
+        parts.append(CacheBreakpointPart(kind=text_of(cache.get("type")), ttl=text_of(cache.get("ttl"))))
     return Message(role="tool", tool_call_id=call, content=tuple(parts))
 
 
@@ -231,4 +231,4 @@ def _known(block: Record) -> Part:
 
 def _boundaries(block: Record) -> list[Part]:
     marks = [block[name] for name in ("cache_control", "prompt_cache_breakpoint") if isinstance(block.get(name), Mapping)]
-    return [BoundaryPart(kind=text_of(object_of(mark).get("type")), ttl=text_of(object_of(mark).get("ttl"))) for mark in marks]
+    return [CacheBreakpointPart(kind=text_of(object_of(mark).get("type")), ttl=text_of(object_of(mark).get("ttl"))) for mark in marks]

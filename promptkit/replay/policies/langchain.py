@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.defaults import Writing, chain_of, simple
+from promptkit.compaction.summarizers.defaults import SummarizerContext, chain_of, simple
 from promptkit.errors import SummaryError
 from promptkit.messages import Message
 from promptkit.replay.policies.strategy import SummaryCall
-from promptkit.transcript.view import Projected
+from promptkit.transcript.view import ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,10 +100,10 @@ class Summarizing:
     async def _written(self, seen: Sequence[Message]) -> str:
         """What a model would make of it: here its own words, as in all replays without a model."""
         most = max(1, min(self._terms.budget.summary_tokens, self._terms.size(seen) // GAIN))
-        plan = Plan(leaf="", dropped=tuple(Projected(message=message, entry=str(at)) for at, message in enumerate(seen)))
+        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry=str(at)) for at, message in enumerate(seen)))
         task = SummaryTask(plan=plan, max_tokens=most)
         terms = self._terms
-        summarizer = chain_of(simple)(Writing(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer))
+        summarizer = chain_of(simple)(SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer))
         try:
             return (await summarizer.summarize(task)).text
         except SummaryError as error:

@@ -16,13 +16,13 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.pruning.processors import Room
-from promptkit.compaction.summarizers.defaults import Writing
-from promptkit.errors import BudgetExceededError, WindowFullError
+from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.errors import BudgetExceededError, ContextWindowFullError
 from promptkit.rendering.renderer import Renderer
 from promptkit.replay.policies.strategy import PLACE
 from promptkit.replay.policies.summary_cost import Metered, asks_live
 from promptkit.transcript.entries import Said
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ OWN: Mapping[str, Callable[[], Own]] = {name: partial(_own, preset) for name, pr
 """All presets, by name, with their defaults."""
 
 
-class _Placed(MemoryStore):
+class _Placed(InMemoryStore):
     """Keeps entries for as long as the process lives, and says that they are in a file: so that summaries say where to look."""
 
     @property
@@ -87,7 +87,7 @@ class _Playing:
         budget = preset.figures(terms.budget)
         ids = iter(range(1, 1 << 62))
         transcript = Transcript(_Placed(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}")
-        writing = Writing(model=terms.model, budget=budget, tokenizer=terms.tokenizer)
+        writing = SummarizerContext(model=terms.model, budget=budget, tokenizer=terms.tokenizer)
         metered = Metered(preset.summarizer(writing), live=asks_live(preset, writing), terms=terms, calls=self.calls)
         setup = Setup(draw=terms.draw, preset=preset, summarizer=metered, events=Events(self._heard))
         self._keeper = setup.keeper(transcript, writing=writing, name=budget.model or "", tools=terms.tools, clock=lambda: 0.0)
@@ -114,7 +114,7 @@ class _Playing:
         messages: Sequence[Message] = ()
         try:
             messages, tokens = await self._fitted()
-        except WindowFullError:
+        except ContextWindowFullError:
             messages, tokens = keeper.view.messages, None
         self.waits += self._waited
         if tokens is None:
@@ -139,7 +139,7 @@ class _Playing:
         await self._keeper.close()
 
     async def _fitted(self) -> tuple[Sequence[Message], int]:
-        """Messages that fit, and the tokens of their request. Raises WindowFullError."""
+        """Messages that fit, and the tokens of their request. Raises ContextWindowFullError."""
         keeper, terms = self._keeper, self._terms
         while True:
             room = keeper.budget.render_budget

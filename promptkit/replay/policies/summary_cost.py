@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.quirks import quirks_of
 from promptkit.compaction.summarizers.summarizer import Chain
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.summarizers.defaults import Writing
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
@@ -72,10 +72,10 @@ class Metered:
         return SummaryCall(extra=question + (copied if room is None else min(copied, room)), output=output)
 
 
-def asks_live(preset: Preset, writing: Writing) -> bool:
+def asks_live(preset: Preset, writing: SummarizerContext) -> bool:
     """Whether a preset's summaries are asked behind the live request, where a model writes them."""
     link: object = preset.summarizer(attrs.evolve(writing, model=_Nobody()))
-    while not isinstance(link, LiveSummarizer):
+    while not isinstance(link, InlineSummarizer):
         link = next(iter(link.links), None) if isinstance(link, Chain) else getattr(link, "summarizer", None)
         if link is None:
             return False

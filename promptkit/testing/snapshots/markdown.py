@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from promptkit.emitters.parts import parse_data_url
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def headline(message: Message) -> str:
     """The beginning of a message in one line, to recognise it by."""
     words = " ".join(message.text.split())
     if not words:
-        others = [part for part in message.content if not isinstance(part, str | BoundaryPart)]
+        others = [part for part in message.content if not isinstance(part, str | CacheBreakpointPart)]
         words = "; ".join([*map(_part_line, others[:1]), *(f"calls {call.name} {call.arguments}" for call in message.tool_calls)])
         words = " ".join(words.split()) or "(empty)"
     return json_safe(words if len(words) <= HEADLINE else f"{words[: HEADLINE - 1].rstrip()}…")
@@ -169,7 +169,7 @@ def _part_line(part: Part) -> str:
             return _media(
                 "Opaque part", part.provider and inline(part.provider), None if part.tokens is None else f"{part.tokens:,} tokens"
             )
-        case BoundaryPart():
+        case CacheBreakpointPart():
             return f"--- {_media('cache boundary', part.kind and inline(part.kind), part.ttl and inline(part.ttl))} ---"
         case str():
             return part

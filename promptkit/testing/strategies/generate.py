@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
 from promptkit.elements.layout import (
-    CacheBoundary,
+    CacheBreakpoint,
     Chunk,
     First,
     Group,
@@ -271,7 +271,7 @@ class Grower:
         """What stands in a message."""
         children = self._several(lambda: self._inline(0))
         if self._chance(20, "boundary"):
-            made = CacheBoundary() if self._chance(70) else CacheBoundary(kind="ephemeral", ttl="1h")
+            made = CacheBreakpoint() if self._chance(70) else CacheBreakpoint(kind="ephemeral", ttl="1h")
             children.insert(self.draw(st.integers(0, len(children))), made)
         self.left -= not children
         return children

@@ -11,7 +11,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from promptkit.errors import TranscriptError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part
 from promptkit.transcript.entries import KINDS, BranchSummary, Checkpoint, Custom, Entry, Observation, Setting, Unknown
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["entry_from_json", "entry_to_json", "message_from_json", "message_to_json"]
 
-PARTS = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart, "boundary": BoundaryPart}
+PARTS = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart, "boundary": CacheBreakpointPart}
 NAMES = {kind: name for name, kind in PARTS.items()}
 PAYLOADS: dict[str, type[Payload]] = {kind: payload for payload, kind in KINDS.items() if payload is not Unknown}
 FIELDS = ("id", "parent_id", "kind", "time", "data")

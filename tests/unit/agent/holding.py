@@ -13,7 +13,7 @@ from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
 from promptkit.errors import (
-    ContextOverflowError,
+    ContextLengthExceededError,
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
@@ -99,7 +99,7 @@ async def turn_and_rest(each: Held, text: str) -> str:
     return done
 
 
-def overflow(window: int | None = None) -> ContextOverflowError:
-    error = ContextOverflowError("too large")
+def overflow(window: int | None = None) -> ContextLengthExceededError:
+    error = ContextLengthExceededError("too large")
     error.window = window
     return error

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, Budget, Message, OpaquePart
-from promptkit.agent.requests import Manners
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.agent.requests import RequestAdaptations
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
@@ -38,7 +38,7 @@ def session(*steps: Step, model: str, budget: Budget = WIDE, prompt: Prompt | No
         model=scripted,
         budget=budget,
         tokenizer=WordTokenizer(),
-        summarizer=LiveSummarizer(model=scripted, tokenizer=WordTokenizer()),
+        summarizer=InlineSummarizer(model=scripted, tokenizer=WordTokenizer()),
         prompt=prompt,
         rng=lambda: 0.5,
     )
@@ -92,7 +92,7 @@ def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> No
     lonely = Message(role="assistant", content=("I look.",), tool_calls=tuple(calls(9)))
     each, model = session("fine", model="gemini-2.5-pro", prompt=None)
     with_orphan = Message(role="tool", content=("out",), tool_call_id="gone")
-    manner = Manners().of("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
+    manner = RequestAdaptations().of("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
 
     assert manner.of((lonely, with_orphan)) == (Message(role="assistant", content=("I look.",)),)
     asyncio.run(each.run("go"))
@@ -163,7 +163,7 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
 
 def test_it_is_worked_out_once_for_a_checkpoint_and_a_model() -> None:
     log = Transcript()
-    manners = Manners()
+    manners = RequestAdaptations()
     assert manners.of("gpt-4.1", log, None, tokenizer=WordTokenizer()).tokens == 0
     (entry,) = log.append(Checkpoint(summary="S", facts={"thinking": {"value": THOUGHT.value, "tokens": 7}}))
 

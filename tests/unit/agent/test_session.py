@@ -13,12 +13,12 @@ from promptkit import Message, Reply, ToolDefinition, Usage, UserMessage
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import CANCELLED, Tool
 from promptkit.compaction.budget import Budget
-from promptkit.errors import BadPropError, NothingToAnswerError, TooManyRoundsError, WindowFullError
+from promptkit.errors import BadPropError, ContextWindowFullError, MaxStepsExceededError, NoPendingMessageError
 from promptkit.testing import ScriptedModel
-from promptkit.tool_pairing import NO_RESULT
+from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import Said
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
@@ -58,7 +58,7 @@ def test_text_is_heard_as_it_comes() -> None:
 
 def test_a_model_that_goes_on_calling_is_stopped() -> None:
     each = held(*(calls(number) for number in range(3)), "at last", max_rounds=3)
-    with pytest.raises(TooManyRoundsError):
+    with pytest.raises(MaxStepsExceededError):
         asyncio.run(each.session.run("go"))
     assert asyncio.run(each.session.resume()).text == "at last"
 
@@ -99,7 +99,7 @@ def test_a_request_that_fits_in_no_way_fails_and_the_session_goes_on() -> None:
     each = held("fine")
 
     async def talk() -> str:
-        with pytest.raises(WindowFullError):
+        with pytest.raises(ContextWindowFullError):
             await each.session.run(words(1_100))
         each.session.rewind(None)
         return (await each.session.run("small")).text
@@ -112,7 +112,7 @@ def test_E97_a_fork_goes_on_by_itself() -> None:
 
     async def talk() -> None:
         await each.session.run("first")
-        other = each.session.fork(MemoryStore())
+        other = each.session.fork(InMemoryStore())
         await other.run("elsewhere")
         assert said(other)[-2:] == ["user: elsewhere", "assistant: two"]
 
@@ -170,7 +170,7 @@ def test_a_turn_says_how_it_ended() -> None:
     [
         ({"model": "gpt-5"}, "OpenAIModel"),
         ({"transcript": "talk.jsonl"}, "Transcript(JsonlStore('talk.jsonl'))"),
-        ({"transcript": MemoryStore()}, "Transcript(JsonlStore('talk.jsonl'))"),
+        ({"transcript": InMemoryStore()}, "Transcript(JsonlStore('talk.jsonl'))"),
         ({"prompt": UserMessage()["text"]}, "a function of the view"),
         ({"tools": [print]}, "Tool(definition="),
     ],
@@ -198,7 +198,7 @@ def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversati
     lines = file.read_bytes()
     each = held("It is there.", transcript=Transcript(JsonlStore(file)))
     assert asyncio.run(each.session.resume()).text == "It is there."
-    assert each.sent(0) == ["Be brief.", "look", "read+read", "text of a1", NO_RESULT]
+    assert each.sent(0) == ["Be brief.", "look", "read+read", "text of a1", MISSING_TOOL_RESULT]
     assert file.read_bytes().startswith(lines)
 
 
@@ -212,7 +212,7 @@ def test_E08_after_a_crash_the_person_may_also_say_something_else() -> None:
         await each.session.run("and now")
 
     asyncio.run(talk())
-    assert each.sent(0) == ["Be brief.", "look", "read", NO_RESULT, "never mind"]
+    assert each.sent(0) == ["Be brief.", "look", "read", MISSING_TOOL_RESULT, "never mind"]
     assert each.sent(1)[:5] == each.sent(0)  # the placeholder is the same from then on
 
 
@@ -253,7 +253,7 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_is_resumed() -> None:
             await running
         assert said(each.session) == ["user: look"]
         assert (await each.session.resume()).text == "done"
-        with pytest.raises(NothingToAnswerError):
+        with pytest.raises(NoPendingMessageError):
             await each.session.resume()
 
     asyncio.run(talk())

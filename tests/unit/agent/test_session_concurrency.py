@@ -12,10 +12,10 @@ from promptkit import Message, PromptElement, Reply, Usage, component
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionStarted
 from promptkit.elements.from_message import recorded
-from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnRunningError
+from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Edit
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import words
@@ -59,7 +59,7 @@ def test_nobody_goes_on_from_elsewhere_while_the_model_thinks() -> None:
     async def talk() -> None:
         running = asyncio.ensure_future(each.session.run("first"))
         await thinking.asked.wait()
-        with pytest.raises(TurnRunningError):
+        with pytest.raises(TurnInProgressError):
             each.session.rewind(None)
         thinking.go.set()
         await running
@@ -191,7 +191,7 @@ def test_compactions_of_a_fork_have_numbers_of_their_own() -> None:
 
     async def talk() -> None:
         await turns(each, 2)
-        other = each.session.fork(MemoryStore())
+        other = each.session.fork(InMemoryStore())
         assert await each.session.compact() is not None
         assert await other.compact() is not None
 

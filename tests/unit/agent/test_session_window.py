@@ -11,8 +11,8 @@ from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import RequestReduced
 from promptkit.errors import (
-    ContextOverflowError,
-    NothingToAnswerError,
+    ContextLengthExceededError,
+    NoPendingMessageError,
     RateLimitedError,
 )
 from promptkit.rendering.sizing import Sizer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("content", ["", " \n", (), ("", " ")])
 def test_an_empty_message_is_refused_and_nothing_is_written(content: str | tuple[str, ...]) -> None:
     each = held()
-    with pytest.raises(NothingToAnswerError):
+    with pytest.raises(NoPendingMessageError):
         asyncio.run(each.session.run(content))
     assert len(each.session.transcript) == 0
     assert each.model.requests == []
@@ -86,14 +86,14 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
 
     async def talk() -> None:
         await each.session.run("first")
-        assert each.session.last_left_out == ()
+        assert each.session.last_omitted == ()
         await each.session.run(words(500, "second"))
 
     asyncio.run(talk())
-    assert [message.text for message in each.session.last_left_out] == [words(600, "a")]
+    assert [message.text for message in each.session.last_omitted] == [words(600, "a")]
     (told,) = [event for event in each.told.events if isinstance(event, RequestReduced)]
     assert told.messages == 1
-    assert told.tokens == Sizer(WordTokenizer()).message(each.session.last_left_out[0])
+    assert told.tokens == Sizer(WordTokenizer()).message(each.session.last_omitted[0])
 
 
 def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> None:
@@ -143,7 +143,7 @@ def test_E30_a_second_refusal_comes_out() -> None:
 
     async def talk() -> None:
         await each.session.run("first")
-        with pytest.raises(ContextOverflowError):
+        with pytest.raises(ContextLengthExceededError):
             await each.session.run("second")
         assert len(each.model.requests) == 3
         assert (await each.session.resume()).text == "done"
@@ -188,7 +188,7 @@ def test_E111_an_empty_conversation_has_nothing_to_compact_undo_or_resume() -> N
     async def talk() -> None:
         assert await each.session.compact() is None
         assert each.session.undo_compaction() is None
-        with pytest.raises(NothingToAnswerError):
+        with pytest.raises(NoPendingMessageError):
             await each.session.resume()
 
     asyncio.run(talk())

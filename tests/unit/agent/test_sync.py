@@ -15,10 +15,10 @@ from promptkit.agent.sync import SyncSession
 from promptkit.agent.tools import Tool
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
-from promptkit.errors import NothingToAnswerError
+from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from tests.unit.compaction.conversation_builder import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
@@ -74,7 +74,7 @@ def test_what_a_session_can_do_can_be_done_without_a_loop() -> None:
         talk.rewind(None)
         talk.switch(ScriptedModel(["other"], name="other"), budget=Budget(window=1_000, reply_tokens=0))
         assert talk.run("anew").text == "other"
-        with pytest.raises(NothingToAnswerError):
+        with pytest.raises(NoPendingMessageError):
             talk.resume()
 
 
@@ -190,6 +190,6 @@ def test_closing_ends_what_other_threads_wait_for() -> None:
 def test_a_fork_goes_on_in_a_thread_of_its_own() -> None:
     with SyncSession(session("one", "two")) as talk:
         talk.run("first")
-        with talk.fork(MemoryStore()) as other:
+        with talk.fork(InMemoryStore()) as other:
             assert other.run("second").text == "two"
         assert len(talk.session.transcript) == 2

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.controller import Keeper
+from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
@@ -35,7 +35,7 @@ BUDGET = Budget(window=1_000, reply_tokens=0)
 class Kept:
     """A keeper with a small window, and the conversation that it keeps."""
 
-    keeper: Keeper
+    keeper: CompactionController
     writer: Writer
     told: Recorder
 
@@ -75,7 +75,7 @@ def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled:
     writing, told = writer or Writer(), Recorder()
     tokenizer = WordTokenizer()
     compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
-    keeper = Keeper(
+    keeper = CompactionController(
         compactor,
         budget=BUDGET,
         policy=policy or default_policy(draw=lambda: 0.5),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said, Setting
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import Projection, project
+from promptkit.transcript.view import TranscriptView, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Talk:
         return self.log.path()
 
     @property
-    def view(self) -> Projection:
+    def view(self) -> TranscriptView:
         return project(self.path)
 
     @property

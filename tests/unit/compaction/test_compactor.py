@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from promptkit.compaction.compactor import Compactor, checkpoint_of, known_facts
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, SummaryDiscarded
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.planning.selection import KeepNothing, Rounds, select
+from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import Chain
-from promptkit.errors import CompactionRunningError, SummaryError, TranscriptWriteError
+from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import project, summary_message
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
@@ -69,7 +69,7 @@ def test_E25_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
     assert compact(each) is None
     assert len(each.log) == entries
     assert len(each.writer.tasks) == 1
-    assert made(Transcript(MemoryStore())).told.events == []
+    assert made(Transcript(InMemoryStore())).told.events == []
 
 
 def test_E25_an_empty_transcript_is_nothing_to_compact() -> None:
@@ -181,7 +181,7 @@ def test_a_discarded_draft_says_why() -> None:
     each = made()
 
     async def discarded() -> None:
-        drafted = await each.compactor.draft(each.compactor.plan(Rounds(background=True)), trigger="background")
+        drafted = await each.compactor.draft(each.compactor.plan(KeepLastRound(background=True)), trigger="background")
         assert drafted is not None
         each.compactor.discard(drafted, "not needed")
 
@@ -220,7 +220,7 @@ def test_E84_a_second_compaction_while_one_runs_is_refused_and_the_first_goes_on
     async def twice() -> Entry | None:
         first = asyncio.ensure_future(each.compactor.compact(trigger="manual"))
         await asyncio.sleep(0)
-        with pytest.raises(CompactionRunningError):
+        with pytest.raises(CompactionInProgressError):
             await each.compactor.compact(trigger="foreground")
         assert each.writer.gate is not None
         each.writer.gate.set()
@@ -385,7 +385,7 @@ class Spoiling:
         return attrs.evolve(await self.inner.summarize(task), text=words(100))
 
 
-class Full(MemoryStore):
+class Full(InMemoryStore):
     """A store on a disk that is full from some moment on."""
 
     full = False

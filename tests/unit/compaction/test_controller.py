@@ -6,10 +6,10 @@ import pytest
 
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.controller import Keeper
+from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match, on_overflow, prune_at
 from promptkit.compaction.policy.state import Attempts
-from promptkit.errors import CompactionRunningError, WindowFullError
+from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit
@@ -200,7 +200,7 @@ COUNTED: list[str] = []
 def test_a_decision_counts_only_what_is_new() -> None:
     tokenizer = Counting()
     compactor = Compactor(Transcript(), summarizer=Writer(), tokenizer=tokenizer, max_summary_tokens=9, max_result_tokens=500)
-    keeper = Keeper(
+    keeper = CompactionController(
         compactor, budget=Budget(window=10**9, reply_tokens=0), policy=default_policy(draw=lambda: 0.5), tokenizer=tokenizer, model="m"
     )
     each = Kept(keeper, Writer(), Recorder())
@@ -412,7 +412,7 @@ def test_what_is_too_large_even_pruned_is_said() -> None:
         each.user(2_000)
         await each.keeper.overflow(2_000)
         assert each.keeper.pruned
-        with pytest.raises(WindowFullError, match="pruned"):
+        with pytest.raises(ContextWindowFullError, match="pruned"):
             await each.keeper.overflow(2_000)
 
     run(work, each)
@@ -425,7 +425,7 @@ def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
         each.user(10)
         each.keeper.rendered(1_010)  # a thousand tokens beside the conversation
         assert each.keeper.reading().local == 1_010
-        with pytest.raises(WindowFullError, match="no summary helps"):
+        with pytest.raises(ContextWindowFullError, match="no summary helps"):
             await each.keeper.overflow(1_010)
 
     run(work, each)
@@ -453,7 +453,7 @@ def test_E86_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> 
         each.user(300)
         asked = asyncio.ensure_future(each.keeper.compact())
         await turns()
-        with pytest.raises(CompactionRunningError):
+        with pytest.raises(CompactionInProgressError):
             await each.keeper.compact()
         overflowing = asyncio.ensure_future(each.keeper.overflow(1_200))
         await turns()

@@ -20,9 +20,9 @@ from promptkit.compaction.events import (
     Event,
     Events,
     SummaryDiscarded,
-    log_events,
+    logging_subscriber,
 )
-from promptkit.compaction.otel import trace_events
+from promptkit.compaction.otel import otel_subscriber
 from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_a_subscriber_that_raises_is_logged_and_breaks_nothing(caplog: pytest.Lo
 def test_a_log_has_one_line_for_each_event_with_its_figures(event: Event, level: int, caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("test.events")
     with caplog.at_level(logging.DEBUG, logger="test.events"):
-        log_events(logger)(event)
+        logging_subscriber(logger)(event)
     (record,) = caplog.records
     assert record.levelno == level
     assert record.getMessage().startswith(type(event).__name__)
@@ -82,7 +82,7 @@ def spans(*events: Event) -> list[ReadableSpan]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tell = trace_events(provider.get_tracer("test"))
+    tell = otel_subscriber(provider.get_tracer("test"))
     with provider.get_tracer("test").start_as_current_span("turn"):
         for event in events:
             tell(event)

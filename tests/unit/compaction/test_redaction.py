@@ -12,12 +12,12 @@ import pytest
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.hooks import Before, Hooks
 from promptkit.compaction.planning.plan import LastRequest, Summary
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.messages import Message, OpaquePart, ToolCall
@@ -76,7 +76,7 @@ MODES: list[Callable[[Model], Summarizer]] = [
     lambda model: FullSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: ChunkedSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
-    lambda model: Chain([LiveSummarizer(model=model), SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)]),
+    lambda model: Chain([InlineSummarizer(model=model), SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)]),
 ]
 
 
@@ -104,7 +104,7 @@ def test_E73_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> No
     talk = secret_talk()
     last = LastRequest(messages=talk.view.messages[:-2])
     with ScriptedModel([TOLD]) as model:
-        made = compacted(talk, LiveSummarizer(model=model, tokenizer=TOKENIZER), last=last)
+        made = compacted(talk, InlineSummarizer(model=model, tokenizer=TOKENIZER), last=last)
 
     *sent, since, question = model.requests[0].messages
     assert tuple(sent) == last.messages
@@ -120,7 +120,7 @@ def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() 
     talk.answer(f"It is {words(50)}")
     talk.user("more")
     with ScriptedModel([TOLD]) as model:
-        compacted(talk, LiveSummarizer(model=model, tokenizer=TOKENIZER), last=last)
+        compacted(talk, InlineSummarizer(model=model, tokenizer=TOKENIZER), last=last)
 
     assert [message.text for message in model.requests[0].messages[:-1]] == [last.messages[0].text, f"It is {words(50)}"]
 
@@ -145,7 +145,7 @@ def test_what_a_checkpoint_says_again_beside_its_summary_is_clean() -> None:
         tokenizer=TOKENIZER,
         max_summary_tokens=50,
         redactor=redact_secrets,
-        replacement=Replacement(originals=Originals(tokens=500)),
+        replacement=Replacement(originals=VerbatimUserMessages(tokens=500)),
     )
     asyncio.run(compactor.compact(trigger="manual"))
 

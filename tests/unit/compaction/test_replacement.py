@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from promptkit.compaction.compactor import Compactor, checkpoint_of
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.replacement import Carried, Replacement, carried_over
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import carried
@@ -29,7 +29,7 @@ from promptkit.testing import WordTokenizer
 from promptkit.tool_pairing import pair
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import project
 from tests.behaviour.conversations import TOKENIZER as FRAMED
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 TOKENIZER = WordTokenizer()
-CODEX = Replacement(originals=Originals(tokens=60), place="last", preface="Another model wrote:\n")
+CODEX = Replacement(originals=VerbatimUserMessages(tokens=60), place="last", preface="Another model wrote:\n")
 
 
 @attrs.define
@@ -145,7 +145,7 @@ def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned()
 
 def test_e71_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
     talk, telling = Talk(), Telling()
-    form = Replacement(originals=Originals(tokens=20, each=10))
+    form = Replacement(originals=VerbatimUserMessages(tokens=20, each=10))
     for wish in ("a", "b", "c"):
         turn(talk, words(30, wish))
         compacted(talk, form, telling)
@@ -171,7 +171,7 @@ def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
 
     for wish in ("first wish", "second wish"):
         turn(talk, wish)
-        compacted(talk, Replacement(carry=carry, originals=Originals()), telling)
+        compacted(talk, Replacement(carry=carry, originals=VerbatimUserMessages()), telling)
     assert shown(talk) == [
         "summary user: <conversation-summary>\nsummary-2\n</conversation-summary>",
         "summary user: <plan>\nplan B\n</plan>",
@@ -239,7 +239,7 @@ def forms() -> st.SearchStrategy[Replacement]:
         place=st.sampled_from(["first", "last"]),
         role=st.sampled_from(["user", "system"]),
         preface=st.sampled_from([None, f"{OURS}: "]),
-        originals=st.none() | st.builds(Originals, tokens=st.integers(0, 30), each=st.none() | st.integers(0, 8)),
+        originals=st.none() | st.builds(VerbatimUserMessages, tokens=st.integers(0, 30), each=st.none() | st.integers(0, 8)),
         carry=st.sampled_from([None, carry]),
     )
 
@@ -262,7 +262,7 @@ def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, fo
     assume(talk.leaf)
     compact_as(talk, form, keep, 1)
     assert pair(talk.view.messages).repairs == ()
-    loaded = Transcript(MemoryStore(talk.log.entries))
+    loaded = Transcript(InMemoryStore(talk.log.entries))
     assert project(loaded.path()) == talk.view
 
 

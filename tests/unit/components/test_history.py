@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from promptkit_components import History
 
 from promptkit import (
-    NO_RESULT,
-    BoundaryPart,
+    MISSING_TOOL_RESULT,
+    CacheBreakpointPart,
     Message,
     PromptElement,
     Rendered,
@@ -93,7 +93,7 @@ class TestWhatIsShown:
         assert render(History(turns=turns, keep_system=True)).messages == tuple(turns)
 
     def test_no_cache_boundary_of_the_recording(self) -> None:
-        turns = [Message(role="user", content=("one", BoundaryPart(kind="ephemeral"))), answered("two")]
+        turns = [Message(role="user", content=("one", CacheBreakpointPart(kind="ephemeral"))), answered("two")]
         assert [m.content for m in render(History(turns=turns)).messages] == [("one",), ("two",)]
 
     def test_an_empty_result_is_an_empty_result(self) -> None:
@@ -190,7 +190,7 @@ class TestRepairs:
         turns = [said("go"), called("a"), said("what now?"), returned("b"), called("a"), returned("a")]
         rendered = render(History(turns=turns))
         assert_paired(rendered)
-        assert texts(rendered) == ["go", "", NO_RESULT, "what now?", "", "ok"]
+        assert texts(rendered) == ["go", "", MISSING_TOOL_RESULT, "what now?", "", "ok"]
         assert [repair.kind for repair in rendered.repairs] == ["missing result", "orphan result", "repeated call id"]
         assert all(isinstance(repair, Repair) for repair in rendered.repairs)
 

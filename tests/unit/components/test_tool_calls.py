@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from promptkit_components import ToolCalls
 
-from promptkit import NO_RESULT, TextChunk, ToolCall, ToolRound, render
+from promptkit import MISSING_TOOL_RESULT, TextChunk, ToolCall, ToolRound, render
 
 
 def round_of(number: int, output: str = "ok") -> ToolRound:
@@ -55,7 +55,7 @@ class TestTruncation:
 class TestRepairs:
     def test_a_call_without_a_result_is_answered(self) -> None:
         rendered = render(ToolCalls(rounds=[ToolRound(calls=[ToolCall(id="a", name="read")])]))
-        assert rendered.messages[1].text == NO_RESULT
+        assert rendered.messages[1].text == MISSING_TOOL_RESULT
         assert [repair.kind for repair in rendered.repairs] == ["missing result"]
 
     def test_a_result_without_a_call_is_dropped(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from promptkit import (
-    BoundaryPart,
     BudgetExceededError,
+    CacheBreakpointPart,
     DocumentPart,
     ImagePart,
     Message,
@@ -43,7 +43,7 @@ def test_the_same_message_gives_the_same_element() -> None:
 
 
 def test_cache_boundaries_are_left_out() -> None:
-    message = Message(role="user", content=("a", BoundaryPart()))
+    message = Message(role="user", content=("a", CacheBreakpointPart()))
 
     assert render(recorded(message)).messages == (Message(role="user", content=("a",)),)
 

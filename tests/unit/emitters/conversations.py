@@ -8,7 +8,7 @@ import json
 import attrs
 from hypothesis import strategies as st
 
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 
 texts = st.one_of(
     st.sampled_from(
@@ -28,7 +28,7 @@ documents = st.builds(
     name=st.sampled_from([None, "report.pdf"]),
 )
 boundaries = st.builds(
-    BoundaryPart, kind=st.sampled_from([None, "ephemeral", "explicit"]), ttl=st.sampled_from([None, "5m", "1h", "30m", "24h"])
+    CacheBreakpointPart, kind=st.sampled_from([None, "ephemeral", "explicit"]), ttl=st.sampled_from([None, "5m", "1h", "30m", "24h"])
 )
 foreign = st.just(OpaquePart(value={"type": "nowhere"}, provider="nobody"))
 json_values = st.recursive(
@@ -95,7 +95,8 @@ tools = st.lists(
 
 def without_boundaries(messages: list[Message]) -> list[Message]:
     return [
-        attrs.evolve(message, content=tuple(part for part in message.content if not isinstance(part, BoundaryPart))) for message in messages
+        attrs.evolve(message, content=tuple(part for part in message.content if not isinstance(part, CacheBreakpointPart)))
+        for message in messages
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from promptkit.emitters import to_anthropic, tools_to_anthropic
 from promptkit.errors import EmitError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, ToolDefinition
 
 THINKING = OpaquePart(value={"type": "thinking", "thinking": "…", "signature": "x"}, provider="anthropic")
 
@@ -118,51 +118,56 @@ class TestBlocks:
 class TestCacheBoundaries:
     def test_mark_the_block_before_them(self) -> None:
         emitted = to_anthropic(
-            [say("system", "Long.", BoundaryPart(kind="ephemeral", ttl="1h"), "Short."), say("user", "Hi", BoundaryPart())]
+            [say("system", "Long.", CacheBreakpointPart(kind="ephemeral", ttl="1h"), "Short."), say("user", "Hi", CacheBreakpointPart())]
         )
         assert emitted.get("system", [])[0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
         assert "cache_control" not in emitted.get("system", [])[1]
         assert emitted["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
 
     def test_leave_out_the_types_and_life_times_of_others(self) -> None:
-        emitted = to_anthropic([say("system", "Long.", BoundaryPart(kind="explicit", ttl="30m"))])
+        emitted = to_anthropic([say("system", "Long.", CacheBreakpointPart(kind="explicit", ttl="30m"))])
         assert emitted.get("system", [])[0]["cache_control"] == {"type": "ephemeral"}
 
     def test_fall_back_over_opaque_and_blank_blocks_and_to_earlier_messages(self) -> None:
-        emitted = to_anthropic([say("system", "Long."), say("user", "\n", THINKING, BoundaryPart(), "Hi")])
+        emitted = to_anthropic([say("system", "Long."), say("user", "\n", THINKING, CacheBreakpointPart(), "Hi")])
         assert emitted.get("system", [])[0]["cache_control"] == {"type": "ephemeral"}
         assert all("cache_control" not in block for block in emitted["messages"][0]["content"])
 
     def test_at_the_end_of_a_result_mark_it_and_inside_mark_what_stands_before(self) -> None:
-        messages = [call("c1"), result("c1", "a", BoundaryPart()), call("c2"), result("c2", "b", BoundaryPart(), "c")]
+        messages = [call("c1"), result("c1", "a", CacheBreakpointPart()), call("c2"), result("c2", "b", CacheBreakpointPart(), "c")]
         marked = [["cache_control" in block for block in turn["content"]] for turn in to_anthropic(messages)["messages"]]
         assert marked == [[False], [True], [True], [False]]
 
     def test_are_all_left_out_on_demand(self) -> None:
-        assert user_content("a", BoundaryPart(), "b") == [
+        assert user_content("a", CacheBreakpointPart(), "b") == [
             {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
             {"type": "text", "text": "b"},
         ]
-        assert to_anthropic([say("user", "a", BoundaryPart(), "b")], cache=False) == to_anthropic([say("user", "ab")])
+        assert to_anthropic([say("user", "a", CacheBreakpointPart(), "b")], cache=False) == to_anthropic([say("user", "ab")])
 
     def test_with_nothing_before_them_are_left_out(self) -> None:
-        assert "cache_control" not in str(to_anthropic([say("user", BoundaryPart(), "Hi")]))
+        assert "cache_control" not in str(to_anthropic([say("user", CacheBreakpointPart(), "Hi")]))
 
     def test_of_more_than_four_the_first_and_the_last_three_stay(self) -> None:
         emitted = to_anthropic(
-            [say("system", "0", BoundaryPart()), *(say("user", str(n), BoundaryPart(), BoundaryPart()) for n in range(1, 7))]
+            [
+                say("system", "0", CacheBreakpointPart()),
+                *(say("user", str(n), CacheBreakpointPart(), CacheBreakpointPart()) for n in range(1, 7)),
+            ]
         )
         blocks = emitted.get("system", []) + emitted["messages"][0]["content"]
         assert [block["text"] for block in blocks if "cache_control" in block] == ["0", "4", "5", "6"]
 
     def test_leave_room_for_breakpoints_inside_opaque_parts(self) -> None:
         own = OpaquePart(value={"type": "text", "text": "own", "cache_control": {"type": "ephemeral"}})
-        emitted = to_anthropic([say("user", own, own, *(part for n in range(4) for part in (str(n), BoundaryPart())))])
+        emitted = to_anthropic([say("user", own, own, *(part for n in range(4) for part in (str(n), CacheBreakpointPart())))])
         blocks = emitted["messages"][0]["content"]
         assert [block["text"] for block in blocks if "cache_control" in block] == ["own", "own", "0", "3"]
 
     def test_never_ask_for_an_hour_after_a_shorter_life(self) -> None:
-        emitted = to_anthropic([say("user", "a", BoundaryPart(ttl="1h"), "b", BoundaryPart(), "c", BoundaryPart(ttl="1h"))])
+        emitted = to_anthropic(
+            [say("user", "a", CacheBreakpointPart(ttl="1h"), "b", CacheBreakpointPart(), "c", CacheBreakpointPart(ttl="1h"))]
+        )
         lives = [block["cache_control"].get("ttl") for block in emitted["messages"][0]["content"]]
         assert lives == ["1h", None, None]
 

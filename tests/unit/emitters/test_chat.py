@@ -8,7 +8,7 @@ import pytest
 
 from promptkit.emitters import to_chat, tools_to_chat
 from promptkit.errors import EmitError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Role, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Role, ToolCall, ToolDefinition
 
 PNG = ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")
 PDF = DocumentPart(data="JVBERi0=", media_type="application/pdf", name="report.pdf")
@@ -93,36 +93,36 @@ def test_a_name_is_sent_where_it_is_set_and_the_format_has_one() -> None:
 
 class TestCacheBoundaries:
     def test_mark_the_part_before_them(self) -> None:
-        message = Message(role="system", content=("Long.", BoundaryPart(kind="ephemeral", ttl="12h"), "Short."))
+        message = Message(role="system", content=("Long.", CacheBreakpointPart(kind="ephemeral", ttl="12h"), "Short."))
         assert to_chat([message])[0]["content"] == [
             {"type": "text", "text": "Long.", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}},
             {"type": "text", "text": "Short."},
         ]
 
     def test_leave_out_the_life_times_of_others(self) -> None:
-        message = Message(role="system", content=("Long.", BoundaryPart(ttl="5m")))
+        message = Message(role="system", content=("Long.", CacheBreakpointPart(ttl="5m")))
         assert to_chat([message])[0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
 
     def test_fall_back_over_what_the_model_said(self) -> None:
         emitted = to_chat(
             [
                 Message(role="user", content=("Look.", PNG)),
-                Message(role="assistant", content=("I see.", BoundaryPart(), "A cat.")),
-                Message(role="user", content=(BoundaryPart(), "Why?")),
+                Message(role="assistant", content=("I see.", CacheBreakpointPart(), "A cat.")),
+                Message(role="user", content=(CacheBreakpointPart(), "Why?")),
             ]
         )
         assert [part.get("prompt_cache_breakpoint") for part in emitted[0]["content"]] == [None, {"mode": "explicit"}]
         assert emitted[1:] == [{"role": "assistant", "content": "I see.A cat."}, {"role": "user", "content": "Why?"}]
 
     def test_mark_tool_results(self) -> None:
-        emitted = to_chat([Message(role="tool", tool_call_id="c1", content=("print(1)", BoundaryPart()))])
+        emitted = to_chat([Message(role="tool", tool_call_id="c1", content=("print(1)", CacheBreakpointPart()))])
         assert emitted[0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
 
     def test_with_nothing_before_them_are_left_out(self) -> None:
-        assert to_chat([Message(role="user", content=(BoundaryPart(), "Hi"))]) == [{"role": "user", "content": "Hi"}]
+        assert to_chat([Message(role="user", content=(CacheBreakpointPart(), "Hi"))]) == [{"role": "user", "content": "Hi"}]
 
     def test_are_all_left_out_where_the_model_knows_none(self) -> None:
-        message = Message(role="system", content=("Long.", BoundaryPart(), " Short."))
+        message = Message(role="system", content=("Long.", CacheBreakpointPart(), " Short."))
         assert to_chat([message], cache=False) == [{"role": "system", "content": "Long. Short."}]
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 
 from promptkit.emitters.parts import DataUrl, arguments_object, parse_data_url, plain, visible
-from promptkit.messages import BoundaryPart, Json, Message, OpaquePart
+from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart
 from tests.unit.emitters.conversations import arguments
 
 
 def test_text_is_joined_up_to_the_next_part_and_over_what_is_left_out() -> None:
-    boundary = BoundaryPart()
+    boundary = CacheBreakpointPart()
     other = OpaquePart(value={}, provider="responses")
     message = Message(role="user", content=("a", "b", other, "c", boundary, "", boundary, "d"))
     assert visible(message, "chat") == ["abc", boundary, boundary, "d"]

@@ -6,7 +6,7 @@ import pytest
 
 from promptkit.emitters import to_responses, tools_to_responses
 from promptkit.errors import EmitError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, Message, OpaquePart, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, ToolCall, ToolDefinition
 
 PNG = ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")
 CALL = ToolCall(id="c1", name="read", arguments='{"path" :  "a.py"}')
@@ -85,7 +85,7 @@ def test_another_providers_opaque_part_is_left_out() -> None:
 
 class TestCacheBoundaries:
     def test_mark_the_part_before_them(self) -> None:
-        message = Message(role="system", content=("Long.", BoundaryPart(ttl="30m"), "Short."))
+        message = Message(role="system", content=("Long.", CacheBreakpointPart(ttl="30m"), "Short."))
         assert to_responses([message])[0]["content"] == [
             {"type": "input_text", "text": "Long.", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
             {"type": "input_text", "text": "Short."},
@@ -95,7 +95,7 @@ class TestCacheBoundaries:
         emitted = to_responses(
             [
                 Message(role="tool", tool_call_id="c1", content=("print(1)",)),
-                Message(role="assistant", content=("It prints.", BoundaryPart())),
+                Message(role="assistant", content=("It prints.", CacheBreakpointPart())),
             ]
         )
         marked = [{"type": "input_text", "text": "print(1)", "prompt_cache_breakpoint": {"mode": "explicit"}}]
@@ -105,7 +105,7 @@ class TestCacheBoundaries:
         ]
 
     def test_are_all_left_out_where_the_model_knows_none(self) -> None:
-        message = Message(role="system", content=("Long.", BoundaryPart()))
+        message = Message(role="system", content=("Long.", CacheBreakpointPart()))
         assert to_responses([message], cache=False) == [{"type": "message", "role": "system", "content": "Long."}]
 
 

@@ -12,14 +12,14 @@ import openai
 import pytest
 
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ARGUMENTS = '{"path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123, "日本": "\\ud83d\\ude00"}'
 MESSAGES = [
-    Message(role="system", content=("Be terse.", BoundaryPart(), "Today is Monday.")),
+    Message(role="system", content=("Be terse.", CacheBreakpointPart(), "Today is Monday.")),
     Message(role="user", content=("Look:", ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")), name="ada"),
     Message(role="user", content=(DocumentPart(data="JVBERi0=", media_type="application/pdf", name="report.pdf"),)),
     Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read", arguments=ARGUMENTS), ToolCall(id="c2", name="read"))),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit import MemoryStore, Transcript, project
+from promptkit import InMemoryStore, Transcript, project
 from promptkit.recordings.counts import Tally
 from promptkit.recordings.importing import read_recording
 
@@ -47,7 +47,7 @@ class Read:
 
     @property
     def transcript(self) -> Transcript:
-        return Transcript(MemoryStore(self.entries))
+        return Transcript(InMemoryStore(self.entries))
 
     @property
     def shown(self) -> tuple[Message, ...]:
@@ -125,7 +125,7 @@ CLAUDE: list[Record] = [
     user("s1", "b1", "We read x.", isCompactSummary=True, isVisibleInTranscriptOnly=True),
     user("u2", "s1", "go on"),
     answer("a5", "u2", "m3", text("Yes.")),
-    {"type": "summary", "summary": "Reading", "leafUuid": "a5"},
+    {"type": "summary", "summary": "UsageReading", "leafUuid": "a5"},
 ]
 
 PI: list[Record] = [

@@ -233,7 +233,7 @@ class TestNothingIsLost:
         for word in ("toolUseResult", "snapshot", "hook_progress", "isVisibleInTranscriptOnly", "cache_creation_input_tokens", "m1"):
             assert word in kept
         assert next(entry.payload.value for entry in made.entries if isinstance(entry.payload, Setting)) == {"sessionId": "s"}
-        assert made.transcript.labels == {"Reading": "a5"}
+        assert made.transcript.labels == {"UsageReading": "a5"}
 
     def test_lines_that_cannot_be_read_are_kept_told_and_counted(self, tmp_path: Path) -> None:
         bad = ["// a comment", '"text"', "[1]", '{"type": "user", "mess']

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptkit import Checkpoint, JsonlStore, MemoryStore, Message, ToolCall, Transcript, project
+from promptkit import Checkpoint, InMemoryStore, JsonlStore, Message, ToolCall, Transcript, project
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
 from promptkit.transcript.entries import Said
@@ -133,4 +133,4 @@ def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_bytes(b"".join(transcript_lines(transcript.entries, redact=redact)))
     assert Transcript(JsonlStore(out)).problems == ()
-    assert [entry.id for entry in Transcript(MemoryStore(transcript.entries)).entries] == [entry.id for entry in transcript.entries]
+    assert [entry.id for entry in Transcript(InMemoryStore(transcript.entries)).entries] == [entry.id for entry in transcript.entries]

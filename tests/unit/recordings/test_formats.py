@@ -12,7 +12,7 @@ import pytest
 
 from promptkit import Checkpoint, Message, project
 from promptkit.errors import TranscriptFormatError
-from promptkit.messages import BoundaryPart, ImagePart, OpaquePart, ToolCall, Usage
+from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.recordings.counts import Counts
 from promptkit.recordings.formats.codex import USER_CHARACTERS
 from promptkit.transcript.entries import BranchSummary, Custom, CustomMessage, Observation, Said, Setting
@@ -222,7 +222,7 @@ class TestJsonTexts:
         (seen,) = payloads(made, Observation)
         assert isinstance(seen, Observation)
         assert "Next." in json.dumps(seen.data)
-        assert made.shown[1].content == ("fix", BoundaryPart(kind="ephemeral"))
+        assert made.shown[1].content == ("fix", CacheBreakpointPart(kind="ephemeral"))
 
     def test_events_of_openhands_are_calls_and_results(self, tmp_path: Path) -> None:
         made = sample("openhands_events", tmp_path)

@@ -181,9 +181,9 @@ def test_what_the_agent_was_shown_after_a_compaction_is_shown() -> None:
     behind = [record for record in records[start + 1 :] if record["type"] in ("user", "assistant")]
     answers = {record["message"]["id"] for record in behind if record["type"] == "assistant"}
     from promptkit.recordings.importing import read_recording
-    from promptkit.transcript.store import MemoryStore
+    from promptkit.transcript.store import InMemoryStore
 
-    transcript = Transcript(MemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries]))
+    transcript = Transcript(InMemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries]))
     view = project(transcript.path())
     assert records[start]["message"]["content"] in view.messages[0].text
     assert len(view.messages) == 1 + len(answers) + sum(record["type"] == "user" for record in behind)

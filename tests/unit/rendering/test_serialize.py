@@ -8,7 +8,7 @@ import pytest
 
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
-from promptkit.elements.layout import CacheBoundary, Group
+from promptkit.elements.layout import CacheBreakpoint, Group
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
 from promptkit.rendering.renderer import render
@@ -60,7 +60,7 @@ class OwnChunk(TextChunk):
 
 
 @component
-class OwnBoundary(CacheBoundary):
+class OwnBoundary(CacheBreakpoint):
     pass
 
 

@@ -16,7 +16,7 @@ from promptkit import (
     Budget,
     BudgetExceededError,
     ExtractiveSummarizer,
-    MemoryStore,
+    InMemoryStore,
     Message,
     ToolCall,
     Transcript,
@@ -25,7 +25,7 @@ from promptkit import (
 )
 from promptkit.agent.prompt import Conversation, ConversationView
 from promptkit.agent.tools import Tool
-from promptkit.compaction.planning.selection import Keep, KeepNothing, LastMessages
+from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
@@ -206,7 +206,7 @@ def deep_cut(budget: Budget) -> Keep:
 
 def shallow_cut(budget: Budget) -> Keep:
     _ = budget
-    return LastMessages(count=8)
+    return KeepLastMessages(count=8)
 
 
 def test_a_policy_of_other_figures_can_be_played() -> None:
@@ -236,7 +236,7 @@ def test_an_empty_recording_has_no_requests() -> None:
         assert Stage(recorded(talk), rules()).play(contender_named("vscode"), seed="s").tally.requests == 0
 
 
-class _Placed(MemoryStore):
+class _Placed(InMemoryStore):
     """As a replay's store, which says where it would be."""
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 from promptkit import (
     AssistantMessage,
-    CacheBoundary,
+    CacheBreakpoint,
     Child,
     Chunk,
     First,
@@ -212,7 +212,7 @@ class TestKept:
             AssistantMessage(tool_calls=[ToolCall(id="c", name="f")]),
             ToolMessage(tool_call_id="c"),
             Reserve(tokens=1),
-            SystemMessage()[CacheBoundary(), Tag(tag="x")],
+            SystemMessage()[CacheBreakpoint(), Tag(tag="x")],
         )
         for path in ("Image", "AssistantMessage", "ToolMessage", "Reserve", "Tag"):
             assert_kept(at(99, prompt), path=path)

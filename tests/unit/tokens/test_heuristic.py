@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.policy.usage import Meter
+from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.errors import BadPropError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
@@ -71,7 +71,7 @@ def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
 def test_the_provider_s_count_goes_first_and_the_estimate_is_for_what_came_since() -> None:
     talk = Talk()
     talk.user("x" * 4_000)
-    meter = Meter(EXACT)
+    meter = UsageMeter(EXACT)
     assert meter.read(talk.path, talk.view).tokens == 1_004  # nothing else is known
     talk.answer("y" * 40, used=Usage(input_tokens=1_500, output_tokens=10))
     talk.user("z" * 400)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from promptkit import AssistantMessage, Group, TextChunk, ToolCall, ToolMessage, UserMessage, render
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Json, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.html import SCRIPTS, VIEWER, columns, page, part_facts
 from promptkit.tracing.trace import Trace, TraceItem
@@ -121,8 +121,8 @@ def deep() -> Json:
 @pytest.mark.parametrize(
     ("part", "facts"),
     [
-        (BoundaryPart(), {"kind": "cache boundary"}),
-        (BoundaryPart(kind="ephemeral", ttl="1h"), {"kind": "cache boundary", "type": "ephemeral", "ttl": "1h"}),
+        (CacheBreakpointPart(), {"kind": "cache boundary"}),
+        (CacheBreakpointPart(kind="ephemeral", ttl="1h"), {"kind": "cache boundary", "type": "ephemeral", "ttl": "1h"}),
         (ImagePart(url="https://x/y.png", width=8, height=4), {"kind": "image", "size": "8×4", "url": "https://x/y.png"}),  # noqa: RUF001  # the sign between two sizes
         (
             ImagePart(url=f"data:image/png;base64,{b64encode(PNG).decode()}", detail="low"),
@@ -141,7 +141,7 @@ def deep() -> Json:
     ids=lambda value: type(value).__name__,
 )
 def test_a_part_is_what_it_is_its_type_its_size_and_its_hash(
-    part: ImagePart | DocumentPart | OpaquePart | BoundaryPart, facts: dict[str, Any]
+    part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart, facts: dict[str, Any]
 ) -> None:
     assert part_facts(part) == facts
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.transcript.redaction import redact_secrets, redacted, redacted_json
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class TestMessages:
                 "a",
                 ImagePart(url="u"),
                 DocumentPart(data=GITHUB, media_type="m"),
-                BoundaryPart(),
+                CacheBreakpointPart(),
                 OpaquePart(value={"a": [1, None]}),
             ),
             tool_calls=(ToolCall(id="c", name="f", arguments='{ "a":1 }'),),

@@ -15,9 +15,9 @@ import pytest
 from promptkit import Message, ToolCall
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Observation, Said, Setting
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import Projector
+from promptkit.transcript.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ def said(text: str) -> Message:
     return Message(role="user", content=(text,))
 
 
-def talk(*texts: str, store: MemoryStore | None = None) -> Transcript:
+def talk(*texts: str, store: InMemoryStore | None = None) -> Transcript:
     """A transcript with entries a, b, c … and these texts."""
     names = iter("abcdefghijklmnopqrstuvwxyz")
     transcript = Transcript(store, clock=lambda: 5.0, new_id=lambda: next(names))
@@ -112,7 +112,7 @@ class TestAppending:
             transcript.append(Said(message=said("four")), expect="")
 
     def test_expects_a_leaf_after_others_wrote_on_another_branch(self) -> None:
-        store = MemoryStore()
+        store = InMemoryStore()
         one = talk("one", store=store)
         other = Transcript(store)
         other.rewind(None)
@@ -122,7 +122,7 @@ class TestAppending:
         one.append(Said(message=said("two")), expect="a")
 
     def test_from_several_threads_makes_one_path(self) -> None:
-        class Slow(MemoryStore):
+        class Slow(InMemoryStore):
             def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
                 time.sleep(0)  # lets another thread run, as waiting for a disk does
                 super().append(entries, expect=expect)
@@ -140,7 +140,7 @@ class TestAppending:
     def test_and_looking_again_does_not_go_through_what_is_there(self) -> None:
         names = iter(range(10_000))
         transcript = Transcript(new_id=lambda: f"n{next(names)}")
-        projector = Projector()
+        projector = ViewBuilder()
 
         def turn() -> None:
             call = ToolCall(id=f"c{len(transcript)}", name="read")
@@ -201,7 +201,7 @@ class TestBranches:
         assert ids(transcript.path()) == "abd"
 
     def test_survive_loading_with_the_choice_between_them(self) -> None:
-        store = MemoryStore()
+        store = InMemoryStore()
         transcript = talk("one", "two", store=store)
         transcript.rewind("a")
         loaded = Transcript(store)
@@ -209,7 +209,7 @@ class TestBranches:
         assert loaded.path() == transcript.path()
 
     def test_are_as_they_were_when_a_rewind_could_not_be_written(self) -> None:
-        class Full(MemoryStore):
+        class Full(InMemoryStore):
             def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
                 raise TranscriptError("full")
 
@@ -260,18 +260,18 @@ class TestFork:
         transcript = talk("one", "two")
         transcript.rewind("a")
         transcript.say(said("three"))
-        fork = transcript.fork(MemoryStore())
+        fork = transcript.fork(InMemoryStore())
         assert fork.entries == list(transcript.path())
         fork.say(said("four"))
         assert len(fork) == len(transcript.path()) + 1
-        assert ids(transcript.fork(MemoryStore(), at="b").entries) == "ab"
+        assert ids(transcript.fork(InMemoryStore(), at="b").entries) == "ab"
 
     def test_refuses_a_store_that_holds_something(self) -> None:
         with pytest.raises(TranscriptConflictError):
-            talk("one").fork(MemoryStore(talk("other").entries))
+            talk("one").fork(InMemoryStore(talk("other").entries))
 
     def test_of_an_empty_transcript_is_empty(self) -> None:
-        assert talk().fork(MemoryStore()).leaf is None
+        assert talk().fork(InMemoryStore()).leaf is None
 
 
 def entry(name: str, parent: str | None) -> Entry:
@@ -280,10 +280,10 @@ def entry(name: str, parent: str | None) -> Entry:
 
 class TestLoading:
     def test_goes_on_from_the_last_entry_that_was_written(self) -> None:
-        assert Transcript(MemoryStore([entry("a", None), entry("b", "a"), entry("c", "a")])).leaf == "c"
+        assert Transcript(InMemoryStore([entry("a", None), entry("b", "a"), entry("c", "a")])).leaf == "c"
 
     def test_puts_an_entry_without_a_parent_that_is_there_behind_the_one_before_and_says_so(self) -> None:
-        transcript = Transcript(MemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")]))
+        transcript = Transcript(InMemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")]))
         assert ids(transcript.path()) == "abc"
         assert [(problem.line, problem.detail) for problem in transcript.problems] == [
             (2, "the entry 'b' belongs behind 'gone', which is not there before it; it stands behind 'a' instead.")
@@ -292,23 +292,23 @@ class TestLoading:
 
     @pytest.mark.parametrize("parents", [("a", None), ("b", "a"), ("x", "b")], ids=["itself", "each other", "forwards"])
     def test_never_goes_in_circles(self, parents: tuple[str, str | None]) -> None:
-        transcript = Transcript(MemoryStore([entry("a", parents[0]), entry("b", parents[1])]))
+        transcript = Transcript(InMemoryStore([entry("a", parents[0]), entry("b", parents[1])]))
         assert len(transcript.problems) >= 1
         assert "b" in ids(transcript.path())
 
     def test_leaves_out_an_id_that_was_there_before(self) -> None:
-        transcript = Transcript(MemoryStore([entry("a", None), entry("a", None), entry("b", "a")]))
+        transcript = Transcript(InMemoryStore([entry("a", None), entry("a", None), entry("b", "a")]))
         assert ids(transcript.entries) == "ab"
         assert [problem.line for problem in transcript.problems] == [2]
 
     def test_a_mended_place_is_kept_by_a_fork(self) -> None:
-        transcript = Transcript(MemoryStore([entry("a", None), entry("b", "gone")]))
-        assert transcript.fork(MemoryStore()).problems == ()
+        transcript = Transcript(InMemoryStore([entry("a", None), entry("b", "gone")]))
+        assert transcript.fork(InMemoryStore()).problems == ()
 
 
 class TestRefreshing:
     def test_moves_the_leaf_only_along_its_own_branch(self) -> None:
-        store = MemoryStore()
+        store = InMemoryStore()
         one = talk("one", store=store)
         other = Transcript(store)
         assert one.refresh() == ()
@@ -322,14 +322,14 @@ class TestRefreshing:
         assert one.path()[-1].payload == Observation(name="seen")
 
     def test_an_empty_transcript_goes_where_the_other_is(self) -> None:
-        store = MemoryStore()
+        store = InMemoryStore()
         one = Transcript(store)
         talk("one", "two", store=store)
         assert ids(one.refresh()) == "ab"
         assert one.leaf == "b"
 
     def test_reads_labels_too(self) -> None:
-        store = MemoryStore()
+        store = InMemoryStore()
         one = talk("one", store=store)
         Transcript(store).append(Label(target="a", label="start"))
         one.refresh()

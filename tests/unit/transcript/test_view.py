@@ -6,9 +6,9 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import Projected, Projector, project, summary_message
+from promptkit.transcript.view import ViewBuilder, ViewItem, project, summary_message
 
 
 def said(text: str) -> Message:
@@ -35,7 +35,7 @@ class TestEdits:
     def test_show_other_content_in_the_place_of_the_entry(self) -> None:
         transcript = talk("one", "two")
         transcript.append(Edit(target="a", content=("short",), reason="pruned"))
-        assert project(transcript.path()).items == (Projected(message=said("short"), entry="a"), Projected(message=said("two"), entry="b"))
+        assert project(transcript.path()).items == (ViewItem(message=said("short"), entry="a"), ViewItem(message=said("two"), entry="b"))
 
     def test_the_latest_of_an_entry_holds(self) -> None:
         transcript = talk("one")
@@ -125,7 +125,7 @@ class TestWhatIsShown:
     def test_of_custom_messages_is_the_message(self) -> None:
         transcript = talk("one")
         transcript.append(CustomMessage(name="hook", message=said("mind the style")))
-        assert project(transcript.path()).items[1] == Projected(message=said("mind the style"), entry="b", kind="custom_message")
+        assert project(transcript.path()).items[1] == ViewItem(message=said("mind the style"), entry="b", kind="custom_message")
 
     @pytest.mark.parametrize("finish", [None, "stop", "error", "aborted"])
     def test_of_an_answer_without_anything_in_it_is_nothing(self, finish: str | None) -> None:
@@ -154,19 +154,19 @@ class TestWhatIsShown:
 class TestTheProjector:
     def test_gives_the_very_same_view_while_nothing_was_appended(self) -> None:
         transcript = talk("one")
-        projector = Projector()
+        projector = ViewBuilder()
         assert projector.project(transcript.path()) is projector.project(transcript.path())
 
     def test_keeps_the_items_that_it_showed_before(self) -> None:
         transcript = talk("one", "two")
-        projector = Projector()
+        projector = ViewBuilder()
         before = projector.project(transcript.path()).items
         transcript.say(said("three"))
         assert all(mine is theirs for mine, theirs in zip(projector.project(transcript.path()).items, before, strict=False))
 
     def test_notices_another_branch_a_shorter_path_and_another_transcript(self) -> None:
         transcript = talk("one", "two", "three")
-        projector = Projector()
+        projector = ViewBuilder()
         projector.project(transcript.path())
         transcript.rewind("b")
         transcript.say(said("four"))
@@ -175,7 +175,7 @@ class TestTheProjector:
 
     def test_notices_an_entry_that_changes_what_was_before(self) -> None:
         transcript = talk("one", "two")
-        projector = Projector()
+        projector = ViewBuilder()
         projector.project(transcript.path())
         for payload in (Edit(target="a", content=("x",), reason="r"), Checkpoint(summary="s", first_kept="b"), Reset()):
             transcript.append(payload)
@@ -183,8 +183,8 @@ class TestTheProjector:
 
     def test_can_be_used_for_a_reloaded_transcript(self) -> None:
         transcript = talk("one", "two")
-        projector = Projector()
+        projector = ViewBuilder()
         projector.project(transcript.path())
-        loaded = Transcript(MemoryStore(list(transcript.entries)))
+        loaded = Transcript(InMemoryStore(list(transcript.entries)))
         loaded.say(said("three"))
         assert projector.project(loaded.path()) == project(loaded.path())

@@ -10,7 +10,7 @@ import pytest
 
 from promptkit import Message, ToolCall, Usage
 from promptkit.cli.main import main
-from promptkit.cli.output.terminal import clip, harmless
+from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
@@ -188,12 +188,12 @@ class TestHarmless:
         for arguments in (["show"], ["show", "--full"], ["show", "--all"], ["validate"], ["stats"], ["grep", "."]):
             command, *options = arguments
             out = run(capsys, command, *options, str(path))[1]
-            assert harmless(out) == out, arguments
+            assert escape_control_chars(out) == out, arguments
             if command in {"show", "grep"}:
                 assert "\\x1b[31mred\\x07" in out
 
     def test_leaves_what_is_harmless(self) -> None:
-        assert harmless("a\tb\nGrüße 日本語 👩\u200d👩") == "a\tb\nGrüße 日本語 👩\u200d👩"
+        assert escape_control_chars("a\tb\nGrüße 日本語 👩\u200d👩") == "a\tb\nGrüße 日本語 👩\u200d👩"
 
     def test_clips_to_columns(self) -> None:
         assert clip("日本語", 6) == "日本語"

@@ -9,7 +9,7 @@ import pytest
 from promptkit.compaction.lifecycle.branch_summary import PREFACE, branch_items, left_behind, navigate
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.file_lists import WithFiles
+from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
@@ -156,7 +156,7 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c9", name="edit", arguments='{"path": "a.py"}'),)))
     talk.result("c9", "done")
     tokenizer = WordTokenizer()
-    summarizer = WithFiles(summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer)
+    summarizer = FileListSummarizer(summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer)
     entry = asyncio.run(navigate(talk.log, target, summarizer=summarizer))
     assert isinstance(entry.payload, BranchSummary)
     assert "<modified-files>\na.py\n</modified-files>" in entry.payload.summary

@@ -9,13 +9,13 @@ import pytest
 
 from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT, Handoff, hand_off
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomMessage
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import project
 from tests.unit.compaction.conversation_builder import Talk
@@ -40,7 +40,7 @@ def spoken() -> Talk:
 
 
 def handed(talk: Talk, writer: Summarizer, store: Store | None = None, *, last: LastRequest | None = None) -> Handoff:
-    given = MemoryStore() if store is None else store
+    given = InMemoryStore() if store is None else store
     return asyncio.run(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=given, max_tokens=50, last_request=last))
 
 
@@ -65,7 +65,7 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
     tools = (ToolDefinition(name="read"),)
     sent = talk.view.messages
     with ScriptedModel(["<analysis>hm</analysis><summary>Begin with the lexer.</summary>"]) as model:
-        writer = LiveSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
+        writer = InlineSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
         made = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
     assert made.document == "Begin with the lexer."
     (request,) = model.requests
@@ -79,7 +79,7 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
 @pytest.mark.parametrize("writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")])
 def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Writer) -> None:
     talk = spoken()
-    store = MemoryStore()
+    store = InMemoryStore()
 
     async def compact() -> Entry:
         return talk.log.append(Checkpoint(summary="S"))[0]
@@ -93,7 +93,7 @@ def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Wr
 def test_without_a_fallback_the_error_comes_out_and_nothing_is_written() -> None:
     talk = spoken()
     before = len(talk.log)
-    store = MemoryStore()
+    store = InMemoryStore()
     with pytest.raises(SummaryError):
         handed(talk, Writer(text=""), store)
     assert (len(talk.log), store.load().entries) == (before, ())
@@ -113,7 +113,7 @@ def test_an_empty_conversation_cannot_be_handed_on() -> None:
 
 def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
     talk = spoken()
-    store = MemoryStore()
+    store = InMemoryStore()
 
     async def run() -> None:
         gate = asyncio.Event()
@@ -131,7 +131,7 @@ def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
 
 def test_secrets_do_not_travel() -> None:
     talk = spoken()
-    store = MemoryStore()
+    store = InMemoryStore()
     writer = Writer(text="key SECRET")
     made = asyncio.run(
         hand_off(

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.compaction.lifecycle.reset import Daily, Idle, Manual, reset, reset_due
 from promptkit.compaction.storage.memory_extraction import StatedMemories
-from promptkit.compaction.storage.memory_files import MemoryFiles, memories_of
+from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
 from promptkit.errors import BadPropError, TranscriptConflictError
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.lifecycle.reset import ResetPolicy
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -78,7 +78,7 @@ def spoken(path: Path | None = None) -> Talk:
 
 
 def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -> None:
-    talk, files = spoken(), MemoryFiles(tmp_path)
+    talk, files = spoken(), MemoryDirectory(tmp_path)
     entry = asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=StatedMemories(), memories=files))
     assert entry is not None
     assert entry.kind == "reset"
@@ -90,7 +90,7 @@ def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path)
     talk = spoken()
     assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
     count = len(talk.log)
-    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemories(), memories=MemoryFiles(tmp_path))) is None
+    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemories(), memories=MemoryDirectory(tmp_path))) is None
     assert len(talk.log) == count
     assert asyncio.run(reset(Talk().log, reason="idle", now=at(4))) is None
 
@@ -111,13 +111,13 @@ def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: 
 class Failing:
     """Has no memories to give."""
 
-    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         raise RuntimeError(items)
 
 
 def test_memories_that_cannot_be_taken_do_not_keep_it_from_being_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     talk = spoken()
-    assert asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Failing(), memories=MemoryFiles(tmp_path))) is not None
+    assert asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Failing(), memories=MemoryDirectory(tmp_path))) is not None
     assert len(caplog.records) == 1
 
 
@@ -125,10 +125,10 @@ def test_what_is_said_meanwhile_is_not_hidden(tmp_path: Path) -> None:
     talk = spoken()
 
     class Slow:
-        async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+        async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
             talk.user("wait")
             return tuple(item.message.text for item in items)
 
     with pytest.raises(TranscriptConflictError):
-        asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Slow(), memories=MemoryFiles(tmp_path)))
+        asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Slow(), memories=MemoryDirectory(tmp_path)))
     assert talk.view.items[-1].message.text == "wait"

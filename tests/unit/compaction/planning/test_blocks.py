@@ -15,7 +15,7 @@ from promptkit.compaction.planning.blocks import (
 )
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import Projected, summary_message
+from promptkit.transcript.view import ViewItem, summary_message
 from tests.unit.compaction.conversation_builder import Talk
 
 
@@ -153,4 +153,4 @@ def test_the_cache_is_warm_once_a_round_of_this_turn_is_complete(steps: str, war
 
 def test_calls_without_placeholders_are_no_completed_round() -> None:
     calls = Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),))
-    assert not has_completed_round([Projected(message=calls, entry="e1")])
+    assert not has_completed_round([ViewItem(message=calls, entry="e1")])

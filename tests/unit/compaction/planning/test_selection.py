@@ -6,13 +6,13 @@ import pytest
 
 from promptkit.compaction.planning.selection import (
     Keep,
+    KeepAfter,
+    KeepLastMessages,
+    KeepLastRound,
+    KeepLastTurns,
     KeepNothing,
-    LastMessages,
-    LastTurns,
-    RecentTokens,
-    Rounds,
-    Through,
-    UserMessages,
+    KeepRecentTokens,
+    KeepUserMessages,
     select,
 )
 from promptkit.errors import CutPointError
@@ -87,7 +87,7 @@ def test_in_the_foreground_the_last_round_stays_and_a_turn_with_one_stays_whole(
     ],
 )
 def test_in_the_background_a_single_round_is_covered_too(history: int, rounds: int, parts: dict[str, str]) -> None:
-    assert entries(plan(conversation(history, rounds), Rounds(background=True))) == parts
+    assert entries(plan(conversation(history, rounds), KeepLastRound(background=True))) == parts
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_in_the_background_a_single_round_is_covered_too(history: int, rounds: i
     ],
 )
 def test_the_number_of_rounds_that_stay_can_be_set(keep: int, rounds: int, parts: dict[str, str]) -> None:
-    assert entries(plan(conversation(0, rounds), Rounds(keep=keep))) == parts
+    assert entries(plan(conversation(0, rounds), KeepLastRound(keep=keep))) == parts
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -109,14 +109,14 @@ def test_a_cut_stops_at_the_previous_summary(background: bool) -> None:
     talk.checkpoint("S1", first_kept="e5")  # the summary, then the task
     for number in range(3):
         talk.round(f"c{number}", f"result {number}")
-    made = plan(talk, Rounds(background=background))
+    made = plan(talk, KeepLastRound(background=background))
     assert entries(made) == {"dropped": "e6 e7 e8 e9 e10", "kept": "e11 e12", "replayed": "e5"}
     assert made.previous == "S1"
     assert [item.kind for item in made.dropped] == ["summary", *["message"] * 4]
 
 
 def test_E25_right_after_a_compaction_there_is_nothing_to_do() -> None:
-    keeps = (Rounds(), RecentTokens(tokens=5), LastMessages(count=1), LastTurns(count=1), UserMessages(tokens=9))
+    keeps = (KeepLastRound(), KeepRecentTokens(tokens=5), KeepLastMessages(count=1), KeepLastTurns(count=1), KeepUserMessages(tokens=9))
     for keep in (*keeps, KeepNothing()):
         talk = conversation(2, 3)
         talk.compact(plan(talk, keep))
@@ -153,7 +153,7 @@ def test_what_was_asked_in_between_is_said_again_with_the_request() -> None:
 def test_a_request_that_was_answered_is_not_said_again() -> None:
     talk = conversation(1, 3)
     talk.answer("done")
-    assert plan(talk, LastMessages(count=1)).replayed == ()
+    assert plan(talk, KeepLastMessages(count=1)).replayed == ()
     assert entries(plan(talk, KeepNothing())).keys() == {"dropped"}
 
 
@@ -175,7 +175,7 @@ def test_E03_a_cut_never_lands_on_a_result(count: int) -> None:
         talk.result(call, "r")
     talk.answer("done")
     talk.user("next")
-    made = plan(talk, LastMessages(count=count))
+    made = plan(talk, KeepLastMessages(count=count))
     assert made.first_kept in {"e1", "e2", "e6", "e7"}
 
 
@@ -187,14 +187,22 @@ def test_E04_the_results_of_parallel_calls_stay_on_one_side(tokens: int) -> None
         talk.calls(f"a{number}", f"b{number}")
         talk.result(f"a{number}", words(3))
         talk.result(f"b{number}", words(4))
-    made = plan(talk, RecentTokens(tokens=tokens))
+    made = plan(talk, KeepRecentTokens(tokens=tokens))
     sides = {item.message.tool_call_id or item.message.tool_calls[0].id for item in made.kept if item.message.role != "user"}
     assert all({f"a{number}", f"b{number}"} <= sides or not {f"a{number}", f"b{number}"} & sides for number in range(5))
     assert sum(1 for item in made.kept if item.message.role == "tool") == 2 * sum(1 for item in made.kept if item.message.tool_calls)
 
 
 @pytest.mark.parametrize(
-    "keep", [Rounds(keep=0), RecentTokens(tokens=1), LastMessages(count=0), LastTurns(count=0), KeepNothing(), UserMessages(tokens=9)]
+    "keep",
+    [
+        KeepLastRound(keep=0),
+        KeepRecentTokens(tokens=1),
+        KeepLastMessages(count=0),
+        KeepLastTurns(count=0),
+        KeepNothing(),
+        KeepUserMessages(tokens=9),
+    ],
 )
 def test_E05_a_call_that_is_still_running_is_not_dropped(keep: Keep) -> None:
     talk = conversation(1, 1)
@@ -220,7 +228,7 @@ def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None
 )
 def test_E06_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
     talk = conversation(1, 2)
-    made = plan(talk, LastMessages(count=count))
+    made = plan(talk, KeepLastMessages(count=count))
     assert made.first_kept == first
     assert len(made.kept) >= min(count, 9)
 
@@ -228,7 +236,7 @@ def test_E06_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> N
 @pytest.mark.parametrize(("entry", "first"), [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")])
 def test_E06_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
     talk = conversation(1, 2)
-    made = plan(talk, Through(entry=entry))
+    made = plan(talk, KeepAfter(entry=entry))
     assert made.first_kept == first
     assert entry in {item.entry for item in (*made.dropped, *made.replayed)}
 
@@ -238,21 +246,21 @@ def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
     talk.checkpoint("S", first_kept="e5")
     for entry in ("nowhere", "e1"):
         with pytest.raises(CutPointError, match=f"'{entry}': it is not shown"):
-            plan(talk, Through(entry=entry))
-    assert plan(talk, Through(entry="e12")).is_empty  # the checkpoint: only its own summary is before the cut
+            plan(talk, KeepAfter(entry=entry))
+    assert plan(talk, KeepAfter(entry="e12")).is_empty  # the checkpoint: only its own summary is before the cut
 
 
 def test_a_cut_through_running_calls_is_refused() -> None:
     talk = conversation(1, 0)
     running = talk.calls("x")
     with pytest.raises(CutPointError, match="still running"):
-        plan(talk, Through(entry=running))
-    assert not plan(talk, Through(entry="e4")).is_empty
+        plan(talk, KeepAfter(entry=running))
+    assert not plan(talk, KeepAfter(entry="e4")).is_empty
 
 
 def test_E23_where_the_first_entry_is_kept_all_is_kept() -> None:
     talk = conversation(1, 1)
-    made = plan(talk, LastMessages(count=7))
+    made = plan(talk, KeepLastMessages(count=7))
     assert (made.first_kept, made.is_empty) == ("e1", True)
 
 
@@ -263,7 +271,7 @@ def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() 
     talk = conversation(2, 1)
     talk.calls("big")
     talk.result("big", words(500))
-    made = plan(talk, RecentTokens(tokens=100))
+    made = plan(talk, KeepRecentTokens(tokens=100))
     assert entries(made)["kept"] == "e12 e13"
     assert made.oversized == 500
     assert len(made.dropped) == 10
@@ -272,26 +280,26 @@ def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() 
 def test_E16_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() -> None:
     talk = conversation(2, 0)
     talk.answer(words(500))
-    made = plan(talk, RecentTokens(tokens=100))
+    made = plan(talk, KeepRecentTokens(tokens=100))
     assert (made.first_kept, made.oversized) == (talk.leaf, 500)
-    assert plan(talk, RecentTokens(tokens=500)).oversized is None
+    assert plan(talk, KeepRecentTokens(tokens=500)).oversized is None
 
 
 def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
     talk = Talk()
     talk.user(words(500))
-    made = plan(talk, RecentTokens(tokens=100))
+    made = plan(talk, KeepRecentTokens(tokens=100))
     assert (made.is_empty, made.oversized) == (True, 500)
-    assert plan(talk, Rounds(), room=499).oversized == 500
-    assert plan(talk, Rounds(), room=500).oversized is None
+    assert plan(talk, KeepLastRound(), room=499).oversized == 500
+    assert plan(talk, KeepLastRound(), room=500).oversized is None
 
 
 def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
     talk = conversation(2, 2)
     total = sum(TOKENIZER.count(item.message.text) for item in talk.view.items)
-    made = plan(talk, RecentTokens(tokens=total))
+    made = plan(talk, KeepRecentTokens(tokens=total))
     assert (made.is_empty, made.kept, made.oversized) == (True, talk.view.items, None)
-    assert not plan(talk, RecentTokens(tokens=total - 1)).is_empty
+    assert not plan(talk, KeepRecentTokens(tokens=total - 1)).is_empty
 
 
 def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
@@ -301,8 +309,8 @@ def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
     talk.reminder(words(10))
     talk.branch(words(8))  # ten with its tags
     talk.answer(words(10))
-    assert [plan(talk, RecentTokens(tokens=tokens)).first_kept for tokens in (10, 20, 30, 40)] == ["e5", "e4", "e3", "e2"]
-    assert plan(talk, LastTurns(count=1)).first_kept == "e3"
+    assert [plan(talk, KeepRecentTokens(tokens=tokens)).first_kept for tokens in (10, 20, 30, 40)] == ["e5", "e4", "e3", "e2"]
+    assert plan(talk, KeepLastTurns(count=1)).first_kept == "e3"
 
 
 def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
@@ -310,7 +318,7 @@ def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
     talk.setting()
     talk.setting("effort")
     talk.user("more")
-    made = plan(talk, LastMessages(count=1))
+    made = plan(talk, KeepLastMessages(count=1))
     assert made.first_kept == "e8"
     assert {entry.id for entry in talk.path} >= {"e6", "e7"}
 
@@ -320,7 +328,7 @@ def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
 )
 def test_last_turns_start_at_what_was_asked(count: int, parts: str | None) -> None:
     talk = conversation(2, 0)
-    made = plan(talk, LastTurns(count=count))
+    made = plan(talk, KeepLastTurns(count=count))
     assert entries(made).get("kept") == parts
     assert entries(made).get("replayed") == ("e9" if count == 0 else None)
 
@@ -330,20 +338,20 @@ def test_last_turns_start_at_what_was_asked(count: int, parts: str | None) -> No
 
 def test_a_turn_that_is_cut_in_two_has_a_prefix_of_its_own() -> None:
     talk = conversation(1, 3)
-    made = plan(talk, LastMessages(count=2), split=True)
+    made = plan(talk, KeepLastMessages(count=2), split=True)
     assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e6 e7 e8 e9", "kept": "e10 e11", "replayed": "e5"}
     talk.answer("done")
-    made = plan(talk, LastMessages(count=1), split=True)
+    made = plan(talk, KeepLastMessages(count=1), split=True)
     assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e5 e6 e7 e8 e9 e10 e11", "kept": "e12"}
 
 
 def test_a_cut_between_turns_splits_none() -> None:
-    made = plan(conversation(2, 0), LastMessages(count=5), split=True)
+    made = plan(conversation(2, 0), KeepLastMessages(count=5), split=True)
     assert entries(made) == {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}
 
 
 def test_E20_a_split_turn_without_history_is_a_prefix_alone() -> None:
-    made = plan(conversation(0, 3), LastMessages(count=2), split=True)
+    made = plan(conversation(0, 3), KeepLastMessages(count=2), split=True)
     assert entries(made) == {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}
     assert not made.is_empty
 
@@ -353,7 +361,7 @@ def test_E21_where_no_turn_starts_none_is_split() -> None:
     talk.answer("hello")
     talk.answer("still here")
     talk.answer("anybody?")
-    made = plan(talk, LastMessages(count=1), split=True)
+    made = plan(talk, KeepLastMessages(count=1), split=True)
     assert entries(made) == {"dropped": "e1 e2", "kept": "e3"}
 
 
@@ -392,10 +400,10 @@ def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
 
 def test_of_the_users_messages_the_newest_stay() -> None:
     talk = conversation(3, 2)
-    made = plan(talk, UserMessages(tokens=5))
+    made = plan(talk, KeepUserMessages(tokens=5))
     assert [item.message.text for item in made.pinned] == ["[…]", "question 2", "the task"]
     assert made.kept == ()
-    assert entries(plan(talk, UserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
+    assert entries(plan(talk, KeepUserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
 
 
 def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
@@ -404,7 +412,7 @@ def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     talk.answer("ok")
     talk.user("go on")
     talk.answer("ok")
-    made = plan(talk, UserMessages(tokens=9))
+    made = plan(talk, KeepUserMessages(tokens=9))
     cut = made.pinned[0].message
     assert cut.text.startswith("w0 w1 w2")
     assert cut.text.endswith("w98 w99")
@@ -419,18 +427,18 @@ def test_E71_what_is_cut_is_whole_characters(tokens: int) -> None:
     talk = Talk()
     talk.user("👩‍👩‍👧 🇩🇪 é " * 20)
     talk.answer("ok")
-    for item in plan(talk, UserMessages(tokens=tokens)).pinned:
+    for item in plan(talk, KeepUserMessages(tokens=tokens)).pinned:
         assert item.message.text.encode().decode() == item.message.text
 
 
 def test_E69_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
     talk = conversation(2, 0)
     talk.answer("done")
-    talk.compact(plan(talk, UserMessages(tokens=100)))
+    talk.compact(plan(talk, KeepUserMessages(tokens=100)))
     assert [message.text for message in talk.view.messages] == ["question 0", "question 1", "the task", summary_message("S").text]
     talk.user("more")
     talk.answer("and more")
-    made = plan(talk, UserMessages(tokens=100))
+    made = plan(talk, KeepUserMessages(tokens=100))
     assert [item.message.text for item in made.pinned] == ["question 0", "question 1", "the task", "more"]
     assert [item.kind for item in made.dropped] == ["summary", "message"]
     assert made.previous == "S"
@@ -444,7 +452,7 @@ def test_E01_a_second_compaction_covers_what_the_first_one_kept() -> None:
     talk.checkpoint("S1", first_kept="e5")
     talk.answer("done")
     talk.user("next")
-    made = plan(talk, LastTurns(count=1))
+    made = plan(talk, KeepLastTurns(count=1))
     assert entries(made)["dropped"].split()[1:] == ["e5", "e6", "e7", "e8", "e9", "e10", "e11", "e12", "e13", "e15"]
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.planning.user_messages import Originals
+from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.errors import BadPropError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import Projected
+from promptkit.transcript.view import ViewItem
 from tests.unit.compaction.conversation_builder import Talk, words
 
 TOKENIZER = WordTokenizer()
 
 
-def kept(talk: Talk, originals: Originals) -> tuple[list[str], int]:
+def kept(talk: Talk, originals: VerbatimUserMessages) -> tuple[list[str], int]:
     said, omitted = originals.of(talk.view.items, TOKENIZER)
     return [item.message.text for item in said], omitted
 
@@ -29,21 +29,21 @@ def asked(*texts: str) -> Talk:
 
 
 def test_everything_stays_where_there_is_room_in_its_order() -> None:
-    assert kept(asked("one", "two", "three"), Originals()) == (["one", "two", "three"], 0)
+    assert kept(asked("one", "two", "three"), VerbatimUserMessages()) == (["one", "two", "three"], 0)
 
 
 def test_e71_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
     talk = asked("old", words(20, "a"), words(5, "b"))
-    assert kept(talk, Originals(tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
+    assert kept(talk, VerbatimUserMessages(tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
 
 
 def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
-    assert kept(asked(words(50, "a"), "b"), Originals(each=5)) == (["a a […] a a", "b"], 0)
+    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(each=5)) == (["a a […] a a", "b"], 0)
 
 
 def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     talk = asked("👩‍👩‍👧‍👦🇫🇷é" * 40)
-    (item,), _ = Originals(tokens=30).of(talk.view.items, tokenizer_for("gpt-4o"))
+    (item,), _ = VerbatimUserMessages(tokens=30).of(talk.view.items, tokenizer_for("gpt-4o"))
     text = item.message.text
     assert "[…]" in text
     text.encode("utf-8")
@@ -59,13 +59,13 @@ def test_e69_earlier_summaries_reminders_and_injected_context_are_not_collected(
     talk.branch("a branch")
     talk.user("<environment>Linux</environment>")
     talk.user("the request")
-    assert kept(talk, Originals(injected=("<environment>",))) == (["the request"], 0)
+    assert kept(talk, VerbatimUserMessages(injected=("<environment>",))) == (["the request"], 0)
 
 
 def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> None:
-    said = [Projected(message=item.message, entry="c", kind="replacement") for item in asked("first").view.items[:1]]
-    noted = [Projected(message=item.message, entry="c", kind="summary") for item in asked("a note").view.items[:1]]
-    shown, omitted = Originals().of([*noted, *said], TOKENIZER)
+    said = [ViewItem(message=item.message, entry="c", kind="replacement") for item in asked("first").view.items[:1]]
+    noted = [ViewItem(message=item.message, entry="c", kind="summary") for item in asked("a note").view.items[:1]]
+    shown, omitted = VerbatimUserMessages().of([*noted, *said], TOKENIZER)
     assert ([item.message.text for item in shown], omitted) == (["first"], 0)
 
 
@@ -73,10 +73,10 @@ def test_pictures_stay_with_what_stays_whole() -> None:
     talk = Talk()
     picture = ImagePart(url="https://example.org/a.png")
     talk.user("look", picture)
-    (item,), _ = Originals().of(talk.view.items, TOKENIZER)
+    (item,), _ = VerbatimUserMessages().of(talk.view.items, TOKENIZER)
     assert item.message.content == ("look", picture)
 
 
 def test_negative_figures_are_refused() -> None:
     with pytest.raises(BadPropError):
-        Originals(tokens=-1)
+        VerbatimUserMessages(tokens=-1)

@@ -8,7 +8,6 @@ import pytest
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.policy.decisions import (
     Apply,
-    Because,
     Compact,
     Decision,
     Discard,
@@ -16,6 +15,7 @@ from promptkit.compaction.policy.decisions import (
     Nothing,
     Promote,
     Prune,
+    Reason,
     RenderPruned,
     StartBackground,
     Wait,
@@ -192,7 +192,7 @@ def test_the_ladder_of_an_overflow_ends_with_a_reason() -> None:
     at = attrs.evolve(at, pruned=True)
     last = decide(at)
     assert isinstance(last, Fail)
-    assert str(last.because) == "the request overflows even with all of the history pruned that may be (ratio 1.200)"
+    assert str(last.reason) == "the request overflows even with all of the history pruned that may be (ratio 1.200)"
 
 
 def test_E30_a_second_overflow_behind_a_compaction_brings_no_second_attempt() -> None:
@@ -241,8 +241,8 @@ def test_three_failures_in_a_row_stop_every_automatic_reason(row: int, stopped: 
 def test_E32_what_every_request_has_alone_is_too_much_stops_and_explains() -> None:
     decision = decide(state("overflow", 12_000, fixed=10_000))
     assert isinstance(decision, Fail)
-    assert "takes 10,000 tokens" in decision.because.why
-    assert "no summary helps" in decision.because.why
+    assert "takes 10,000 tokens" in decision.reason.why
+    assert "no summary helps" in decision.reason.why
     assert isinstance(decide(state("overflow", 12_000, fixed=9_999)), Compact)
     assert isinstance(decide(state("rendered", 9_900, fixed=7_800)), Nothing)
     assert isinstance(decide(state("rendered", 9_900, fixed=7_799)), StartBackground)
@@ -288,7 +288,7 @@ def test_E51_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> No
 def test_the_default_policy_leaves_idle_conversations_alone(phase: Phase) -> None:
     decision = decide(state(phase, 9_900))
     assert isinstance(decision, Nothing)
-    assert phase in decision.because.why
+    assert phase in decision.reason.why
 
 
 # -- composition
@@ -303,12 +303,12 @@ def test_the_first_rule_that_says_something_decides() -> None:
 
     def loud(at: State) -> Decision | None:
         asked.append("loud")
-        return Nothing(because=Because(why="loud"))
+        return Nothing(reason=Reason(why="loud"))
 
     policy: Policy = first_match([silent, loud, manual])
-    assert policy.decide(state("manual")) == Nothing(because=Because(why="loud"))
+    assert policy.decide(state("manual")) == Nothing(reason=Reason(why="loud"))
     assert asked == ["silent", "loud"]
-    assert first_match([]).decide(state("idle")) == Nothing(because=Because(why="no rule is about the phase 'idle'", ratio=0.5))
+    assert first_match([]).decide(state("idle")) == Nothing(reason=Reason(why="no rule is about the phase 'idle'", ratio=0.5))
 
 
 @pytest.mark.parametrize(
@@ -360,15 +360,13 @@ def test_thresholds_can_be_set() -> None:
 def test_every_decision_says_why_with_its_figures() -> None:
     draws = Draws(0.4025)
     decision = default_policy(draw=draws).decide(state("rendered", 8_123, warm=True))
-    assert str(decision.because) == "warm cache (ratio 0.812, threshold 0.796, warm)"
-    assert str(decide(state("rendered", 8_123)).because) == "below the threshold (ratio 0.812, threshold 0.900, cold)"
-    assert str(decide(state("before_render", 3_000, background="ready")).because) == (
+    assert str(decision.reason) == "warm cache (ratio 0.812, threshold 0.796, warm)"
+    assert str(decide(state("rendered", 8_123)).reason) == "below the threshold (ratio 0.812, threshold 0.900, cold)"
+    assert str(decide(state("before_render", 3_000, background="ready")).reason) == (
         "the conversation is small enough without the summary (ratio 0.300, threshold 0.650)"
     )
-    assert (
-        str(decide(state("rendered", 9_900, background="running")).because) == "a summary is running (ratio 0.990, threshold 0.900, cold)"
-    )
-    assert str(decide(state("manual", None)).because) == "asked for"
+    assert str(decide(state("rendered", 9_900, background="running")).reason) == "a summary is running (ratio 0.990, threshold 0.900, cold)"
+    assert str(decide(state("manual", None)).reason) == "asked for"
 
 
 def test_every_state_has_a_decision_with_a_reason() -> None:
@@ -380,7 +378,7 @@ def test_every_state_has_a_decision_with_a_reason() -> None:
                     names = ("warm", "enabled", "stale", "compacted", "pruned")
                     more: dict[str, Any] = {name: bool(flags & 1 << bit) for bit, name in enumerate(names)}
                     decision = decide(state(phase, tokens, background=background, **more), Draws())
-                    assert decision.because.why
+                    assert decision.reason.why
 
 
 def test_a_rule_alone_is_a_policy() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from promptkit.compaction.policy.usage import FACTORS, LOOK_BACK, Anchor, Meter, Reading, Rejected, anchors
+from promptkit.compaction.policy.usage import FACTORS, LOOK_BACK, Anchor, Rejected, UsageMeter, UsageReading, anchors
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Said
@@ -13,8 +13,8 @@ from tests.unit.compaction.conversation_builder import Talk, words
 TOKENIZER = WordTokenizer(per_message=1)
 
 
-def read(talk: Talk, *, model: str | None = None, window: int | None = None, beside: int = 0) -> Reading:
-    return Meter(TOKENIZER, model=model).read(talk.path, talk.view, beside=beside, window=window)
+def read(talk: Talk, *, model: str | None = None, window: int | None = None, beside: int = 0) -> UsageReading:
+    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, beside=beside, window=window)
 
 
 def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
@@ -31,7 +31,7 @@ def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = 
 
 def test_the_reading_is_the_last_count_and_exactly_what_came_since() -> None:
     talk = asked_and_answered(100, 10)
-    assert read(talk) == Reading(local=15, provider=110, anchor="e2", factor=2.0)
+    assert read(talk) == UsageReading(local=15, provider=110, anchor="e2", factor=2.0)
     talk.user(words(6))
     talk.round("c1", words(20))
     assert read(talk).provider == 110 + 7 + 0 + 21
@@ -43,7 +43,7 @@ def test_a_conversation_without_a_count_is_read_as_counted_here() -> None:
     talk = Talk()
     talk.user(words(9))
     talk.answer(words(4))
-    assert read(talk, beside=50) == Reading(local=65)
+    assert read(talk, beside=50) == UsageReading(local=65)
     assert read(talk, beside=50).tokens == 65
 
 
@@ -228,7 +228,7 @@ def test_E46_reminders_of_programs_and_images_of_users_are_counted() -> None:
     talk = asked_and_answered(100, 10)
     talk.user("look", ImagePart(url="https://example.com/x.png"))
     talk.reminder(words(6))
-    reading = Meter(WordTokenizer(per_message=1, per_image=765)).read(talk.path, talk.view)
+    reading = UsageMeter(WordTokenizer(per_message=1, per_image=765)).read(talk.path, talk.view)
     assert reading.provider == 110 + (1 + 1 + 765) + 7
 
 
@@ -243,7 +243,7 @@ def test_E47_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
 
 def test_E48_after_a_compaction_the_count_is_unknown_until_the_next_answer() -> None:
     talk = asked_and_answered(90_000)
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).provider == 90_010
     talk.checkpoint("S")
     assert meter.read(talk.path, talk.view).provider is None
@@ -276,7 +276,7 @@ def test_E77_an_edit_is_counted_anew() -> None:
     talk.user(words(9))
     talk.round("c1", words(500))
     talk.user(words(9))
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).tokens == 10 + 501 + 10
     talk.edit("e3", words(2), reason="pruned")
     assert meter.read(talk.path, talk.view).tokens == 10 + 3 + 10
@@ -286,7 +286,7 @@ def test_a_count_of_an_answer_that_is_not_shown_is_passed_over() -> None:
     talk = asked_and_answered(100, 10)
     talk.calls("c1", used=used(200), finish="length")
     shown = attrs.evolve(talk.view, items=talk.view.items[:2])
-    assert Meter(TOKENIZER).read(talk.path, shown).anchor == "e2"
+    assert UsageMeter(TOKENIZER).read(talk.path, shown).anchor == "e2"
 
 
 def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
@@ -308,7 +308,7 @@ def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(t
 def test_the_factor_is_the_median_of_the_newest_counts() -> None:
     talk = Talk()
     local = 0
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     for factor in (2.0, 2.0, 1.2, 1.1, 1.3, 1.9, 1.25):  # the last five: 1.25
         talk.user(words(99))
         local += 100
@@ -320,7 +320,7 @@ def test_the_factor_is_the_median_of_the_newest_counts() -> None:
 
 def test_a_factor_corrects_the_count_where_the_providers_is_unknown_and_never_lowers_it() -> None:
     talk = asked_and_answered(13, 5)
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).factor == 1.3
     talk.checkpoint(words(98))
     reading = meter.read(talk.path, talk.view)
@@ -333,7 +333,7 @@ def test_a_factor_corrects_the_count_where_the_providers_is_unknown_and_never_lo
 
 def test_another_model_starts_without_a_factor() -> None:
     talk = asked_and_answered(13, 5, model="a")
-    meter = Meter(TOKENIZER, model="a")
+    meter = UsageMeter(TOKENIZER, model="a")
     assert meter.read(talk.path, talk.view).factor == 1.3
     meter.switch("b")
     reading = meter.read(talk.path, talk.view)
@@ -356,7 +356,7 @@ class Counting(WordTokenizer):
 
 def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
     tokenizer = Counting()
-    meter = Meter(tokenizer)
+    meter = UsageMeter(tokenizer)
     talk = Talk()
     for number in range(200):
         talk.user(f"question {number}")
@@ -367,7 +367,7 @@ def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
 
 def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
     tokenizer = Counting()
-    meter = Meter(tokenizer)
+    meter = UsageMeter(tokenizer)
     talk = Talk()
     for number in range(100):
         talk.user(f"question {number}")
@@ -389,19 +389,19 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
     for number in range(10):
         talk.user(words(number))
         talk.round(f"c{number}", words(number), used=used(100 * number + 1))
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     meter.read(talk.path, talk.view)
     meter.switch(None)
     path = list(talk.path)
     del path[left_out]
-    assert meter.read(path, project(path)) == Meter(TOKENIZER).read(path, project(path))
+    assert meter.read(path, project(path)) == UsageMeter(TOKENIZER).read(path, project(path))
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
     talk = Talk()
     talk.user(words(9))
     talk.calls("c1", used=used(50, 5))
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).provider == 55 + 5
     talk.result("c1", words(20))
     assert meter.read(talk.path, talk.view).provider == 55 + 21
@@ -412,7 +412,7 @@ def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
     start = talk.setting()
     talk.user("same")
     talk.answer("words", used=used(100, 10))
-    meter = Meter(TOKENIZER)
+    meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).anchor == "e3"
     talk.log.rewind(start)
     talk.user("same")

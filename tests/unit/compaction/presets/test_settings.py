@@ -8,12 +8,12 @@ from typing import Literal
 import attrs
 import pytest
 
-from promptkit.compaction.presets.settings import setting, settings_from
-from promptkit.errors import SettingError
+from promptkit.compaction.presets.settings import load_settings, setting
+from promptkit.errors import SettingsError
 
 
 @attrs.frozen(kw_only=True)
-class Writing:
+class SummarizerContext:
     """A group."""
 
     model: str | None = None
@@ -31,7 +31,7 @@ class Sample:
     place: Literal["first", "last"] = "first"
     tools: tuple[str, ...] = ()
     folder: Path | None = None
-    writing: Writing = attrs.field(factory=Writing)
+    writing: SummarizerContext = attrs.field(factory=SummarizerContext)
 
     def __attrs_post_init__(self) -> None:
         if self.keep_tokens == 13:
@@ -44,11 +44,11 @@ def read(toml: str | None = None, folder: Path | None = None, **environ: str) ->
     if toml is not None and folder is not None:
         file = folder / "c.toml"
         file.write_text(toml, encoding="utf-8")
-    return settings_from(Sample, prefix="PI_", toml=file, environ=environ)
+    return load_settings(Sample, prefix="PI_", toml=file, environ=environ)
 
 
 def refused(toml: str | None = None, folder: Path | None = None, **environ: str) -> str:
-    with pytest.raises(SettingError) as caught:
+    with pytest.raises(SettingsError) as caught:
         read(toml, folder, **environ)
     return str(caught.value)
 
@@ -60,7 +60,13 @@ def test_what_is_not_given_keeps_its_default() -> None:
 def test_values_of_every_type_arrive_from_a_file(tmp_path: Path) -> None:
     toml = 'threshold = 1\nkeep_tokens = 5\nenabled = false\nplace = "last"\ntools = ["a", "b"]\nfolder = "m"\n[writing]\nmodel = "gpt-5"\n'
     expected = Sample(
-        threshold=1.0, keep_tokens=5, enabled=False, place="last", tools=("a", "b"), folder=Path("m"), writing=Writing(model="gpt-5")
+        threshold=1.0,
+        keep_tokens=5,
+        enabled=False,
+        place="last",
+        tools=("a", "b"),
+        folder=Path("m"),
+        writing=SummarizerContext(model="gpt-5"),
     )
     assert read(toml, tmp_path) == expected
 
@@ -76,7 +82,13 @@ def test_values_of_every_type_arrive_from_variables_which_win_over_the_file(tmp_
     }
     made = read("keep_tokens = 7\nthreshold = 0.5\n[writing]\nmodel = 'x'", tmp_path, **environ)
     expected = Sample(
-        threshold=0.8, keep_tokens=7, enabled=False, place="last", tools=("a", "b"), folder=Path("m"), writing=Writing(model="x", retries=3)
+        threshold=0.8,
+        keep_tokens=7,
+        enabled=False,
+        place="last",
+        tools=("a", "b"),
+        folder=Path("m"),
+        writing=SummarizerContext(model="x", retries=3),
     )
     assert made == expected
     assert read("threshold = 0.5", tmp_path, PI_THRESHOLD="none").threshold is None
@@ -140,10 +152,10 @@ def test_a_variable_as_value_and_as_group_is_refused() -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="cannot be read"):
-        settings_from(Sample, prefix="PI_", toml=tmp_path / "none.toml")
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(Sample, prefix="PI_", toml=tmp_path / "none.toml")
 
 
 def test_nothing_is_read_without_a_prefix() -> None:
-    with pytest.raises(SettingError, match="prefix"):
-        settings_from(Sample, prefix="", environ={"KEEP_TOKENS": "5"})
+    with pytest.raises(SettingsError, match="prefix"):
+        load_settings(Sample, prefix="", environ={"KEEP_TOKENS": "5"})

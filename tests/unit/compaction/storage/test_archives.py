@@ -10,11 +10,11 @@ import pytest
 
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.storage.archives import Archives, ArchivingCompactor, read_archive
+from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor, read_archive
 from promptkit.errors import TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.store import MemoryStore
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
 
 
-class Full(MemoryStore):
+class Full(InMemoryStore):
     """A disk that is full when a checkpoint comes."""
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
@@ -40,7 +40,7 @@ def compactor(log: Transcript, folder: Path, told: Recorder, writer: Writer | No
     made = ArchivingCompactor(
         log, summarizer=writer or Writer(), keep=KeepNothing(), tokenizer=WordTokenizer(), max_summary_tokens=15, events=Events(told)
     )
-    made.archives = Archives(folder)
+    made.archives = ArchiveDirectory(folder)
     return made
 
 
@@ -57,14 +57,14 @@ def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_
         asyncio.run(made.compact(trigger="manual"))
     talk.user("next")
     asyncio.run(made.compact(trigger="manual"))
-    archived = [[entry.id for entry in read_archive(path)] for path in Archives(tmp_path / "a").files]
+    archived = [[entry.id for entry in read_archive(path)] for path in ArchiveDirectory(tmp_path / "a").files]
     assert len(archived) == told.ends.count("committed") >= 2
     flat = [each for ids in archived for each in ids]
     assert len(flat) == len(set(flat))
-    assert [entry for path in Archives(tmp_path / "a").files for entry in read_archive(path)] == [
+    assert [entry for path in ArchiveDirectory(tmp_path / "a").files for entry in read_archive(path)] == [
         entry for entry in talk.path if entry.id in flat
     ]
-    assert [path.name[:5] for path in Archives(tmp_path / "a").files] == [f"{number:04}-" for number in range(1, len(archived) + 1)]
+    assert [path.name[:5] for path in ArchiveDirectory(tmp_path / "a").files] == [f"{number:04}-" for number in range(1, len(archived) + 1)]
 
 
 def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) 
     talk.user("next")
     with pytest.raises(TranscriptWriteError):
         asyncio.run(compactor(log, tmp_path, told).compact(trigger="manual"))
-    assert Archives(tmp_path).files == ()
+    assert ArchiveDirectory(tmp_path).files == ()
     assert told.ends == ["failed"]
 
 
@@ -94,7 +94,7 @@ def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: P
         assert await running is None
 
     asyncio.run(run())
-    assert Archives(tmp_path).files == ()
+    assert ArchiveDirectory(tmp_path).files == ()
     assert told.ends == ["discarded"]
 
 
@@ -112,7 +112,7 @@ def test_e34_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> 
         assert await running is not None
 
     asyncio.run(run())
-    (path,) = Archives(tmp_path).files
+    (path,) = ArchiveDirectory(tmp_path).files
     assert [entry.id for entry in read_archive(path)] == ["e1", "e2"]
     assert [message.text for message in talk.view.messages][1:] == ["late"]
 
@@ -133,7 +133,7 @@ def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_e
 def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_deleted(tmp_path: Path) -> None:
     talk = Talk()
     spoken(talk, "one")
-    archives = Archives(tmp_path)
+    archives = ArchiveDirectory(tmp_path)
     with archives.holding(talk.path) as held:
         held.keep()
     before = held.path.read_bytes()
@@ -146,15 +146,15 @@ def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_delete
 def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
     talk = Talk()
     spoken(talk, "one")
-    with pytest.raises(KeyboardInterrupt), Archives(tmp_path).holding(talk.path):
+    with pytest.raises(KeyboardInterrupt), ArchiveDirectory(tmp_path).holding(talk.path):
         raise KeyboardInterrupt
-    assert Archives(tmp_path).files == ()
+    assert ArchiveDirectory(tmp_path).files == ()
 
 
 def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
     talk = Talk()
     spoken(talk, "one")
-    with Archives(tmp_path).holding(talk.path) as held:
+    with ArchiveDirectory(tmp_path).holding(talk.path) as held:
         held.keep()
     whole = held.path.read_bytes()
     for damaged in (whole[:-9], b"x", gzip.compress(b"{}\n"), gzip.compress(gzip.decompress(whole) + b"nonsense\n")):

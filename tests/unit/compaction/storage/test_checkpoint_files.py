@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.storage.checkpoint_files import CheckpointFiles, checkpoint_files, comment, commented, title_of
+from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory, checkpoint_files, comment, commented, title_of
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Custom, Entry
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -54,7 +54,7 @@ def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
     talk.user(words(100))
     talk.answer(words(100))
     talk.user("next")
-    files = CheckpointFiles(tmp_path / "checkpoints")
+    files = CheckpointDirectory(tmp_path / "checkpoints")
     compactor = Compactor(
         talk.log, summarizer=Writer(text="# Größe: fix it"), tokenizer=WordTokenizer(), max_summary_tokens=20, hooks=files
     )
@@ -67,7 +67,7 @@ def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
 
 
 def test_e104_numbers_and_index_are_consistent_after_several_compactions(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
+    files = CheckpointDirectory(tmp_path)
     for number in range(1, 13):
         files.write(entry(f"c{number}", f"# Step {number}"))
     assert [file.number for file in checkpoint_files(tmp_path)] == list(range(1, 13))
@@ -78,14 +78,14 @@ def test_e104_numbers_and_index_are_consistent_after_several_compactions(tmp_pat
 
 
 def test_the_same_checkpoint_is_written_once(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
+    files = CheckpointDirectory(tmp_path)
     first = files.write(entry("c1", "# One"))
     assert files.write(entry("c1", "# One")) == first
     assert names(tmp_path) == ["001-one.md", "index.md"]
 
 
 def test_going_back_removes_the_files_of_what_was_left(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
+    files = CheckpointDirectory(tmp_path)
     for name in ("c1", "c2", "c3"):
         files.write(entry(name, f"# {name}"))
     files.retain({"c1", "c2"})
@@ -97,7 +97,7 @@ def test_going_back_removes_the_files_of_what_was_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"])
 def test_no_title_leads_out_of_the_folder_or_breaks_the_files(title: str, tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path / "in")
+    files = CheckpointDirectory(tmp_path / "in")
     made = files.write(entry("c1", f"<title>{title}</title>" if "<" not in title else f"# {title}"))
     assert made is not None
     assert made.path.parent == files.folder
@@ -110,7 +110,7 @@ def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("mine", encoding="utf-8")
     (tmp_path / "007-mine.md").write_text("mine", encoding="utf-8")
     (tmp_path / "008-mine.md").write_text('<!-- {"checkpoint": 8} -->', encoding="utf-8")
-    files = CheckpointFiles(tmp_path)
+    files = CheckpointDirectory(tmp_path)
     assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=Custom(name="n"))) is None
     files.write(entry("c1", "# One"))
     files.retain(())
@@ -118,7 +118,7 @@ def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
-    files = CheckpointFiles(tmp_path)
+    files = CheckpointDirectory(tmp_path)
     (tmp_path / "index.md").mkdir()  # nothing can be written there
     with pytest.raises(OSError, match=r"index\.md"):
         files.write(entry("c1", "# One"))

@@ -12,8 +12,8 @@ import pytest
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, Remembering, StatedMemories, SummarizedMemories
-from promptkit.compaction.storage.memory_files import MemoryFiles, memories_of
+from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, MemoryExtractionHook, StatedMemories, SummarizedMemories
+from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 TOKENIZER = WordTokenizer()
 NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)
@@ -51,7 +51,7 @@ class Counting:
 
     asked: list[list[str]] = attrs.field(factory=list[list[str]])
 
-    async def extract(self, items: Sequence[Projected]) -> tuple[str, ...]:
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         texts = [item.message.text for item in items]
         self.asked.append(texts)
         return tuple(texts)
@@ -119,8 +119,8 @@ def test_secrets_are_not_remembered() -> None:
 
 def test_i39_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
     talk, counting = Talk(), Counting()
-    files = MemoryFiles(tmp_path)
-    hooks = Remembering(talk.log, extractor=counting, files=files, now=lambda: NOW)
+    files = MemoryDirectory(tmp_path)
+    hooks = MemoryExtractionHook(talk.log, extractor=counting, files=files, now=lambda: NOW)
     compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
     for name in ("one", "two"):
         talk.user(f"{name} {words(20)}")

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.storage.memory_files import MemoryFiles, bullets, dated_name, keys_of, memories_of, merged, newest_lines, readable
+from promptkit.compaction.storage.memory_files import (
+    MemoryDirectory,
+    bullets,
+    dated_name,
+    keys_of,
+    memories_of,
+    merged,
+    newest_lines,
+    readable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,12 +79,12 @@ NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def write(files: MemoryFiles, key: str, *memories: str, now: datetime = NOW) -> Path | None:
+def write(files: MemoryDirectory, key: str, *memories: str, now: datetime = NOW) -> Path | None:
     return files.append(memories, key=key, now=now)
 
 
 def test_memories_go_into_the_file_of_the_day(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path / "memory")
+    files = MemoryDirectory(tmp_path / "memory")
     assert write(files, "c1", "Likes tabs.") == tmp_path / "memory" / "2026-01-02.md"
     assert write(files, "c2") is None
     assert files.has("c1")
@@ -83,21 +92,21 @@ def test_memories_go_into_the_file_of_the_day(tmp_path: Path) -> None:
 
 
 def test_a_key_is_written_once_even_on_another_day(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     write(files, "c1", "Likes tabs.")
     assert write(files, "c1", "Likes tabs, really.", now=NOW + 9 * DAY) is None
     assert sorted(path.name for path in tmp_path.glob("*.md")) == ["2026-01-02.md"]
 
 
 def test_what_was_remembered_yesterday_is_not_written_again_today(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     write(files, "c1", "Likes tabs.")
     assert write(files, "c2", "likes tabs", now=NOW + DAY) is None
     assert write(files, "c3", "likes tabs", now=NOW + 2 * DAY) is not None
 
 
 def test_today_s_and_yesterday_s_are_loaded_and_no_others(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     for days, memory in enumerate(("oldest", "older", "newer")):
         write(files, f"c{days}", memory, now=NOW + days * DAY)
     assert memories_of(files.load(date(2026, 1, 4), curated=False)) == ("older", "newer")
@@ -105,7 +114,7 @@ def test_today_s_and_yesterday_s_are_loaded_and_no_others(tmp_path: Path) -> Non
 
 
 def test_memory_md_is_loaded_only_where_it_is_allowed(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     write(files, "c1", "recent")
     (tmp_path / "MEMORY.md").write_text("for one person", encoding="utf-8")
     assert "for one person" not in files.load(NOW.date(), curated=False)
@@ -113,7 +122,7 @@ def test_memory_md_is_loaded_only_where_it_is_allowed(tmp_path: Path) -> None:
 
 
 def test_the_oldest_lines_leave_where_there_is_too_much(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     write(files, "c1", *(f"memory number {number}" for number in range(100)))
     shown = files.load(NOW.date(), curated=False, characters=200)
     assert len(shown) <= 200
@@ -122,7 +131,7 @@ def test_the_oldest_lines_leave_where_there_is_too_much(tmp_path: Path) -> None:
 
 def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     def work(names: Sequence[int]) -> None:
-        files = MemoryFiles(tmp_path)
+        files = MemoryDirectory(tmp_path)
         for name in names:
             write(files, f"c{name}", f"memory {name}")
 
@@ -131,11 +140,11 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(memories_of(MemoryFiles(tmp_path).load(NOW.date(), curated=False))) == sorted(f"memory {name}" for name in range(40))
+    assert sorted(memories_of(MemoryDirectory(tmp_path).load(NOW.date(), curated=False))) == sorted(f"memory {name}" for name in range(40))
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    files = MemoryFiles(tmp_path)
+    files = MemoryDirectory(tmp_path)
     (tmp_path / ".2026-01-02.md.new").mkdir()
     with pytest.raises(OSError, match="2026-01-02"):
         write(files, "c1", "Likes tabs.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
-from promptkit.compaction.planning.selection import Rounds, select
+from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -53,7 +53,7 @@ def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, m
 
 def task_of(talk: Talk, *, max_tokens: int = 500, instructions: str | None = None, last: LastRequest | None = None) -> SummaryTask:
     """What a compaction of a conversation would ask for."""
-    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=Rounds())
+    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound())
     checkpoint = talk.view.checkpoint
     facts = getattr(talk.log.get(checkpoint).payload, "facts", {}) if checkpoint else {}
     return SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=last, facts=facts)

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelUnavailableError
+from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
@@ -66,7 +66,7 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
 
 @pytest.mark.parametrize(
     "failure",
-    ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextOverflowError("too long"), EmptyReplyError("nothing")],
+    ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextLengthExceededError("too long"), EmptyReplyError("nothing")],
 )
 def test_E109_a_stretch_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
     model, text = summarized_in(25, "S0", failure, "S2", "S3")

@@ -18,7 +18,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, Pl
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.compaction.summarizers.summarizer import Chain, carried
-from promptkit.errors import BadPropError, ContextOverflowError
+from promptkit.errors import BadPropError, ContextLengthExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
@@ -280,7 +280,7 @@ class Full:
         _ = messages, tools
         self.asked += 1
         problem = "too large"
-        raise ContextOverflowError(problem)
+        raise ContextLengthExceededError(problem)
 
 
 def test_e56_three_tiers_full_then_by_size_then_a_note() -> None:

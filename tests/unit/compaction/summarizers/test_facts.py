@@ -18,7 +18,7 @@ from promptkit.messages import Message, OpaquePart, ToolCall
 from tests.unit.compaction.conversation_builder import Talk
 
 if TYPE_CHECKING:
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
@@ -148,7 +148,7 @@ def test_I38_folding_in_parts_is_folding_at_once(numbers: list[int], part: int) 
     assert fold(first, items[cut:]) == fold(Facts(), items)
 
 
-def _block(items: tuple[Projected, ...], at: int) -> int:
+def _block(items: tuple[ViewItem, ...], at: int) -> int:
     """A place that parts no call from its result, as no plan does."""
     at = min(at, len(items))
     while at < len(items) and items[at].message.role == "tool":

@@ -8,7 +8,7 @@ from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
 from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.file_lists import FileOperations, WithFiles, file_blocks, file_operations, without_files
+from promptkit.compaction.summarizers.file_lists import FileListSummarizer, FileOperations, file_blocks, file_operations, without_files
 from promptkit.compaction.summarizers.summarizer import carried
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer
@@ -45,7 +45,7 @@ def summarized(talk: Talk, telling: Telling, max_tokens: int = 400) -> Summary:
         assert isinstance(payload, Checkpoint)
         facts = dict(payload.facts)
     task = SummaryTask(plan=plan, max_tokens=max_tokens, facts=facts)
-    return asyncio.run(WithFiles(summarizer=telling, tokenizer=TOKENIZER).summarize(task))
+    return asyncio.run(FileListSummarizer(summarizer=telling, tokenizer=TOKENIZER).summarize(task))
 
 
 def test_read_and_modified_files_stand_in_two_sorted_lists_and_modified_wins() -> None:

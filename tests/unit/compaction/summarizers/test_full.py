@@ -13,11 +13,11 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.errors import ModelRequestError
-from promptkit.messages import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import Projected, summary_message
+from promptkit.transcript.view import ViewItem, summary_message
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.tasks import (
     TAGGED,
@@ -52,11 +52,11 @@ def asked(task: SummaryTask, *, window: int = 4_000, name: str = "scripted") -> 
 
 
 def made_of(*messages: Message) -> SummaryTask:
-    items = tuple(Projected(message=message, entry=f"e{number}") for number, message in enumerate(messages))
+    items = tuple(ViewItem(message=message, entry=f"e{number}") for number, message in enumerate(messages))
     return SummaryTask(plan=Plan(leaf="e0", dropped=items), max_tokens=100)
 
 
-def user(*content: str | ImagePart | DocumentPart | OpaquePart | BoundaryPart) -> Message:
+def user(*content: str | ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Message:
     return Message(role="user", content=content)
 
 
@@ -143,7 +143,7 @@ class TestWhatAnyProviderTakes:
         image = ImagePart(url="data:image/png;base64,AA==")
         document = DocumentPart(data="AA==", media_type="application/pdf", name="a.pdf")
 
-        messages = asked(made_of(user("Look: ", image, document, BoundaryPart())))
+        messages = asked(made_of(user("Look: ", image, document, CacheBreakpointPart())))
 
         assert messages[1].content == ("Look: [image][document a.pdf]",)
 

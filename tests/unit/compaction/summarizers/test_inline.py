@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.plan import LastRequest, SummaryTask
-from promptkit.compaction.planning.selection import Rounds, select
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
@@ -33,8 +33,8 @@ def live_task(talk: Talk | None = None, *, instructions: str | None = None) -> S
     return task_of(talk, instructions=instructions, last=LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS))
 
 
-def live(model: ScriptedModel) -> LiveSummarizer:
-    return LiveSummarizer(model=model, tokenizer=TOKENIZER)
+def live(model: ScriptedModel) -> InlineSummarizer:
+    return InlineSummarizer(model=model, tokenizer=TOKENIZER)
 
 
 def test_the_request_is_the_last_one_byte_for_byte_with_one_message_behind_it() -> None:
@@ -75,7 +75,7 @@ class TestWhatWasSaidSince:
         talk.user("Read the parser.")
         last = LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS)
         talk.answer("It is a recursive descent parser.")
-        plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=Rounds(background=True))
+        plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound(background=True))
 
         with ScriptedModel([TAGGED]) as model:
             summarized(live(model), SummaryTask(plan=plan, max_tokens=100, last_request=last))
@@ -168,12 +168,12 @@ def test_E20_where_nothing_is_new_no_model_is_asked() -> None:
 def test_E56_a_request_that_would_not_fit_is_not_sent() -> None:
     task, tokenizer = live_task(), tokenizer_for("gpt-4o")
     with ScriptedModel([TAGGED] * 2, name="gpt-4o", tokenizer=tokenizer) as model:
-        usage = summarized(LiveSummarizer(model=model), task).usage
+        usage = summarized(InlineSummarizer(model=model), task).usage
         assert usage is not None
         needed = usage.input_tokens + task.max_tokens
 
-        assert refusal(LiveSummarizer(model=model, window=needed - 1), task).reason == "does_not_fit"
-        assert summarized(LiveSummarizer(model=model, window=needed), task).mode == "live"
+        assert refusal(InlineSummarizer(model=model, window=needed - 1), task).reason == "does_not_fit"
+        assert summarized(InlineSummarizer(model=model, window=needed), task).mode == "live"
 
 
 def test_what_cancels_passes_through() -> None:
@@ -185,7 +185,7 @@ def test_a_template_of_ones_own_is_the_question(tmp_path: Path) -> None:
     file = tmp_path / "mine.md.j2"
     file.write_text("Sum up{% if live %} here{% endif %}: {{ instructions }}", encoding="utf-8")
     with ScriptedModel([TAGGED]) as model:
-        summarized(LiveSummarizer(model=model, tokenizer=TOKENIZER, template=file), live_task(instructions="files"))
+        summarized(InlineSummarizer(model=model, tokenizer=TOKENIZER, template=file), live_task(instructions="files"))
 
     assert model.requests[0].messages[-1].text == "Sum up here: files"
 
@@ -210,6 +210,6 @@ class Adjusted:
 def test_the_way_to_call_tools_is_not_changed_since_that_is_cached() -> None:
     seen: list[dict[str, object]] = []
 
-    summarized(LiveSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
+    summarized(InlineSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
 
     assert seen == [{"temperature": 0}]

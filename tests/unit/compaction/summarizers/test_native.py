@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.planning.selection import KeepNothing, RecentTokens
+from promptkit.compaction.planning.selection import KeepNothing, KeepRecentTokens
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable
 from promptkit.compaction.summarizers.summarizer import Chain
@@ -93,7 +93,7 @@ def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_
     talk.user("And the lexer?")
     talk.answer(words(20))
     with serve() as server:
-        compact(talk, server.url, keep=RecentTokens(tokens=24))
+        compact(talk, server.url, keep=KeepRecentTokens(tokens=24))
     again = project(Transcript(JsonlStore(tmp_path / "t.jsonl")).path())
     assert again == talk.view
     assert [item.kind for item in again.items] == ["replacement", "summary", "message", "message"]
@@ -122,7 +122,7 @@ def test_e66_at_another_provider_the_portable_summary_stands_in_its_place_and_no
     talk.user("And the lexer?")
     talk.answer(words(20))
     with serve() as server:
-        compact(talk, server.url, keep=RecentTokens(tokens=30))
+        compact(talk, server.url, keep=KeepRecentTokens(tokens=30))
     talk.user("later")
     before = talk.view.messages
     assert make_portable(talk.log, provider="responses") is None

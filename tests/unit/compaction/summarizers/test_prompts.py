@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import UserMessage, recorded, render
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.summarizers.inline import LiveSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     ARGUMENTS,
     SECTIONS,
@@ -63,7 +63,7 @@ def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) ->
     said = talk()
     task = task_of(said, instructions="Heed the tests.", last=LastRequest(messages=said.view.messages))
     with ScriptedModel([TAGGED], name="claude-opus-4-1") as model:
-        summarized(LiveSummarizer(model=model, tokenizer=TOKENIZER), task)
+        summarized(InlineSummarizer(model=model, tokenizer=TOKENIZER), task)
 
     assert [recorded(message) for message in model.requests[0].messages] == prompt_snapshot
 

@@ -11,9 +11,9 @@ import pytest
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
-from promptkit.compaction.planning.selection import RecentTokens, select
+from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.split_turn import SplitTurns
+from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.compaction.summarizers.summarizer import Chain
 from promptkit.errors import BadPropError, SummaryError
 from promptkit.messages import Usage
@@ -21,7 +21,7 @@ from promptkit.testing import WordTokenizer
 from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
-    from promptkit.transcript.view import Projected
+    from promptkit.transcript.view import ViewItem
 
 TOKENIZER = WordTokenizer()
 
@@ -52,7 +52,7 @@ class Part:
         return Summary(text=f"about {first(task.plan.dropped)}", mode="test", usage=Usage(input_tokens=10, output_tokens=1))
 
 
-def first(items: tuple[Projected, ...]) -> str:
+def first(items: tuple[ViewItem, ...]) -> str:
     return items[0].message.text.split()[0]
 
 
@@ -70,7 +70,7 @@ def long_turn(*, history: bool, previous: str | None = None) -> Talk:
 
 
 def task_of(talk: Talk, *, max_tokens: int = 100) -> SummaryTask:
-    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=RecentTokens(tokens=60), split=True, replay=False)
+    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepRecentTokens(tokens=60), split=True, replay=False)
     return SummaryTask(
         plan=plan,
         max_tokens=max_tokens,
@@ -81,7 +81,7 @@ def task_of(talk: Talk, *, max_tokens: int = 100) -> SummaryTask:
 
 
 def split(part: Part, task: SummaryTask) -> Summary:
-    return asyncio.run(SplitTurns(summarizer=part, tokenizer=TOKENIZER).summarize(task))
+    return asyncio.run(SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(task))
 
 
 def test_both_parts_are_asked_for_side_by_side_and_put_together() -> None:
@@ -147,7 +147,9 @@ def test_too_little_room_for_two_parts_is_a_summary_error() -> None:
 def test_cancelling_ends_both_parts() -> None:
     async def run() -> None:
         part = Part(together=3)
-        running = asyncio.ensure_future(SplitTurns(summarizer=part, tokenizer=TOKENIZER).summarize(task_of(long_turn(history=True))))
+        running = asyncio.ensure_future(
+            SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(task_of(long_turn(history=True)))
+        )
         for _ in range(4):
             await asyncio.sleep(0)
         assert len(part.tasks) == 2
@@ -161,11 +163,11 @@ def test_cancelling_ends_both_parts() -> None:
 
 def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
     talk = long_turn(history=True)
-    chain = Chain([SplitTurns(summarizer=Part(together=2), tokenizer=TOKENIZER)])
+    chain = Chain([SplitTurnSummarizer(summarizer=Part(together=2), tokenizer=TOKENIZER)])
     compactor = Compactor(
         talk.log,
         summarizer=chain,
-        keep=RecentTokens(tokens=60),
+        keep=KeepRecentTokens(tokens=60),
         choose=partial(select, split=True, replay=False),
         tokenizer=TOKENIZER,
         max_summary_tokens=100,
@@ -180,4 +182,4 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
     with pytest.raises(BadPropError):
-        SplitTurns(summarizer=Part(), tokenizer=TOKENIZER, share=share)
+        SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, share=share)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from promptkit.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
-    CacheBoundary,
+    CacheBreakpoint,
     Chunk,
     First,
     Group,
@@ -141,7 +141,7 @@ EVERY_TAG_IN_A_MESSAGE: Sequence[tuple[str, Child]] = [
     ("{% tag 'file', attributes={'data-x': 'y'}, name='z' %}{% endtag %}", Tag(tag="file", attributes={"data-x": "y", "name": "z"})),
     ("{% image 'https://example.org/a.png', detail='low' %}", Image(src="https://example.org/a.png", detail="low")),
     ("{% document data='QQ==', media_type='application/pdf', tokens=7 %}", Document(data="QQ==", media_type="application/pdf", tokens=7)),
-    ("{% cache_boundary ttl='1h' %}", CacheBoundary(ttl="1h")),
+    ("{% cache_boundary ttl='1h' %}", CacheBreakpoint(ttl="1h")),
     ("{% first %}{% text %}long{% endtext %}\n{% text %}short{% endtext %}{% endfirst %}", First()[TextChunk()["long"], TextChunk()["short"]]),
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 
 from promptkit import (
     AssistantMessage,
-    CacheBoundary,
+    CacheBreakpoint,
     EmitError,
     Image,
     Rendered,
@@ -38,7 +38,7 @@ TOOLS = [
 ]
 ARGUMENTS = '{"path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123}'
 PROMPT = (
-    SystemMessage()["Be terse.", CacheBoundary()],
+    SystemMessage()["Be terse.", CacheBreakpoint()],
     UserMessage()["Fix größe.py 👩‍👩‍👧 \x00 \u2028", Image(src="data:image/png;base64,iVBORw0KGgo=", detail="low")],
     AssistantMessage(tool_calls=(ToolCall(id="c1", name="read", arguments=ARGUMENTS),)),
     ToolMessage(tool_call_id="c1")["x = 1"],

@@ -13,7 +13,7 @@ import pytest
 
 from promptkit import Message, ToolCall, Usage
 from promptkit.errors import (
-    ContextOverflowError,
+    ContextLengthExceededError,
     EmptyReplyError,
     ModelError,
     ModelRequestError,
@@ -65,7 +65,7 @@ class TestOverflow:
     @pytest.mark.parametrize("case", OVERFLOWS, ids=[case.name for case in OVERFLOWS])
     def test_E37_every_provider_is_understood(self, case: Case) -> None:  # the case's number
         error = error_of(HttpAnswer(status=case.status, body=case.body))
-        assert type(error) is ContextOverflowError
+        assert type(error) is ContextLengthExceededError
         assert (error.tokens, error.window) == (case.tokens, case.window)
         assert error.status == case.status
 
@@ -80,7 +80,7 @@ class TestOverflow:
     def test_a_real_window_overflows(self, api: Api, stream: bool) -> None:
         long = Message(role="user", content=("word " * 3000,))
         with serve(window=2000, script=["never"]) as server:
-            with pytest.raises(ContextOverflowError) as caught:
+            with pytest.raises(ContextLengthExceededError) as caught:
                 heard(server.url, [long], api=api, stream=stream)
             assert (server.stats.overflows, server.steps_left) == (1, 1)
         assert caught.value.code == "context_length_exceeded"
@@ -88,11 +88,11 @@ class TestOverflow:
 
     @pytest.mark.parametrize("error", [{"code": "context_length_exceeded", "message": "Too long."}, {"message": "prompt is too long"}])
     def test_in_the_middle_of_a_stream_as_well(self, error: dict[str, str]) -> None:
-        assert type(error_of(stream_of({"error": error}), stream=True)) is ContextOverflowError
+        assert type(error_of(stream_of({"error": error}), stream=True)) is ContextLengthExceededError
 
     def test_a_full_window_may_be_a_finish_reason(self) -> None:
         answer: Any = {"choices": [{"message": {"content": ""}, "finish_reason": "model_context_window_exceeded"}]}
-        assert type(error_of(HttpAnswer(status=200, body=answer))) is ContextOverflowError
+        assert type(error_of(HttpAnswer(status=200, body=answer))) is ContextLengthExceededError
 
 
 class TestRates:
@@ -181,7 +181,7 @@ class TestConnections:
             ({"type": "error", "code": None, "message": "Failed."}, ModelUnavailableError),
             (
                 {"type": "error", "sequence_number": 2, "error": {"code": "context_length_exceeded", "message": "Too long."}},
-                ContextOverflowError,
+                ContextLengthExceededError,
             ),
             ({"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "Slow."}}}, RateLimitedError),
             ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "Failed."}}}, ModelUnavailableError),
@@ -250,7 +250,7 @@ class TestRetries:
 
     def test_E63_an_overflow_is_not_asked_again(self) -> None:  # the case's number
         with serve(window=5) as server:
-            with pytest.raises(ContextOverflowError):
+            with pytest.raises(ContextLengthExceededError):
                 heard(server.url, max_retries=5)
             assert server.stats.requests == 1
 
@@ -334,7 +334,7 @@ class TestMessages:
         body: Any = {"message": "prompt is too long"}
         for _ in range(50):
             body = {"metadata": body}
-        assert type(error_of(HttpAnswer(status=400, body=body))) is ContextOverflowError
+        assert type(error_of(HttpAnswer(status=400, body=body))) is ContextLengthExceededError
         for _ in range(100):
             body = {"metadata": body}
         assert type(error_of(HttpAnswer(status=400, body=body))) is ModelRequestError

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from promptkit import Message, Reply, ToolCall, Usage
-from promptkit.errors import ContextOverflowError, EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    EmptyReplyError,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+    RateLimitedError,
+)
 from promptkit.testing.server import Rule, api_error, rate_limited, serve, server_error
 from tests.unit.providers.openai.asking import READ, Api, heard
 
@@ -179,7 +186,7 @@ class TestBothServers:
     @pytest.mark.parametrize(
         ("question", "kind"),
         [
-            ("be too long", ContextOverflowError),
+            ("be too long", ContextLengthExceededError),
             ("be too many", RateLimitedError),
             ("be wrong", ModelRequestError),
             ("fail", ModelUnavailableError),
@@ -190,5 +197,5 @@ class TestBothServers:
         with pytest.raises(ModelError) as caught:
             ask(peer, question, api, stream=stream)
         assert type(caught.value) is kind
-        if isinstance(caught.value, ContextOverflowError):
+        if isinstance(caught.value, ContextLengthExceededError):
             assert (caught.value.tokens, caught.value.window) == (8545, 8192)

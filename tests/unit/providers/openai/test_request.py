@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from promptkit import BoundaryPart, Message, OpaquePart, ToolCall
+from promptkit import CacheBreakpointPart, Message, OpaquePart, ToolCall
 from promptkit.providers.openai.request import chat_body, responses_body
 from promptkit.testing.server import serve
 from promptkit.testing.server.validation import check_chat, check_responses
@@ -88,7 +88,7 @@ class TestTypes:
 
 
 def _has_media(message: Message) -> bool:
-    return message.name is not None or not all(isinstance(part, str | BoundaryPart | OpaquePart) for part in message.content)
+    return message.name is not None or not all(isinstance(part, str | CacheBreakpointPart | OpaquePart) for part in message.content)
 
 
 class TestOptions:
@@ -171,7 +171,7 @@ class TestOptions:
         ],
     )
     def test_cache_boundaries_go_to_the_models_that_take_them(self, api: Api, name: str, option: bool | None, sent: bool) -> None:
-        message = Message(role="user", content=("Long.", BoundaryPart(), "Short."))
+        message = Message(role="user", content=("Long.", CacheBreakpointPart(), "Short."))
         options: dict[str, Any] = {} if option is None else {"cache_boundaries": option}
         assert ("prompt_cache_breakpoint" in str(body_of(api, name, messages=(message,), **options))) is sent
 

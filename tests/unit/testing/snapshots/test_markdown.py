@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
+from promptkit import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing.snapshots import markdown
 from promptkit.testing.snapshots.markdown import as_markdown, backslashed, has_unseen, headline, inline, json_safe, outside_fences
 
@@ -66,7 +66,7 @@ I look at it.
 
 def test_every_part_of_a_conversation_has_its_form() -> None:
     messages = [
-        Message(role="system", content=("You are a coding agent.", BoundaryPart(kind="ephemeral", ttl="5m"))),
+        Message(role="system", content=("You are a coding agent.", CacheBreakpointPart(kind="ephemeral", ttl="5m"))),
         Message(
             role="user",
             name="ada",
@@ -133,7 +133,7 @@ MESSAGES = st.lists(
     st.builds(
         Message,
         role=st.sampled_from(["system", "user", "assistant"]),
-        content=st.lists(TEXT | st.just(BoundaryPart()), max_size=3).map(tuple),
+        content=st.lists(TEXT | st.just(CacheBreakpointPart()), max_size=3).map(tuple),
         tool_calls=st.lists(st.builds(ToolCall, id=ANYTHING, name=ANYTHING, arguments=TEXT), max_size=2).map(tuple),
     )
 )

@@ -58,7 +58,7 @@ SIGNS: dict[strategies.Feature, str] = {
     "alternatives": "First|IfEmpty",
     "attached": "Reference|Metadata",
     "blank": r"\['(| |\\n)'\]",
-    "boundary": "CacheBoundary",
+    "boundary": "CacheBreakpoint",
     "components": "Sized",
     "cuts": "Truncate|break_on|Expandable",
     "documents": "Document",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import BoundaryPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, Usage
+from promptkit import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptError
 from promptkit.transcript.entries import (
     KINDS,
@@ -44,7 +44,7 @@ parts = st.one_of(
     st.builds(ImagePart, url=texts, detail=st.none() | texts, width=st.none() | numbers, height=st.none() | numbers),
     st.builds(DocumentPart, data=texts, media_type=texts, name=st.none() | texts, tokens=st.none() | numbers),
     st.builds(OpaquePart, value=json_values, tokens=st.none() | numbers, provider=st.none() | texts),
-    st.builds(BoundaryPart, kind=st.none() | texts, ttl=st.none() | texts),
+    st.builds(CacheBreakpointPart, kind=st.none() | texts, ttl=st.none() | texts),
 )
 contents = st.lists(parts, max_size=3).map(tuple)
 messages = st.builds(
