@@ -17,7 +17,7 @@ from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ async def decide_ms(entries: int, *, times: int = 51) -> float:
     for number in range(entries // 2):
         session.transcript.say(Message(role="user", content=(f"{number} {SAID}",)))
         answer = Message(role="assistant", content=(SAID,))
-        session.transcript.append(Said(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
+        session.transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
     keeper = session.keeper
     took: list[float] = []
     for number in range(times + 1):
@@ -109,7 +109,7 @@ async def decide_ms(entries: int, *, times: int = 51) -> float:
         keeper.rendered(keeper.reading().local)
         seconds = time.perf_counter() - started
         request = LastRequest(messages=keeper.view.messages)
-        session.transcript.append(Said(message=reply, usage=Usage(input_tokens=200_000), model="quick"))
+        session.transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=200_000), model="quick"))
         started = time.perf_counter()
         keeper.answered(request, reply)
         took.append(seconds + time.perf_counter() - started)

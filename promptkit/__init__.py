@@ -83,14 +83,14 @@ from promptkit.messages import (
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Conversation, ConversationView
-    from promptkit.agent.session import AgentSession, Turn
+    from promptkit.agent.session import AgentSession, TurnResult
     from promptkit.agent.sync import SyncSession
     from promptkit.agent.tools import Tool
     from promptkit.compaction.budget import Budget, budget_for
     from promptkit.compaction.events import Event, Events, logging_subscriber
-    from promptkit.compaction.hooks import Before, HookChain, Hooks
-    from promptkit.compaction.lifecycle.branch_summary import navigate
-    from promptkit.compaction.lifecycle.handoff import Handoff, hand_off
+    from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactResult
+    from promptkit.compaction.lifecycle.branch_summary import switch_branch
+    from promptkit.compaction.lifecycle.handoff import Handoff, handoff
     from promptkit.compaction.otel import otel_subscriber
     from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
     from promptkit.compaction.planning.user_messages import VerbatimUserMessages
@@ -112,8 +112,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.remote import RemoteSummarizer
     from promptkit.compaction.summarizers.simple import SimpleSummarizer
     from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-    from promptkit.compaction.summarizers.summarizer import Chain, Summarizer
-    from promptkit.elements.from_message import recorded
+    from promptkit.compaction.summarizers.summarizer import FallbackSummarizer, Summarizer
+    from promptkit.elements.from_message import element_from_message
     from promptkit.elements.template.template import Template
     from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
     from promptkit.providers.model import Model, ModelOptions, Reply
@@ -128,13 +128,13 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
     from promptkit.tokens.request import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
-    from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, pair
-    from promptkit.transcript.entries import Checkpoint, Entry, Said
+    from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, pair_tool_calls
+    from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry
     from promptkit.transcript.jsonl.store import JsonlStore
     from promptkit.transcript.redaction import redact_secrets
     from promptkit.transcript.store import InMemoryStore, Store
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import TranscriptView, project
+    from promptkit.transcript.view import TranscriptView, build_view
 
 # Several names to a line: one to each would hide the rest of this file.
 # fmt: off
@@ -146,12 +146,10 @@ __all__ = [
     "AssistantMessage",
     "BadChildError",
     "BadPropError",
-    "Before",
     "Budget",
     "BudgetExceededError",
     "CacheBreakpoint",
     "CacheBreakpointPart",
-    "Chain",
     "Checkpoint",
     "CheckpointDirectory",
     "Child",
@@ -159,6 +157,7 @@ __all__ = [
     "Chunk",
     "ChunkedSummarizer",
     "CompactionError",
+    "CompactionHooks",
     "CompactionInProgressError",
     "ContextBudget",
     "ContextLengthExceededError",
@@ -176,6 +175,7 @@ __all__ = [
     "Events",
     "Expandable",
     "ExtractiveSummarizer",
+    "FallbackSummarizer",
     "FileListSummarizer",
     "First",
     "FullSummarizer",
@@ -183,7 +183,6 @@ __all__ = [
     "Handoff",
     "HeuristicTokenizer",
     "HookChain",
-    "Hooks",
     "IfEmpty",
     "Image",
     "ImagePart",
@@ -199,6 +198,7 @@ __all__ = [
     "MemoryDirectory",
     "MemoryExtractionHook",
     "Message",
+    "MessageEntry",
     "Metadata",
     "MisplacedElementError",
     "Model",
@@ -218,6 +218,7 @@ __all__ = [
     "Part",
     "Plan",
     "Policy",
+    "PreCompactResult",
     "Preset",
     "PrioritizedList",
     "PromptElement",
@@ -234,7 +235,6 @@ __all__ = [
     "Reserve",
     "Role",
     "RunningLoopError",
-    "Said",
     "SettingsError",
     "SimpleSummarizer",
     "Sizing",
@@ -272,8 +272,8 @@ __all__ = [
     "TranscriptWriteError",
     "TreeError",
     "Truncate",
-    "Turn",
     "TurnInProgressError",
+    "TurnResult",
     "UnansweredToolCallError",
     "UncountablePartError",
     "UnknownEncodingError",
@@ -282,25 +282,25 @@ __all__ = [
     "UserMessage",
     "VerbatimUserMessages",
     "budget_for",
+    "build_view",
     "component",
     "count_request",
     "default_policy",
+    "element_from_message",
     "from_json",
-    "hand_off",
+    "handoff",
     "import_recording",
     "load_settings",
     "logging_subscriber",
     "model_info",
-    "navigate",
     "otel_subscriber",
-    "pair",
-    "project",
+    "pair_tool_calls",
     "read_recording",
-    "recorded",
     "redact_secrets",
     "register_model",
     "render",
     "render_async",
+    "switch_branch",
     "to_anthropic",
     "to_chat",
     "to_json",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ToolCall
 
-__all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "Pairer", "pair"]
+__all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "Pairer", "pair_tool_calls"]
 
 MISSING_TOOL_RESULT = "[no result was recorded]"
 """What answers a call that the recording does not answer."""
@@ -34,7 +34,7 @@ class PairedMessages:
     """What was mended, in the order of the recording."""
 
 
-def pair(turns: Sequence[Message]) -> PairedMessages:
+def pair_tool_calls(turns: Sequence[Message]) -> PairedMessages:
     """A recording with its calls and results paired; what was right stays byte for byte. Linear in the number of messages.
 
     * a call without a result is answered by `MISSING_TOOL_RESULT`: what was tried stays visible to the model

@@ -17,8 +17,8 @@ from promptkit import (
     ToolMessage,
     UserMessage,
     component,
-    pair,
-    recorded,
+    element_from_message,
+    pair_tool_calls,
 )
 from promptkit_components.cut import cut
 
@@ -80,7 +80,7 @@ class History(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """Repairs as metadata, then one element per turn; those of old turns are equal from render to render."""
         _ = sizing
-        paired = pair(self.turns)
+        paired = pair_tool_calls(self.turns)
         shown = paired.messages if self.keep_system else tuple(m for m in paired.messages if m.role != "system")
         starts = [index for index, message in enumerate(shown) if message.role == "user" or index == 0]
         marker = {True: omitted, False: None}[self.omitted_marker] if isinstance(self.omitted_marker, bool) else self.omitted_marker
@@ -136,13 +136,13 @@ class _Turn(PromptElement):
         if any(map(self._is_large, messages)):
             first, *results = messages
             shown: Child = (
-                recorded(first),
+                element_from_message(first),
                 (self._shown(m, priority=n, fallback=self._omitted(m)) for n, m in enumerate(results)),
             )
             return Group(priority=priority, fallback=self._marker(after))[shown]
         shown = tuple(map(self._shown, messages))
         if self.marker is None or self.required:
-            return recorded(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
+            return element_from_message(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
         # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
@@ -150,8 +150,8 @@ class _Turn(PromptElement):
     def _shown(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
         most = self.truncate_at
         if most is None or message.role != "tool":
-            return recorded(message, priority=priority, fallback=fallback)
-        return recorded(message, priority=priority, fallback=fallback, text=lambda text: cut(text, most))
+            return element_from_message(message, priority=priority, fallback=fallback)
+        return element_from_message(message, priority=priority, fallback=fallback, text=lambda text: cut(text, most))
 
     def _marker(self, count: int) -> Child:
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None

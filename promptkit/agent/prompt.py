@@ -10,7 +10,7 @@ import attrs
 from promptkit.compaction.planning.blocks import spans, summary_text
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage
-from promptkit.elements.from_message import recorded
+from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Chunk, Group
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Recordings:
         """An element for each message. Those that are not among them any more are forgotten."""
         before = self._known
         # A message is known by its identity, and held, so that no other can have that.
-        self._known = {id(message): before.get(id(message)) or (message, recorded(message)) for message in messages}
+        self._known = {id(message): before.get(id(message)) or (message, element_from_message(message)) for message in messages}
         return [self._known[id(message)][1] for message in messages]
 
 

@@ -12,10 +12,10 @@ import attrs
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
 from promptkit.compaction.events import RequestReduced
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.pruning.processors import Processor, Room
+from promptkit.compaction.pruning.processors import Processor, RequestLimits
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_of
-from promptkit.compaction.summarizers.quirks import Quirks, adapted, added_tokens, quirks_of
+from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, added_tokens, quirks_of
 from promptkit.errors import BadPropError, BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
@@ -47,7 +47,7 @@ class RequestAdaptation:
 
     def of(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages as they are sent."""
-        return adapted(messages, self.quirks, thinking=self.thinking)
+        return adapt_messages(messages, self.quirks, thinking=self.thinking)
 
 
 class RequestAdaptations:
@@ -123,7 +123,7 @@ class RequestBuilder:
         manner = self._manners.of(model, self._transcript, shown.checkpoint, tokenizer=tokenizer)
         renderer = self._renderer_for(model, tokenizer, UNLIMITED if budget is None else max(1, budget - manner.tokens))
         messages = shown.messages
-        room = Room(
+        room = RequestLimits(
             limit=None if budget is None else max(1, budget - manner.tokens),
             beside=keeper.beside,
             tokenizer=tokenizer,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal, Self
 import attrs
 
 from promptkit.agent.requests import RequestBuilder
-from promptkit.agent.tools import Tool, by_name, call_tools, content_of
+from promptkit.agent.tools import Tool, call_tools, content_of, tools_by_name
 from promptkit.compaction.budget import budget_for
-from promptkit.compaction.config import Setup
+from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import Promotion
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.policy.overflow import budget_after_overflow
@@ -29,7 +29,7 @@ from promptkit.errors import BadPropError, ContextLengthExceededError, MaxStepsE
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.entries import Said, Setting
+from promptkit.transcript.entries import MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.events import Events
-    from promptkit.compaction.hooks import Hooks
+    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import Store
 
-__all__ = ["AgentSession", "Turn", "next_larger", "require", "said"]
+__all__ = ["AgentSession", "TurnResult", "next_larger", "validate_arguments", "validate_content"]
 
 
-def said(content: object) -> tuple[Part, ...]:
+def validate_content(content: object) -> tuple[Part, ...]:
     """What a person says, as content. Raises TypeError for what is none, NoPendingMessageError for what says nothing."""
     parts = content_of(content)
     if parts is None:
@@ -68,7 +68,7 @@ def said(content: object) -> tuple[Part, ...]:
     return parts
 
 
-def require(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_rounds: int) -> None:
+def validate_arguments(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_rounds: int) -> None:
     """Raises TypeError for what a session cannot be made of, with what it takes; BadPropError for turns without a request."""
     if not hasattr(model, "complete"):
         problem = f"model must be a model such as OpenAIModel('gpt-5'), not {model!r:.80}."
@@ -89,7 +89,7 @@ def require(*, model: object, transcript: object, prompt: object, tools: Sequenc
 
 
 @attrs.frozen(kw_only=True)
-class Turn:
+class TurnResult:
     """What came of one message of the person."""
 
     text: str
@@ -145,7 +145,7 @@ class AgentSession:
         summarizer: Summarizer | None = None,
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
-        hooks: Hooks | None = None,
+        hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
         archives: ArchiveDirectory | None = None,
@@ -155,10 +155,10 @@ class AgentSession:
         max_rounds: int = 100,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        require(model=model, transcript=transcript, prompt=prompt, tools=tools, max_rounds=max_rounds)
+        validate_arguments(model=model, transcript=transcript, prompt=prompt, tools=tools, max_rounds=max_rounds)
         self.model = model
         self.transcript = Transcript() if transcript is None else transcript
-        self.tools: Mapping[str, Tool] = by_name(tools)
+        self.tools: Mapping[str, Tool] = tools_by_name(tools)
         self.max_rounds = max_rounds
         self._definitions = tuple(tool.definition for tool in tools)
         preset = preset or vscode()
@@ -166,7 +166,7 @@ class AgentSession:
             self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=preset.processors
         )
         self._tokenizer = tokenizer
-        self._setup = Setup(
+        self._setup = CompactionConfig(
             draw=rng,
             preset=preset,
             policy=policy,
@@ -225,7 +225,7 @@ class AgentSession:
         """The messages that are not in the last request as they were said, though no summary stands for them."""
         return self._requests.left_out
 
-    async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> Turn:
+    async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Say something to the model, and do what it asks for until it is done. `on_text` hears its text as it comes.
 
         Everything that is said is in the transcript, durably, before the next thing happens. What is said while a turn is going on is
@@ -235,13 +235,13 @@ class AgentSession:
         `max_rounds` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
         again: `resume` goes on with the turn, and `run` says something else.
         """
-        parts = said(content)
+        parts = validate_content(content)
         async with self._turn:
             self.transcript.say(Message(role="user", content=parts))
             self.keeper.asked()
             return await self._work(on_text)
 
-    async def resume(self, *, on_text: Callable[[str], object] | None = None) -> Turn:
+    async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Go on with a turn that was cut short by an error, a cancellation or the end of a program, without saying anything.
 
         Calls that were made then are not made again: the model is told that they have no result. Raises NoPendingMessageError where the
@@ -316,14 +316,14 @@ class AgentSession:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    async def _work(self, on_text: Callable[[str], object] | None) -> Turn:
+    async def _work(self, on_text: Callable[[str], object] | None) -> TurnResult:
         usages: list[Usage] = []
         for _ in range(self.max_rounds):
             reply = await self._request(on_text)
             usages.append(reply.usage)
             if not reply.message.tool_calls:
                 await self.keeper.moment("incomplete" if reply.finish == "length" else "turn_end")
-                return Turn(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
+                return TurnResult(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
             await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
             self.keeper.worked()
         raise MaxStepsExceededError(self.max_rounds)
@@ -346,7 +346,7 @@ class AgentSession:
                 await self.keeper.overflow(tokens, refused_by=model.name)
                 continue
             break
-        self.transcript.append(Said(message=reply.message, usage=reply.usage, model=model.name, finish=reply.finish))
+        self.transcript.append(MessageEntry(message=reply.message, usage=reply.usage, model=model.name, finish=reply.finish))
         self.keeper.answered(request, reply.message)
         return reply
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
-    from promptkit.agent.session import AgentSession, Turn
+    from promptkit.agent.session import AgentSession, TurnResult
     from promptkit.compaction.budget import Budget
     from promptkit.messages import Part
     from promptkit.providers.model import Model
@@ -50,11 +50,11 @@ class SyncSession:
         self._thread.start()
         self._stop = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
 
-    def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> Turn:
+    def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Say something to the model, and wait until it is done. `on_text` is called in the session's thread."""
         return self._wait(self.session.run(content, on_text=on_text))
 
-    def resume(self, *, on_text: Callable[[str], object] | None = None) -> Turn:
+    def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Go on with a turn that was cut short."""
         return self._wait(self.session.resume(on_text=on_text))
 

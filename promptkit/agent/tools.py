@@ -19,7 +19,7 @@ from promptkit.messages import Message, Part
 if TYPE_CHECKING:
     from promptkit.messages import ToolCall, ToolDefinition
 
-__all__ = ["CANCELLED", "Result", "Tool", "by_name", "call_tools", "content_of"]
+__all__ = ["CANCELLED", "Tool", "ToolOutput", "call_tools", "content_of", "tools_by_name"]
 
 
 def content_of(given: object) -> tuple[Part, ...] | None:
@@ -32,7 +32,7 @@ def content_of(given: object) -> tuple[Part, ...] | None:
     return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
 
 
-Result: TypeAlias = "str | Sequence[Part] | None"
+ToolOutput: TypeAlias = "str | Sequence[Part] | None"
 """What a tool returns: text, or parts such as images; None where it has done something and there is nothing to tell."""
 
 CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
@@ -48,10 +48,10 @@ class Tool:
     """
 
     definition: ToolDefinition
-    run: Callable[[Mapping[str, object]], Result | Awaitable[Result]]
+    run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
 
 
-def by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
+def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     """The tools by their names. Raises BadPropError where two have the same: the model could not tell them apart."""
     named = {tool.definition.name: tool for tool in tools}
     if len(named) < len(tools):
@@ -100,14 +100,14 @@ async def _call(tool: Tool | None, call: ToolCall, known: Sequence[str]) -> Mess
         return _answer(call, f"Error: {type(error).__name__}: {error}")
 
 
-async def _run(tool: Tool, arguments: Mapping[str, object]) -> Result:
+async def _run(tool: Tool, arguments: Mapping[str, object]) -> ToolOutput:
     if inspect.iscoroutinefunction(tool.run):
         return cast("Result", await tool.run(arguments))  # an async function's result is awaited
     result = await asyncio.to_thread(tool.run, arguments)
     return await result if inspect.isawaitable(result) else result
 
 
-def _answer(call: ToolCall, result: Result) -> Message:
+def _answer(call: ToolCall, result: ToolOutput) -> Message:
     return Message(role="tool", content=_content(result), tool_call_id=call.id)
 
 

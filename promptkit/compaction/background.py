@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.compactor import DraftSummary
     from promptkit.compaction.planning.plan import Plan
     from promptkit.compaction.policy.state import BackgroundState
 
 __all__ = ["Background", "Work"]
 
-Work: TypeAlias = "Callable[[], Coroutine[object, object, Draft | None]]"
+Work: TypeAlias = "Callable[[], Coroutine[object, object, DraftSummary | None]]"
 """Makes the summary of one pass; None is a failure: somebody called it off."""
 
 PATIENCE = 5.0
@@ -26,12 +26,12 @@ PATIENCE = 5.0
 
 
 @attrs.frozen(kw_only=True)
-class Pass:
+class BackgroundPass:
     """One summary in the making, and what it is made for."""
 
     number: int
     plan: Plan
-    task: asyncio.Task[Draft | None]
+    task: asyncio.Task[DraftSummary | None]
 
 
 class Background:
@@ -51,14 +51,14 @@ class Background:
     Source: VS Code's background summarizer, with a number for each pass, so that work that settles late settles nothing.
     """
 
-    def __init__(self, *, unused: Callable[[Draft], object] | None = None) -> None:
+    def __init__(self, *, unused: Callable[[DraftSummary], object] | None = None) -> None:
         self._count = 0
         self._state: BackgroundState = "idle"
-        self._pass: Pass | None = None
-        self._draft: Draft | None = None
+        self._pass: BackgroundPass | None = None
+        self._draft: DraftSummary | None = None
         self._unused = unused
         self._closed = False
-        self._ending: set[asyncio.Task[Draft | None]] = set()
+        self._ending: set[asyncio.Task[DraftSummary | None]] = set()
         self.error: BaseException | None = None
         """Why the last pass failed; None once another has begun, and where it was called off."""
 
@@ -81,7 +81,7 @@ class Background:
         number = self._count
         self._state = "running"
         self._draft = self.error = None
-        self._pass = Pass(number=number, plan=plan, task=task)
+        self._pass = BackgroundPass(number=number, plan=plan, task=task)
         task.add_done_callback(lambda done: self._settled(number, done))
         return True
 
@@ -91,11 +91,11 @@ class Background:
         if self._state == "running" and running is not None:
             await asyncio.wait([running.task], timeout=seconds)
 
-    def take(self) -> Draft | None:
+    def take(self) -> DraftSummary | None:
         """The result, once; None while there is none. After a failure the way is free for another pass."""
         return None if self._state == "running" else self._reset()
 
-    def cancel(self) -> Draft | None:
+    def cancel(self) -> DraftSummary | None:
         """End the pass. What it had made is not used: it is returned so that the caller can say so."""
         ended = self._pass
         self._count += 1  # whatever settles from now on is late
@@ -105,7 +105,7 @@ class Background:
             ended.task.cancel()
         return draft
 
-    async def close(self, seconds: float = PATIENCE) -> Draft | None:
+    async def close(self, seconds: float = PATIENCE) -> DraftSummary | None:
         """Cancel, and wait until all work has ended that was cancelled, at most so many seconds. Returns what `cancel` does.
 
         After that nothing can be started any more.
@@ -116,13 +116,13 @@ class Background:
             await asyncio.wait(set(self._ending), timeout=seconds)
         return draft
 
-    def _reset(self) -> Draft | None:
+    def _reset(self) -> DraftSummary | None:
         draft = self._draft
         self._state = "idle"
         self._pass = self._draft = None
         return draft
 
-    def _settled(self, number: int, task: asyncio.Task[Draft | None]) -> None:
+    def _settled(self, number: int, task: asyncio.Task[DraftSummary | None]) -> None:
         self._ending.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         draft = None if error is not None else task.result()

@@ -23,7 +23,7 @@ from promptkit.compaction.events import (
     Events,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import Hooks, guarded_after, guarded_before
+from promptkit.compaction.hooks import CompactionHooks, guarded_after, guarded_before
 from promptkit.compaction.planning.blocks import is_opening
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
@@ -34,7 +34,7 @@ from promptkit.compaction.summarizers.facts import Facts, without_secrets
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.redaction import redacted
+from promptkit.transcript.redaction import redact_payload
 from promptkit.transcript.view import summary_message
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["Compactor", "Draft", "checkpoint_of", "known_facts", "redacted_cover", "redacted_summary", "redacted_task"]
+__all__ = ["Compactor", "DraftSummary", "checkpoint_of", "collect_facts", "redact_plan", "redact_summary", "redact_task"]
 
 
 @attrs.frozen(kw_only=True)
-class Draft:
+class DraftSummary:
     """A summary that is made and not yet committed."""
 
     number: int
@@ -69,7 +69,7 @@ class Draft:
     """When it was begun, by the compactor's clock."""
 
 
-def checkpoint_of(draft: Draft, items: Sequence[ViewItem], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
+def checkpoint_of(draft: DraftSummary, items: Sequence[ViewItem], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
     """What is written for a draft. `items` are the view now: that of the plan, and what came since, which is kept."""
     plan = draft.plan
     planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
@@ -92,7 +92,7 @@ def checkpoint_of(draft: Draft, items: Sequence[ViewItem], *, replaced: Replaced
     )
 
 
-def redacted_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
+def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
     """The task without secrets: its plan, its facts, what the person wants.
 
     The last request stays as it was sent: the model has seen it, and the provider's prompt cache knows these bytes alone.
@@ -106,12 +106,12 @@ def redacted_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
     )
 
 
-def redacted_summary(summary: Summary, redactor: Redactor) -> Summary:
+def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
     """The summary without secrets, in its facts, too."""
     return attrs.evolve(summary, text=redactor(summary.text), facts=without_secrets(summary.facts, redactor))
 
 
-def redacted_cover(plan: Plan, redactor: Redactor) -> Plan:
+def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
     """The plan without secrets in what the summary stands for: a checkpoint may show some of it again beside the summary."""
     previous = None if plan.previous is None else redactor(plan.previous)
     return attrs.evolve(plan, previous=previous, dropped=_clean(plan.dropped, redactor), prefix=_clean(plan.prefix, redactor))
@@ -119,14 +119,14 @@ def redacted_cover(plan: Plan, redactor: Redactor) -> Plan:
 
 def _plan(plan: Plan, redactor: Redactor) -> Plan:
     kept, pinned, replayed = (_clean(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
-    return attrs.evolve(redacted_cover(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
+    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
 
 
 def _clean(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(attrs.evolve(item, message=redacted(item.message, redactor)) for item in items)
+    return tuple(attrs.evolve(item, message=redact_payload(item.message, redactor)) for item in items)
 
 
-def known_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
+def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     """What is carried over into the summary of a plan.
 
     Of branches that were left, only the files that were read and changed: what the person wanted there was left with them.
@@ -174,7 +174,7 @@ class Compactor:
         max_summary_tokens: int,
         max_result_tokens: int | None = None,
         tools: Sequence[ToolDefinition] = (),
-        hooks: Hooks | None = None,
+        hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
         read_tool: str = "read_file",
@@ -192,7 +192,7 @@ class Compactor:
         self._sizer = Sizer(tokenizer)
         self._shown = CappedView(tokenizer, result_tokens=max_result_tokens)
         self._tools = tuple(tools)
-        self._hooks = hooks or Hooks()
+        self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
         self._read_tool = read_tool
         self._clock = clock
@@ -248,7 +248,7 @@ class Compactor:
 
     async def draft(
         self, plan: Plan, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
-    ) -> Draft | None:
+    ) -> DraftSummary | None:
         """A summary for a plan, without touching the transcript. None if there is nothing to drop, or a hook called it off.
 
         It has started then, and ends with `commit` or `discard`, of which one must follow.
@@ -269,10 +269,10 @@ class Compactor:
             self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
             return None
         if self._redactor is not None:
-            plan = redacted_cover(plan, self._redactor)
-        return Draft(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, since=since)
+            plan = redact_plan(plan, self._redactor)
+        return DraftSummary(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, since=since)
 
-    async def commit(self, draft: Draft) -> Entry | None:
+    async def commit(self, draft: DraftSummary) -> Entry | None:
         """Write the checkpoint. None, and an event that says why, if the conversation is not what the plan was made for any more.
 
         What was appended meanwhile, here or by another process, stays behind the summary. Raises TranscriptError if it cannot be written.
@@ -287,7 +287,7 @@ class Compactor:
         await guarded_after(self._hooks, entry, logger=self._logger)
         return entry
 
-    def discard(self, draft: Draft, reason: str) -> None:
+    def discard(self, draft: DraftSummary, reason: str) -> None:
         """Let go of a summary that is not needed any more."""
         self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=self._clock() - draft.since))
 
@@ -323,11 +323,11 @@ class Compactor:
             instructions="\n\n".join(filter(None, (instructions, *wanted.instructions))) or None,
             last_request=last_request,
             tools=self._tools if last_request is None else last_request.tools,
-            facts=known_facts(self.transcript, plan),
+            facts=collect_facts(self.transcript, plan),
             check=partial(self._baked, plan),
         )
         if self._redactor is not None:
-            task = redacted_task(task, self._redactor)
+            task = redact_task(task, self._redactor)
         return self._baked(plan, await self.summarizer.summarize(task))
 
     def _most(self, plan: Plan) -> int:
@@ -350,7 +350,7 @@ class Compactor:
     def _baked(self, plan: Plan, summary: Summary) -> Summary:
         """The summary with its breadcrumb; everything that it stands for is on the disk by now. Raises SummaryError if nothing is gained."""
         if self._redactor is not None:
-            summary = redacted_summary(summary, self._redactor)
+            summary = redact_summary(summary, self._redactor)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
@@ -364,7 +364,7 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return baked
 
-    def _written(self, draft: Draft) -> Entry | None:
+    def _written(self, draft: DraftSummary) -> Entry | None:
         """The entry of the checkpoint, behind whatever was written meanwhile; None if that changed what it rests on."""
         for left in reversed(range(TRIES)):
             stale = self.changed(draft.plan.leaf)
@@ -383,7 +383,7 @@ class Compactor:
                 return entry
         return None
 
-    def _committed(self, draft: Draft, entry: Entry, checkpoint: Checkpoint) -> None:
+    def _committed(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint) -> None:
         self.events.emit(
             CompactionCommitted(
                 number=draft.number,

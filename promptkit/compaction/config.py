@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.events import Events
-    from promptkit.compaction.hooks import Hooks
+    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["Setup"]
+__all__ = ["CompactionConfig"]
 
 
 @attrs.frozen(kw_only=True)
-class Setup:
+class CompactionConfig:
     """What keepers are made by. What is None is as the preset has it."""
 
     draw: Callable[[], float]
@@ -41,7 +41,7 @@ class Setup:
     policy: Policy | None = None
     keep: Keep | None = None
     summarizer: Summarizer | None = None
-    hooks: Hooks | None = None
+    hooks: CompactionHooks | None = None
     redactor: Redactor | None = None
     events: Events | None = None
     archives: ArchiveDirectory | None = None

@@ -12,11 +12,21 @@ import attrs
 
 from promptkit.compaction.background import Background
 from promptkit.compaction.events import Decided
-from promptkit.compaction.planning.plan import Sent
+from promptkit.compaction.planning.plan import SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound
-from promptkit.compaction.policy.decisions import Apply, Compact, Discard, Nothing, Promote, Prune, RenderPruned, StartBackground, Wait
-from promptkit.compaction.policy.state import Attempts, State, judge
-from promptkit.compaction.policy.usage import Window
+from promptkit.compaction.policy.decisions import (
+    ApplySummary,
+    Compact,
+    DiscardSummary,
+    NoAction,
+    Promote,
+    Prune,
+    RenderPruned,
+    StartBackground,
+    Wait,
+)
+from promptkit.compaction.policy.state import Attempts, PolicyState, judge_attempt
+from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 
@@ -72,7 +82,7 @@ class Passes:
         try:
             entry = await self._compactor.commit(draft)
         except Exception:  # noqa: BLE001  # the event has said why: the disk may be full, and the person may still be answered
-            self.attempts = self.attempts.settled("failed")
+            self.attempts = self.attempts.after_attempt("failed")
             return False
         if entry is None:
             return False
@@ -96,7 +106,7 @@ class Passes:
         except Exception:  # noqa: BLE001  # the event has said why; the policy decides what to do without a summary
             entry = None
         if entry is None:
-            self.attempts = self.attempts.settled("failed")
+            self.attempts = self.attempts.after_attempt("failed")
             return False
         self.compacted = True
         self.settle(before, budget)
@@ -110,13 +120,13 @@ class Passes:
 
     def settle(self, before: int, budget: Budget, *, background: bool = False) -> None:
         """A compaction is done that began with so many tokens."""
-        self.attempts = self.attempts.settled(judge(before, self._tokens(), budget=budget), background=background)
+        self.attempts = self.attempts.after_attempt(judge_attempt(before, self._tokens(), budget=budget), background=background)
 
     def heed_failure(self) -> None:
         """Count a pass of the background that has failed, once."""
         if self.background.state == "failed" and not self._failure_told:
             self._failure_told = True
-            self.attempts = self.attempts.settled("failed", background=True)
+            self.attempts = self.attempts.after_attempt("failed", background=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -155,8 +165,8 @@ class CompactionController:
         self.pruned = False
         """The request at hand is to be rendered with a history that may be pruned."""
         self._tokenizer = tokenizer
-        self._window = Window(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
-        self._sent: Sent | None = None
+        self._window = WindowUsage(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
+        self._sent: SentRequest | None = None
         self._waited = self._switched = self._smaller = False
         self._warm = False
         self.promotion: Promotion | None = None
@@ -197,7 +207,7 @@ class CompactionController:
 
     def asked(self) -> None:
         """The person has spoken: one more attempt is free."""
-        self.attempts = self.attempts.asked()
+        self.attempts = self.attempts.after_user_message()
         self._warm = False
 
     def worked(self) -> None:
@@ -210,7 +220,7 @@ class CompactionController:
         self._tokenizer = tokenizer
         self._smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
         self.model, self.budget = model, budget
-        self._window = Window(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
+        self._window = WindowUsage(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
         self._sent = None
         self._warm = False
         self._switched = True
@@ -234,7 +244,7 @@ class CompactionController:
         while True:
             decision = self._decide("before_render", self.reading().tokens)
             match decision:
-                case Apply():
+                case ApplySummary():
                     await self._passes.apply(self.budget)
                 case Wait(seconds=seconds):
                     self._waited = True
@@ -242,7 +252,7 @@ class CompactionController:
                     continue
                 case Promote() if self._promoted():
                     continue
-                case Discard(reason=because):
+                case DiscardSummary(reason=because):
                     self._passes.drop(str(because))
                     continue
                 case Prune():
@@ -264,7 +274,7 @@ class CompactionController:
         while True:
             decision = self._decide("overflow" if refused_by is None else "rejected", tokens, refused_by)
             match decision:
-                case Apply():
+                case ApplySummary():
                     if await self._passes.apply(self.budget):
                         return
                 case Wait(seconds=seconds):
@@ -279,9 +289,9 @@ class CompactionController:
                 case RenderPruned():
                     self.pruned = True
                     return
-                case Discard(reason=because):
+                case DiscardSummary(reason=because):
                     self._passes.drop(str(because))
-                case Nothing() if refused_by not in {None, self.model}:
+                case NoAction() if refused_by not in {None, self.model}:
                     return
                 case _:
                     raise ContextWindowFullError(str(decision.reason))
@@ -308,7 +318,7 @@ class CompactionController:
         """The model's answer to what was rendered is in the transcript: start a summary beside the conversation, if it is time."""
         window, self._sent = self._window, None
         if window.leaf is not None and not self.pruned and not window.moved:
-            self._sent = Sent(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
+            self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
         decision = self._decide("rendered", window.answered(self.budget.window))
         if isinstance(decision, StartBackground):
             self._passes.start()
@@ -340,10 +350,10 @@ class CompactionController:
         self._switched = False  # nothing needs to be made smaller for a larger window
         return True
 
-    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None, idle_seconds: float) -> State:
+    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None, idle_seconds: float) -> PolicyState:
         self._passes.heed_failure()
         plan = self.background.plan
-        return State(
+        return PolicyState(
             phase=phase,
             budget=self.budget,
             tokens=tokens,
@@ -356,8 +366,8 @@ class CompactionController:
             attempts=self.attempts,
             messages=len(self.view.items),
             idle_seconds=idle_seconds,
-            smaller=self._smaller,
-            larger=self.promotion.model if self.promotion else None,
+            to_smaller_window=self._smaller,
+            larger_model=self.promotion.model if self.promotion else None,
             compacted=self._passes.compacted,
             waited=self._waited,
             pruned=self.pruned,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Before", "HookChain", "Hooks", "guarded_after", "guarded_before"]
+__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "guarded_after", "guarded_before"]
 
 
 @attrs.frozen(kw_only=True)
-class Before:
+class PreCompactResult:
     """What a hook wants before a compaction."""
 
     cancel: bool = False
@@ -29,47 +29,49 @@ class Before:
     """What the summary must heed besides what the person asked."""
 
 
-class Hooks:
+class CompactionHooks:
     """Does nothing: subclass it, and override what you need."""
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         """Called before a summary is made, in the foreground and in the background."""
         _ = plan, trigger, instructions
-        return Before()
+        return PreCompactResult()
 
-    async def after(self, checkpoint: Entry) -> None:
+    async def post_compact(self, checkpoint: Entry) -> None:
         """Called when the checkpoint stands in the transcript."""
         _ = checkpoint
 
 
-async def guarded_before(hooks: Hooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger) -> Before:
+async def guarded_before(
+    hooks: CompactionHooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger
+) -> PreCompactResult:
     """What the hook wants; nothing, where it raises: a hook cannot keep a conversation from being saved."""
     try:
-        return await hooks.before(plan, trigger=trigger, instructions=instructions)
+        return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
     except Exception:
         logger.exception("a hook raised before a compaction, which goes on without it")
-        return Before()
+        return PreCompactResult()
 
 
-async def guarded_after(hooks: Hooks, checkpoint: Entry, *, logger: logging.Logger) -> None:
+async def guarded_after(hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger) -> None:
     """Call the hook; what it raises is logged."""
     try:
-        await hooks.after(checkpoint)
+        await hooks.post_compact(checkpoint)
     except Exception:
         logger.exception("a hook raised after a compaction, which stands")
 
 
-class HookChain(Hooks):
+class HookChain(CompactionHooks):
     """Asks each in order. One that raises is logged and passed over; the others are heard.
 
     The first that calls the compaction off ends the questions. Of several summaries the first counts; instructions are added up.
     """
 
-    def __init__(self, *hooks: Hooks, logger: logging.Logger | None = None) -> None:
+    def __init__(self, *hooks: CompactionHooks, logger: logging.Logger | None = None) -> None:
         self._hooks = hooks
         self._logger = logger or logging.getLogger("promptkit")
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         """What all of them want."""
         summary = None
         added: list[str] = []
@@ -79,7 +81,7 @@ class HookChain(Hooks):
                 return wanted
             summary = summary or wanted.summary
             added += wanted.instructions
-        return Before(summary=summary, instructions=tuple(added))
+        return PreCompactResult(summary=summary, instructions=tuple(added))
 
     async def after(self, checkpoint: Entry) -> None:
         """Tell each."""

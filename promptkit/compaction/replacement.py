@@ -15,7 +15,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.prompts import neutral
+from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -180,4 +180,4 @@ def _indented(text: str) -> str:
 
 def _within(text: str, tag: str) -> str:
     """Text that ends neither its own block nor that of a summary."""
-    return neutral(text).replace(f"</{tag}", f"<\\/{tag}")
+    return neutralize_tags(text).replace(f"</{tag}", f"<\\/{tag}")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from promptkit.element import Child, PromptElement
     from promptkit.messages import Message, Part
 
-__all__ = ["recorded"]
+__all__ = ["element_from_message"]
 
 
-def recorded(
+def element_from_message(
     message: Message,
     *,
     priority: float | None = None,

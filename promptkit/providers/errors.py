@@ -25,7 +25,7 @@ from promptkit.errors import ContextLengthExceededError, ModelError, ModelReques
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Failure", "Overflow", "failed", "find_overflow"]
+__all__ = ["Failure", "Overflow", "error_from_failure", "find_overflow"]
 
 
 CODES = frozenset(
@@ -152,7 +152,7 @@ class Failure:
     """Seconds, by the server's headers."""
 
 
-def failed(failure: Failure) -> ModelError:
+def error_from_failure(failure: Failure) -> ModelError:
     """The error for a failure, to be raised."""
     said = _read(failure.body)
     status = failure.status if failure.status is not None else said.status

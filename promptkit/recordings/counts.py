@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.recordings.reading.json_values import object_of, text_of
-from promptkit.transcript.entries import Checkpoint, Custom, CustomMessage, Observation, Said
+from promptkit.transcript.entries import Checkpoint, Custom, CustomMessage, MessageEntry, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.codec import Batch
     from promptkit.transcript.entries import Entry
 
-__all__ = ["THINKING", "Counts", "Tally"]
+__all__ = ["THINKING", "Counts", "RecordingTotals"]
 
 THINKING = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
 """The types of parts in which models think aloud."""
@@ -47,7 +47,7 @@ class Counts:
     skipped_lines: int = 0
 
 
-class Tally:
+class RecordingTotals:
     """Adds batches up. Remembers call ids and nothing else."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Tally:
 
     def _add(self, entry: Entry, scope: str) -> None:
         match entry.payload:
-            case Said(message=message) | CustomMessage(message=message):
+            case MessageEntry(message=message) | CustomMessage(message=message):
                 self._message(message, scope)
             case Checkpoint():
                 self._figures["compactions"] += 1

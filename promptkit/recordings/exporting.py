@@ -10,12 +10,12 @@ from promptkit.emitters.anthropic import to_anthropic
 from promptkit.emitters.chat import to_chat
 from promptkit.emitters.parts import arguments_object
 from promptkit.messages import DocumentPart, ImagePart, Message, Part
-from promptkit.recordings.reading.json_values import written
+from promptkit.recordings.reading.json_values import json_text
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
 from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
-from promptkit.transcript.redaction import redacted, redacted_json
-from promptkit.transcript.view import project
+from promptkit.transcript.redaction import redact_json, redact_payload
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,8 +35,8 @@ def messages_of(path: Sequence[Entry], *, full: bool = False, redact: Callable[[
     Calls and results are paired, as everywhere. `redact` gives each text without its secrets.
     """
     shown = [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)] if full else path
-    messages = project(shown).messages
-    return [redacted(message, redact) for message in messages] if redact else list(messages)
+    messages = build_view(shown).messages
+    return [redact_payload(message, redact) for message in messages] if redact else list(messages)
 
 
 def to_openai_json(messages: Iterable[Message]) -> Payload:
@@ -58,7 +58,7 @@ def transcript_lines(entries: Iterable[Entry], *, redact: Callable[[str], str] |
     for entry in entries:
         record = entry_to_json(entry)
         if redact:
-            record["data"] = redacted_json(record["data"], redact)
+            record["data"] = redact_json(record["data"], redact)
             entry = entry_from_json(record)  # noqa: PLW2901  # the same entry without secrets
         yield batch_lines([entry])
 
@@ -87,7 +87,7 @@ def _what(part: ImagePart | DocumentPart) -> str:
 
 def _with_objects(message: Message) -> Message:
     calls = tuple(
-        call if _is_object(call.arguments) else attrs.evolve(call, arguments=written({"arguments": call.arguments}))
+        call if _is_object(call.arguments) else attrs.evolve(call, arguments=json_text({"arguments": call.arguments}))
         for call in message.tool_calls
     )
     return message if calls == message.tool_calls else attrs.evolve(message, tool_calls=calls)

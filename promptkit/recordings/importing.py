@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
-from promptkit.recordings.counts import Counts, Tally
+from promptkit.recordings.counts import Counts, RecordingTotals
 from promptkit.recordings.formats.anthropic import Anthropic
 from promptkit.recordings.formats.claude_code import ClaudeCode
 from promptkit.recordings.formats.codex import Codex
@@ -19,7 +19,7 @@ from promptkit.recordings.formats.mini_swe_agent import MiniSweAgent
 from promptkit.recordings.formats.openai_chat import OpenAIChat
 from promptkit.recordings.formats.openhands import OpenHands
 from promptkit.recordings.formats.pi import Pi
-from promptkit.recordings.formats.promptkit import Own
+from promptkit.recordings.formats.promptkit import PromptkitFormat
 from promptkit.recordings.formats.swe_agent import SweAgent
 from promptkit.recordings.formats.tau_bench import TauBench
 from promptkit.recordings.reading.codec import Batch, head_of
@@ -42,7 +42,7 @@ __all__ = ["AUTO", "CODECS", "Imported", "detect", "import_recording", "read_rec
 CODECS: dict[str, Codec] = {
     codec.name: codec
     for codec in (
-        Own(),
+        PromptkitFormat(),
         ClaudeCode(),
         Pi(),
         Codex(),
@@ -166,7 +166,7 @@ class _Reading:
 
     def __init__(self, path: Path, codec: str, progress: Callable[[int, int], None] | None) -> None:
         self._batches = read_recording(path, codec=codec, progress=progress)
-        self._tally = Tally()
+        self._tally = RecordingTotals()
         self._format = ""
         self._skipped: list[Problem] = []
         self._mended: list[Problem] = []

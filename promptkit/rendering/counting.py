@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.assemble import leaves_of, nodes_of
-from promptkit.rendering.text_joins import Joints, Range
+from promptkit.rendering.text_joins import Range, TextJoins
 from promptkit.rendering.tree import Atom, Item, Leaf, Node
 from promptkit.rendering.undo_log import Buried, CallTaken, Linked, Op, Taken, Unlinked, undo
 
@@ -30,7 +30,7 @@ class Overhead(NamedTuple):
     system: int = 0
 
 
-class Tally:
+class MessageTally:
     """The count of one message, or of the part of one that lies below a limit."""
 
     __slots__ = ("content", "frame", "left", "open", "present", "span", "texts", "top")
@@ -55,12 +55,12 @@ class Scan:
         self.sizer = sizer
         self.overhead = overhead
         self.k = len(steps)
-        self._joints = Joints(sizer.tokenizer)
+        self._joints = TextJoins(sizer.tokenizer)
         self._content = 0
         self._slack = 0
         self._messages = 0
         self._systems = 0
-        self._tallies: dict[Node, Tally] = {}
+        self._tallies: dict[Node, MessageTally] = {}
         if root.up:
             self._add_root(self.k)
         self.counts = [self.tokens]
@@ -112,7 +112,7 @@ class Scan:
         """Count the subtree as it is: the part of a message, or messages."""
         root = self.root
         if root.message is not None and root.role is None:
-            tally = self._tallies[root.message] = Tally(root, Range(root.place, root.place + root.leaves))
+            tally = self._tallies[root.message] = MessageTally(root, Range(root.place, root.place + root.leaves))
             self._show(tally)
         else:
             for item in nodes_of(root, k):
@@ -161,7 +161,7 @@ class Scan:
         elif type(item) is Node and not item.barren:
             tally = self._tallies.get(item)
             if tally is None:
-                tally = self._tallies[item] = Tally(item, Range(0, item.leaves))
+                tally = self._tallies[item] = MessageTally(item, Range(0, item.leaves))
             if not tally.present:
                 self._messages += 1
                 self._systems += item.role == "system"
@@ -189,7 +189,7 @@ class Scan:
         self._messages -= 1
         self._systems -= item.role == "system"
 
-    def _show(self, tally: Tally) -> None:
+    def _show(self, tally: MessageTally) -> None:
         """Count what is alive of a message that comes back, leaf by leaf as if each were added at the end."""
         tally.present = True
         tally.content = tally.open = tally.texts = 0
@@ -202,7 +202,7 @@ class Scan:
         self._content += tally.content
         self._slack += self._open(tally)
 
-    def _linked(self, tally: Tally) -> Iterator[Leaf]:
+    def _linked(self, tally: MessageTally) -> Iterator[Leaf]:
         """The leaves of a message, or of the part that is counted, that are in its chain."""
         message = tally.top.message
         low, high = tally.span.low, tally.span.high
@@ -229,7 +229,7 @@ class Scan:
         if tally.top.calls and tally.texts <= 1:
             self._reframe(tally, self.k)  # whether there is text beside the calls may have changed
 
-    def _reframe(self, tally: Tally, k: int) -> None:
+    def _reframe(self, tally: MessageTally, k: int) -> None:
         """Count what stands around the content of a message anew."""
         frame = self.sizer.node_frame(tally.top, k, text=tally.texts > 0)
         self._content += frame - tally.frame
@@ -237,7 +237,7 @@ class Scan:
         tally.frame = frame
         self._slack += self._open(tally)
 
-    def _count(self, tally: Tally, leaf: Leaf, sign: int) -> None:
+    def _count(self, tally: MessageTally, leaf: Leaf, sign: int) -> None:
         """What a leaf adds to its message, with its joints."""
         if tally.top.leaves == 1:
             tokens, windows = self.sizer.leaf(leaf), 0  # no joints, whatever comes back
@@ -253,7 +253,7 @@ class Scan:
         tally.left -= sign
         tally.texts += sign * (leaf.part is None and not leaf.is_empty)
 
-    def _open(self, tally: Tally) -> int:
+    def _open(self, tally: MessageTally) -> int:
         """The tokens of a message that may still go away when more comes back."""
         if tally.top.standby:
             return tally.frame + tally.content

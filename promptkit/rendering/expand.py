@@ -26,7 +26,7 @@ from promptkit.rendering.assemble import measure
 from promptkit.rendering.build import PLAIN_LEAVES, group_of, make_node, plain_leaf, plain_message
 from promptkit.rendering.elements import close_node, open_node, write_expandable
 from promptkit.rendering.event_loop import abandon
-from promptkit.rendering.render_cache import Memory, Remembered, props_of
+from promptkit.rendering.render_cache import Remembered, RenderCache, props_of
 from promptkit.rendering.sizing import FlexGroup, Layout, Sizer
 from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
 
@@ -50,7 +50,7 @@ MOST_NESTED = 100_000  # components in components
 class Expansion:
     """One run of the components of a tree."""
 
-    def __init__(self, sizer: Sizer, memory: Memory, *, model: str | None, fragment: bool = False) -> None:
+    def __init__(self, sizer: Sizer, memory: RenderCache, *, model: str | None, fragment: bool = False) -> None:
         self.sizer = sizer
         self.memory = memory
         self.model = model

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from promptkit.elements.media import Reference
 
-__all__ = ["Tree", "counts", "holds", "linked_items", "materialize", "pair", "shows"]
+__all__ = ["RenderTree", "counts", "holds", "linked_items", "materialize", "pair", "shows"]
 
 
-class Tree:
+class RenderTree:
     """The tree and what stands where in it."""
 
     __slots__ = (
@@ -67,9 +67,9 @@ class Tree:
         return metadata, kept, omitted
 
 
-def materialize(root: Node) -> Tree:
+def materialize(root: Node) -> RenderTree:
     """Walk the tree once: what is empty, limited, required, grouped, and the leaves of each message in order."""
-    tree = Tree(root)
+    tree = RenderTree(root)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -121,7 +121,7 @@ def shows(node: Node) -> bool:
     return node.live > 0 or node.role == "tool" or bool(node.calls) or node.reserve > 0
 
 
-def _message(tree: Tree, node: Node) -> None:
+def _message(tree: RenderTree, node: Node) -> None:
     """Chain the leaves of a message; find its calls that leave with a KeepWith group, and its cache boundary."""
     tree.messages.append(node)
     node.first = None
@@ -155,7 +155,7 @@ def _message(tree: Tree, node: Node) -> None:
                 tree.members.setdefault(node.element.keep_with[call.id], []).append((node, index))
 
 
-def _chain(tree: Tree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
+def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
     """Link a leaf behind the one before it."""
     leaf.previous, leaf.following = before, None
     if before is None:
@@ -191,7 +191,7 @@ def holds(node: Node) -> bool:
     )
 
 
-def pair(tree: Tree, *, strict: bool) -> None:
+def pair(tree: RenderTree, *, strict: bool) -> None:
     """Pair the calls and results of a tree: a result answers the nearest call of its id before it that is still open.
 
     Sets `asked` of the results and `answers` of the messages with calls; fallbacks stand by among the answers.

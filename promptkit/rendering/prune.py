@@ -14,7 +14,7 @@ import attrs
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import measure, message_of, messages_of, nodes_of, placed
 from promptkit.rendering.counting import Overhead, Scan
-from promptkit.rendering.removal_order import Order
+from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.removals import Pruned, removals_of
 from promptkit.rendering.sizing import set_ceilings, surely_fits
 from promptkit.rendering.tree import STAYS, Atom, Node, is_alive, path_of
@@ -23,7 +23,7 @@ from promptkit.rendering.undo_log import Taken
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.materialize import RenderTree
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
 
@@ -35,7 +35,7 @@ class Pruner:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: RenderTree,
         sizer: Sizer,
         overhead: Overhead,
         *,
@@ -47,7 +47,7 @@ class Pruner:
         self.overhead = overhead
         self.limited = tuple(limited)
         self._precise = precise  # the overhead with the first system message's text, where that matters
-        self._order = Order(tree)
+        self._order = RemovalOrder(tree)
         self._searched: Scan | None = None
         spares = [node.rank for node in tree.nodes if node.born == STAYS]
         self.loose = [node for node in tree.limits if _any_within(spares, node)] + tree.limits_standing_by

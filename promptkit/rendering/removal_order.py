@@ -24,9 +24,9 @@ from promptkit.rendering.undo_log import Buried, CallTaken, Linked, Op, Raised, 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.materialize import RenderTree
 
-__all__ = ["Entry", "Order", "Scope", "Step", "lowest", "scope_of"]
+__all__ = ["Entry", "RemovalOrder", "Scope", "Step", "lowest", "scope_of"]
 
 
 Entry: TypeAlias = "tuple[float, float, float, Node, int]"
@@ -205,10 +205,10 @@ Step: TypeAlias = "Entry | list[Op]"
 Task: TypeAlias = "tuple[Node, int, str, Node | None]"  # the parent of an item or the message of a call, its index, reason, partner
 
 
-class Order:
+class RemovalOrder:
     """The removal order of one tree. It can be run for a limit's subtree and settled there, then for the whole."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: RenderTree) -> None:
         self.tree = tree
         self._step = 0
         self._path: list[Node] = []

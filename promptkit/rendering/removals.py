@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.rendering.counting import Scan
-    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.materialize import RenderTree
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
 
@@ -209,7 +209,7 @@ def _of_message(node: Node, number: int, k: int) -> Iterator[SourceSpan]:
 class Pruned:
     """A tree at one state: the first `k` steps of its removal order taken."""
 
-    tree: Tree
+    tree: RenderTree
     sizer: Sizer
     scan: Scan
     k: int

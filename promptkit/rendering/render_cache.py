@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from promptkit.element import Children, Sizing
     from promptkit.rendering.tree import Atom, Node
 
-__all__ = ["Memory", "Remembered", "props_of"]
+__all__ = ["Remembered", "RenderCache", "props_of"]
 
 Props: TypeAlias = "tuple[object, ...]"
 
@@ -34,7 +34,7 @@ class Remembered:
         return self._sizing.budget_read
 
 
-class Memory:
+class RenderCache:
     """Two turns deep: what the latest render did not use is forgotten with the next one, so it never grows past two prompts.
 
     A component is recognised by identity, or in the same place of the tree, if its props are the same values as then. Props that

@@ -11,12 +11,12 @@ from promptkit.rendering.assemble import messages_of
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive, drive_async
 from promptkit.rendering.expand import Expansion, Outcome, Started, grow
-from promptkit.rendering.materialize import Tree, materialize, pair
+from promptkit.rendering.materialize import RenderTree, materialize, pair
 from promptkit.rendering.prune import Cut, Key, Pruner, keys_of
-from promptkit.rendering.render_cache import Memory
+from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.trace_recorder import Recorder
+from promptkit.rendering.trace_recorder import TraceRecorder
 from promptkit.tokens.budget import context_budget
 from promptkit.tokens.models import tokenizer_for
 
@@ -63,7 +63,7 @@ class Renderer:
         self.prune_step = prune_step
         self._pairing = pairing
         self._trace = trace
-        self._memory = Memory()
+        self._memory = RenderCache()
         self._sizer = Sizer(self.tokenizer)
         counts = (self.tokenizer.request(tools), self.tokenizer.request(tools, system=True))
         self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
@@ -84,7 +84,7 @@ class Renderer:
 
     def _engine(self, prompt: Child) -> Generator[Started, Outcome, Rendered]:
         budget = self.context.tokens
-        recorder = Recorder() if self._trace else None
+        recorder = TraceRecorder() if self._trace else None
         expansion = Expansion(self._sizer, self._memory, model=self.model)
         if recorder:
             expansion.seconds = recorder.seconds
@@ -122,14 +122,14 @@ class Renderer:
             pruner = self._pruner(materialize(root), pruner.limited)
         return pruner
 
-    def _pruner(self, tree: Tree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
+    def _pruner(self, tree: RenderTree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
         pair(tree, strict=self._pairing == "strict")
         return Pruner(tree, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
 
     def _precise(self, system: str) -> int:
         return self.tokenizer.request(self._tools, system=system).tokens
 
-    def _result(self, pruner: Pruner, pruned: Pruned, recorder: Recorder | None) -> Rendered:
+    def _result(self, pruner: Pruner, pruned: Pruned, recorder: TraceRecorder | None) -> Rendered:
         metadata, kept, omitted = pruned.tree.attachments(pruned.k)
         references = _unique(kept)
         names = {reference.to for reference in references}

@@ -18,7 +18,7 @@ from promptkit.errors import JsonTreeError
 from promptkit.messages import Json, Repair, ToolCall
 from promptkit.rendering.event_loop import drive, drive_async
 from promptkit.rendering.expand import Expansion, Outcome, Started
-from promptkit.rendering.render_cache import Memory
+from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.tree import HIGHEST, Atom, Leaf, Node, path_of
 from promptkit.tokens.models import tokenizer_for
@@ -84,7 +84,7 @@ async def to_json_async(
 
 def _expansion(budget: int | None, tokenizer: Tokenizer | None, model: str | None, prompt: Child) -> Generator[Started, Outcome, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
-    expansion = Expansion(sizer, Memory(), model=model, fragment=True)
+    expansion = Expansion(sizer, RenderCache(), model=model, fragment=True)
     room = HIGHEST if budget is None else max(0, budget - sizer.tokenizer.request().tokens)
     return expansion.run(flatten(prompt, "to_json"), room)
 

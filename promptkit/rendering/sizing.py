@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message, Part, Role
-    from promptkit.rendering.materialize import Tree
+    from promptkit.rendering.materialize import RenderTree
     from promptkit.tokens.tokenizer import Count, Tokenizer
 
 __all__ = ["FlexGroup", "Layout", "Sizer", "frame_of", "set_ceilings", "surely_fits"]
@@ -255,7 +255,7 @@ def _takes_a_share(leaf: Leaf) -> bool:
 _NO_CEILING = 1 << 60
 
 
-def surely_fits(tree: Tree, sizer: Sizer, room: int) -> bool:
+def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
     """Whether a whole tree fits, by its bytes. Gives up as soon as it may not."""
     total = 0
     for node in tree.nodes:
@@ -265,7 +265,7 @@ def surely_fits(tree: Tree, sizer: Sizer, room: int) -> bool:
     return True
 
 
-def set_ceilings(tree: Tree, sizer: Sizer) -> None:
+def set_ceilings(tree: RenderTree, sizer: Sizer) -> None:
     """Give every node a number of tokens that it surely does not exceed, without counting its text."""
     for node in reversed(tree.nodes):
         total = _own(node, sizer, _NO_CEILING) + sum(child.ceiling or 0 for child in node.nodes)

@@ -13,7 +13,7 @@ from promptkit.rendering.tree import ALWAYS, FIRST, Leaf, Node
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Joints", "Range", "separator"]
+__all__ = ["Range", "TextJoins", "separator"]
 
 _NEAR = 48  # characters in which a safe cut is looked for before more of the text is searched
 
@@ -70,7 +70,7 @@ class Range:
         return found if found is not None and found.seq < self.high and found.part is None else None
 
 
-class Joints:
+class TextJoins:
     """Counts text at joints for one tokenizer. Each result is (tokens, change of the tokens that may still shrink)."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune import Pruner
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["Items", "Recorder"]
+__all__ = ["Items", "TraceRecorder"]
 
 
 StartsLine = Literal["never", "always", "first"]
@@ -183,7 +183,7 @@ def _earlier(until: int | None, gone: int) -> int | None:
     return gone if until is None else min(until, gone)
 
 
-class Recorder:
+class TraceRecorder:
     """Times the stages of one render, and makes its record in the end."""
 
     def __init__(self) -> None:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Piece", "Pieces"]
+__all__ = ["MessageCount", "MessageCounts"]
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Piece:
+class MessageCount:
     """What is known of a message. Equal messages are one piece: a provider cannot tell them apart."""
 
     number: int
@@ -31,28 +31,28 @@ class Piece:
     """The ids of its calls."""
 
 
-class Pieces:
+class MessageCounts:
     """Numbers messages. One of each is held, so that its identity is never another's."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._count = Sizer(tokenizer).message
-        self._by_identity: dict[int, Piece] = {}
-        self._by_value: dict[Message, Piece] = {}
+        self._by_identity: dict[int, MessageCount] = {}
+        self._by_value: dict[Message, MessageCount] = {}
         self._held: list[Message] = []
-        self._all: list[Piece] = []
+        self._all: list[MessageCount] = []
 
-    def __getitem__(self, number: int) -> Piece:
+    def __getitem__(self, number: int) -> MessageCount:
         return self._all[number]
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def of(self, messages: Sequence[Message]) -> list[Piece]:
+    def of(self, messages: Sequence[Message]) -> list[MessageCount]:
         """The pieces of messages, in order."""
         known = self._by_identity
         return [known.get(id(message)) or self._meet(message) for message in messages]
 
-    def _meet(self, message: Message) -> Piece:
+    def _meet(self, message: Message) -> MessageCount:
         try:
             piece = self._by_value.get(message)
         except TypeError:  # a provider's own part may hold what cannot be hashed: then only the same object is the same message
@@ -65,8 +65,8 @@ class Pieces:
         self._held.append(message)
         return piece
 
-    def _made(self, message: Message) -> Piece:
-        piece = Piece(
+    def _made(self, message: Message) -> MessageCount:
+        piece = MessageCount(
             number=len(self._all),
             message=message,
             tokens=self._count(message),

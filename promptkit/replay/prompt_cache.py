@@ -16,7 +16,7 @@ from promptkit.replay.policies.bill import Bill
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.message_counts import Piece
+    from promptkit.replay.message_counts import MessageCount
 
 __all__ = ["CACHES", "AnthropicCache", "Cache", "NoCache", "OpenAICache", "Prefixes", "breakpoints", "cache_for", "rule_for"]
 
@@ -39,7 +39,7 @@ NODES = 100_000
 class Cache(Protocol):
     """A provider's cache for one conversation."""
 
-    def send(self, first: int, pieces: Sequence[Piece], now: float) -> Bill:
+    def send(self, first: int, pieces: Sequence[MessageCount], now: float) -> Bill:
         """Send a request: `first` tokens that every request begins with, then messages. `now` is in seconds and never goes back."""
         ...
 
@@ -58,7 +58,7 @@ class Prefixes:
     def __len__(self) -> int:
         return len(self._next)
 
-    def walk(self, pieces: Sequence[Piece]) -> tuple[list[int], int]:
+    def walk(self, pieces: Sequence[MessageCount]) -> tuple[list[int], int]:
         """The prefix that ends with each message, and how many of them were known before."""
         self._turns += 1
         node, known, found = 0, 0, list[int]()
@@ -92,7 +92,7 @@ class OpenAICache:
         self._life = life
         self.prefixes = Prefixes()
 
-    def send(self, first: int, pieces: Sequence[Piece], now: float) -> Bill:
+    def send(self, first: int, pieces: Sequence[MessageCount], now: float) -> Bill:
         """The longest known prefix is read from the cache; all of the request is in it from now on."""
         nodes, known = self.prefixes.walk(pieces)
         used = self.prefixes.used
@@ -116,7 +116,7 @@ class AnthropicCache:
         self._life = life
         self.prefixes = Prefixes()
 
-    def send(self, first: int, pieces: Sequence[Piece], now: float) -> Bill:
+    def send(self, first: int, pieces: Sequence[MessageCount], now: float) -> Bill:
         """The longest prefix that is remembered is read; what is behind it, up to the last breakpoint, is written."""
         nodes, _ = self.prefixes.walk(pieces)
         sums = list(accumulate((piece.tokens for piece in pieces), initial=first))[1:]
@@ -134,7 +134,7 @@ class AnthropicCache:
                 self.prefixes.used[nodes[place]] = now
         return Bill(input_tokens=sums[-1], cached_tokens=cached, written_tokens=sums[-1] - cached)
 
-    def _found(self, nodes: Sequence[int], pieces: Sequence[Piece], place: int, now: float) -> int | None:
+    def _found(self, nodes: Sequence[int], pieces: Sequence[MessageCount], place: int, now: float) -> int | None:
         blocks = 0
         for at in range(place, -1, -1):
             if now - self.prefixes.used.get(nodes[at], -math.inf) <= self._life:
@@ -148,7 +148,7 @@ class AnthropicCache:
 class NoCache:
     """Remembers nothing."""
 
-    def send(self, first: int, pieces: Sequence[Piece], now: float) -> Bill:
+    def send(self, first: int, pieces: Sequence[MessageCount], now: float) -> Bill:
         """Everything is read anew."""
         _ = now
         return Bill(input_tokens=first + sum(piece.tokens for piece in pieces))
@@ -171,7 +171,7 @@ def _stepped(tokens: int) -> int:
     return tokens // STEP * STEP if tokens >= LEAST else 0
 
 
-def breakpoints(pieces: Sequence[Piece]) -> list[int]:
+def breakpoints(pieces: Sequence[MessageCount]) -> list[int]:
     """The places of the breakpoints, in order."""
     system = next((at for at, piece in enumerate(pieces) if piece.role != "system"), 0) - 1
     places = [len(pieces) - 1]

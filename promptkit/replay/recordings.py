@@ -14,7 +14,7 @@ import attrs
 
 from promptkit.messages import ToolDefinition
 from promptkit.recordings.importing import read_recording
-from promptkit.tool_pairing import pair
+from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.entries import Setting
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Recording:
 def recorded_messages(said: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = ()) -> Recording:
     """The recording of messages with their times; messages without anything in them are left out."""
     kept = [(message, time) for message, time in said if message.content or message.tool_calls or message.role == "tool"]
-    paired = pair([message for message, _ in kept])
+    paired = pair_tool_calls([message for message, _ in kept])
     head = next((at for at, message in enumerate(paired.messages) if message.role != "system"), len(paired.messages))
     return Recording(
         system=paired.messages[:head],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from promptkit.replay.prices import Price
 
-__all__ = ["Failed", "FileResult", "PolicyResult", "Step", "Tally", "as_json", "priced"]
+__all__ = ["Failed", "FileResult", "PolicyResult", "ReplayTotals", "Step", "as_json", "priced"]
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +29,7 @@ class Step:
 
 
 @attrs.frozen(kw_only=True)
-class Tally:
+class ReplayTotals:
     """The counts of one policy, which can be added up over conversations and files."""
 
     requests: int = 0
@@ -52,8 +52,8 @@ class Tally:
     faults: tuple[str, ...] = ()
     """What was wrong with the first invalid requests."""
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: ReplayTotals) -> ReplayTotals:
+        return ReplayTotals(
             requests=self.requests + other.requests,
             checkpoints=self.checkpoints + other.checkpoints,
             foreground_waits=self.foreground_waits + other.foreground_waits,
@@ -77,7 +77,7 @@ class PolicyResult:
     """What one policy came to on one file."""
 
     policy: str
-    tally: Tally
+    tally: ReplayTotals
     price: float
     """Dollars for all of it: requests, answers, summaries."""
     price_summaries: float
@@ -125,7 +125,7 @@ class FileResult:
     policies: tuple[PolicyResult, ...]
 
 
-def priced(name: str, tally: Tally, price: Price, *, hour: bool, steps: Sequence[Step] = ()) -> PolicyResult:
+def priced(name: str, tally: ReplayTotals, price: Price, *, hour: bool, steps: Sequence[Step] = ()) -> PolicyResult:
     """The result of a policy's counts at a price."""
     summaries = price.of(tally.summaries, hour=hour)
     whole = price.of(tally.bill, hour=hour) + summaries

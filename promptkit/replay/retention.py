@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.messages import Message
-    from promptkit.replay.message_counts import Piece, Pieces
+    from promptkit.replay.message_counts import MessageCount, MessageCounts
     from promptkit.replay.recordings import Recording
 
 __all__ = ["Kept", "Needs", "Retention", "mentions", "said_in", "words_of"]
@@ -105,7 +105,7 @@ SYSTEM = -1
 class Needs:
     """What the answers of a recording use of what was said before them: worked out once for all policies."""
 
-    def __init__(self, recording: Recording, pieces: Pieces) -> None:
+    def __init__(self, recording: Recording, pieces: MessageCounts) -> None:
         self.pieces = pieces
         self.said = pieces.of(recording.messages)
         self.recorded = frozenset(piece.number for piece in self.said)
@@ -129,7 +129,7 @@ class Needs:
         self.asked = tuple((at, words_of(piece.message.text)[:OPENING]) for at, piece in enumerate(self.said) if piece.role == "user")
         """The person's requests: their places, and the words that they begin with."""
 
-    def of(self, piece: Piece) -> frozenset[int]:
+    def of(self, piece: MessageCount) -> frozenset[int]:
         """The facts of a message, by number, that any answer says."""
         found = self._of.get(piece.number)
         if found is None:
@@ -186,7 +186,7 @@ class Retention:
             self._places.setdefault(needs.said[at].number, []).append(at)
         self._asked: set[int] = set()
 
-    def request(self, pieces: Sequence[Piece], answer: int) -> None:
+    def request(self, pieces: Sequence[MessageCount], answer: int) -> None:
         """A request was sent, and answered by the message at a place of the recording."""
         needs = self._needs
         shown = frozenset(piece.number for piece in pieces)
@@ -219,7 +219,7 @@ class Retention:
         """The counts so far."""
         return attrs.evolve(self._kept, asked_last=self._last[0], asked_last_known=self._last[1])
 
-    def _enter(self, piece: Piece, answer: int) -> None:
+    def _enter(self, piece: MessageCount, answer: int) -> None:
         for fact in self._needs.of(piece):
             self._says[fact] = self._says.get(fact, 0) + 1
         self._asked.update(self._places.get(piece.number, ()))
@@ -231,7 +231,7 @@ class Retention:
         if self._place is not None and self._place in text:
             self._ways.add(piece.number)
 
-    def _leave(self, piece: Piece) -> None:
+    def _leave(self, piece: MessageCount) -> None:
         for fact in self._needs.of(piece):
             left = self._says[fact] - 1
             if left:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.replay.policies.registry import contender_named
+from promptkit.replay.policies.registry import policy_named
 from promptkit.replay.recordings import read_recordings
-from promptkit.replay.results import Failed, FileResult, Tally, priced
-from promptkit.replay.simulate import Rules, Stage
+from promptkit.replay.results import Failed, FileResult, ReplayTotals, priced
+from promptkit.replay.simulate import ReplayRules, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from promptkit.replay.prices import Price
     from promptkit.replay.results import Step
 
-__all__ = ["Order", "replay", "replay_file"]
+__all__ = ["ReplayOptions", "replay", "replay_file"]
 
 BYTES = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class ReplayOptions:
     """What is to be played, and at what price."""
 
     policies: tuple[str, ...]
     """Their names."""
-    rules: Rules
+    rules: ReplayRules
     price: Price
     timeline: bool = False
     """Keep every request's figures."""
@@ -42,7 +42,7 @@ class Order:
 
 
 def replay(
-    files: Sequence[Path], order: Order, *, workers: int = 1, done: Callable[[Path], object] | None = None
+    files: Sequence[Path], order: ReplayOptions, *, workers: int = 1, done: Callable[[Path], object] | None = None
 ) -> list[FileResult | Failed]:
     """The result of every file, in the order of the files. `done` is told of each that is played, as it happens."""
     found: dict[int, FileResult | Failed] = {}
@@ -64,17 +64,17 @@ def replay(
     return [found[number] for number in range(len(files))]
 
 
-def replay_file(file: Path, order: Order) -> FileResult:
+def replay_file(file: Path, order: ReplayOptions) -> FileResult:
     """The result of one file. Raises TranscriptError for one that cannot be read, and ToolsFillBudgetError for too small a window."""
     seed = _digest(file)
-    contenders = [contender_named(name) for name in order.policies]
-    tallies = dict.fromkeys(order.policies, Tally())
+    contenders = [policy_named(name) for name in order.policies]
+    tallies = dict.fromkeys(order.policies, ReplayTotals())
     steps: dict[str, list[Step]] = {name: [] for name in order.policies}
     conversations = messages = 0
     for number, recording in enumerate(read_recordings(file)):
         conversations += 1
         messages += len(recording.system) + len(recording.messages)
-        stage = Stage(recording, order.rules)
+        stage = Simulation(recording, order.rules)
         for contender in contenders:
             played = stage.play(contender, seed=f"{seed}:{number}", model=order.model)
             tallies[contender.name] += played.tally
@@ -91,7 +91,7 @@ def replay_file(file: Path, order: Order) -> FileResult:
     )
 
 
-def _tried(file: Path, order: Order) -> FileResult | Failed:
+def _tried(file: Path, order: ReplayOptions) -> FileResult | Failed:
     try:
         return replay_file(file, order)
     except PromptKitError as error:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.budget import budget_for
-from promptkit.replay.message_counts import Pieces
+from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.bill import Bill
-from promptkit.replay.policies.strategy import Terms
+from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.replay.prompt_cache import cache_for
-from promptkit.replay.results import Step, Tally
+from promptkit.replay.results import ReplayTotals, Step
 from promptkit.replay.retention import Needs, Retention
 from promptkit.tokens.models import tokenizer_for
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message
-    from promptkit.replay.message_counts import Piece
-    from promptkit.replay.policies.strategy import Contender, Player
+    from promptkit.replay.message_counts import MessageCount
+    from promptkit.replay.policies.strategy import PolicyRun, ReplayPolicy
     from promptkit.replay.prompt_cache import Cache
     from promptkit.replay.recordings import Recording
 
-__all__ = ["Played", "Rules", "Stage", "fault"]
+__all__ = ["Played", "ReplayRules", "Simulation", "find_fault"]
 
 
-def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
+def find_fault(pieces: Sequence[MessageCount], *, opening: int | None = None) -> str | None:
     """What is wrong with a request; None where nothing is. `opening` is the piece that the recording itself begins with.
 
     A request has a message, begins with the user's (or as the recording does), has every call answered right behind it, in any order
@@ -60,7 +60,7 @@ def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class Rules:
+class ReplayRules:
     """What is the same for all conversations and policies of a replay."""
 
     model: str
@@ -77,34 +77,34 @@ class Rules:
 class Played:
     """What came of one conversation under one policy."""
 
-    tally: Tally
+    tally: ReplayTotals
     steps: tuple[Step, ...]
 
 
-class Stage:
+class Simulation:
     """One conversation, ready to be played under any number of policies: what is counted for one is not counted for the next.
 
     Raises ToolsFillBudgetError where its tools leave nothing of the window.
     """
 
-    def __init__(self, recording: Recording, rules: Rules) -> None:
+    def __init__(self, recording: Recording, rules: ReplayRules) -> None:
         self._recording = recording
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
-        self._pieces = Pieces(self._tokenizer)
+        self._pieces = MessageCounts(self._tokenizer)
         budget = budget_for(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
         self._budget = attrs.evolve(budget, reply_tokens=budget.reply)  # said aloud: presets leave what is kept for the reply alone then
         self._needs = Needs(recording, self._pieces)
         system = recording.system[0].text if recording.system else False
         self._beside = self._tokenizer.request(recording.tools, system=system).tokens
 
-    def play(self, contender: Contender, *, seed: str, model: bool = False) -> Played:
+    def play(self, contender: ReplayPolicy, *, seed: str, model: bool = False) -> Played:
         """Play it under a policy. `seed` makes the chance of the policy's thresholds: the same one gives the same result.
 
         `model`: summaries are written by the model, over OpenAI's interface.
         """
         digest = hashlib.sha256(f"{seed}\0{contender.name}".encode()).digest()
-        terms = Terms(
+        terms = ReplayTerms(
             budget=self._budget,
             tokenizer=self._tokenizer,
             pieces=self._pieces,
@@ -115,7 +115,7 @@ class Stage:
         )
         return asyncio.run(self._written(contender, terms) if model else self._played(contender, terms))
 
-    async def _written(self, contender: Contender, terms: Terms) -> Played:
+    async def _written(self, contender: ReplayPolicy, terms: ReplayTerms) -> Played:
         from promptkit.providers.openai.client import OpenAIModel
 
         # Other servers that speak OpenAI's protocol mostly have the older of its two endpoints.
@@ -125,7 +125,7 @@ class Stage:
         finally:
             await model.aclose()
 
-    async def _played(self, contender: Contender, terms: Terms) -> Played:
+    async def _played(self, contender: ReplayPolicy, terms: ReplayTerms) -> Played:
         player = contender.enter(terms)
         watch = _Watch(player, terms, cache=cache_for(self._rules.cache, self._rules.life), needs=self._needs)
         try:
@@ -145,8 +145,8 @@ class Stage:
 class _Watch:
     """Looks at the requests of one policy and counts."""
 
-    def __init__(self, player: Player, terms: Terms, *, cache: Cache, needs: Needs) -> None:
-        self.tally = Tally()
+    def __init__(self, player: PolicyRun, terms: ReplayTerms, *, cache: Cache, needs: Needs) -> None:
+        self.tally = ReplayTotals()
         self.steps: list[Step] = []
         self._player = player
         self._terms = terms
@@ -155,7 +155,7 @@ class _Watch:
         self._retention = Retention(needs, place=player.place)
         self._system = terms.pieces.of(terms.system)
         self._opening = needs.said[0].number if needs.said else None
-        self._before: list[Piece] = []
+        self._before: list[MessageCount] = []
         self._checkpoints = self._paid = 0
         self._now = self._last = 0.0
 
@@ -170,10 +170,10 @@ class _Watch:
         pieces = [*self._system, *terms.pieces.of(messages)]
         sent = self._cache.send(terms.beside, pieces, self._now)
         limit = terms.budget.limit
-        wrong = fault(pieces, opening=self._opening)
+        wrong = find_fault(pieces, opening=self._opening)
         before, self._before = self._before, pieces
         self._retention.request(pieces, answer)
-        self.tally += Tally(
+        self.tally += ReplayTotals(
             requests=1,
             checkpoints=player.checkpoints - self.tally.checkpoints,
             foreground_waits=player.waits - self.tally.foreground_waits,

@@ -23,10 +23,10 @@ __all__ = [
     "Entry",
     "Kind",
     "Label",
+    "MessageEntry",
     "Observation",
     "Payload",
     "Reset",
-    "Said",
     "Setting",
     "Unknown",
 ]
@@ -37,7 +37,7 @@ Kind = Literal[
 
 
 @attrs.frozen(kw_only=True)
-class Said:
+class MessageEntry:
     """A message of the conversation: what was asked, answered, called, returned."""
 
     message: Message
@@ -158,10 +158,12 @@ class Unknown:
     data: Mapping[str, Json]
 
 
-Payload: TypeAlias = Said | Checkpoint | BranchSummary | Edit | Reset | Custom | CustomMessage | Setting | Label | Observation | Unknown
+Payload: TypeAlias = (
+    MessageEntry | Checkpoint | BranchSummary | Edit | Reset | Custom | CustomMessage | Setting | Label | Observation | Unknown
+)
 
 KINDS: dict[type[Payload], Kind] = {
-    Said: "message",
+    MessageEntry: "message",
     Checkpoint: "checkpoint",
     BranchSummary: "branch_summary",
     Edit: "edit",
@@ -193,4 +195,4 @@ class Entry:
     @property
     def message(self) -> Message | None:
         """The message of an entry that has one."""
-        return self.payload.message if isinstance(self.payload, Said | CustomMessage) else None
+        return self.payload.message if isinstance(self.payload, MessageEntry | CustomMessage) else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, Part
 
-__all__ = ["SECRETS", "Redactor", "Secret", "redact_secrets", "redacted", "redacted_json"]
+__all__ = ["SECRETS", "Redactor", "Secret", "redact_json", "redact_payload", "redact_secrets"]
 
 Redactor: TypeAlias = Callable[[str], str]
 """Gives a text without its secrets, the same for the same text, and what it gave is left as it is when it comes again.
@@ -107,7 +107,7 @@ def redact_secrets(text: str) -> str:
     return text
 
 
-def redacted(message: Message, redactor: Redactor) -> Message:
+def redact_payload(message: Message, redactor: Redactor) -> Message:
     """A message without secrets; the message itself where there are none.
 
     Looks at texts, at the arguments of calls (which stay JSON), at addresses of pictures and names of documents; not into the pictures
@@ -120,7 +120,7 @@ def redacted(message: Message, redactor: Redactor) -> Message:
     return attrs.evolve(message, content=content, tool_calls=calls)
 
 
-def redacted_json(value: Json, redactor: Redactor) -> Json:
+def redact_json(value: Json, redactor: Redactor) -> Json:
     """A JSON value without secrets in its texts and names."""
     root: list[Json] = [value]
     waiting: list[tuple[Json, Callable[[Json], object]]] = [(value, partial(root.__setitem__, 0))]
@@ -150,7 +150,7 @@ def _parts(content: Iterable[Part], redactor: Redactor) -> Iterator[Part]:
                     yield attrs.evolve(part, url=redactor(url))
                 case DocumentPart(name=str(name)):
                     yield attrs.evolve(part, name=redactor(name))
-                case OpaquePart(value=value) if redacted_json(value, redactor) != value:
+                case OpaquePart(value=value) if redact_json(value, redactor) != value:
                     continue
                 case _:
                     yield part
@@ -168,7 +168,7 @@ def _arguments(text: str, redactor: Redactor) -> str:
     """The arguments of a call: as values, and as they are written, where the name beside a value tells what it is. JSON stays JSON."""
     try:
         value = cast("Json", json.loads(text))  # of JSON
-        clean = redacted_json(value, redactor)
+        clean = redact_json(value, redactor)
         shown = text if clean == value else json.dumps(clean, ensure_ascii=False)
     except (ValueError, RecursionError):
         return redactor(text)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Usage
-from promptkit.transcript.entries import Checkpoint, Said, Unknown
-from promptkit.transcript.transcript import Tree
+from promptkit.transcript.entries import Checkpoint, MessageEntry, Unknown
+from promptkit.transcript.transcript import EntryTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Statistics", "Tally", "statistics"]
+__all__ = ["Statistics", "TranscriptTotals", "statistics"]
 
 
 @attrs.frozen(kw_only=True)
@@ -42,11 +42,11 @@ class Statistics:
     last: float | None
 
 
-class Tally:
+class TranscriptTotals:
     """Adds entries up. `count` gives the tokens of a message; `partial` is as in `Loaded`."""
 
     def __init__(self, *, count: Callable[[Message], int] | None = None, partial: bool = False) -> None:
-        self.tree = Tree(partial=partial)
+        self.tree = EntryTree(partial=partial)
         self._count = count
         self._kinds: Counter[str] = Counter()
         self._roles: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class Tally:
         self._kinds[payload.kind if isinstance(payload, Unknown) else entry.kind] += 1
         first, last = self._times or (entry.time, entry.time)
         self._times = min(first, entry.time), max(last, entry.time)
-        if isinstance(payload, Said | Checkpoint) and payload.usage is not None:
+        if isinstance(payload, MessageEntry | Checkpoint) and payload.usage is not None:
             self._usage = _sum(self._usage, payload.usage)
         message = entry.message
         if message is not None:
@@ -93,7 +93,7 @@ class Tally:
 
 def statistics(entries: Iterable[Entry], *, count: Callable[[Message], int] | None = None) -> Statistics:
     """The figures of these entries; `count` gives the tokens of a message."""
-    tally = Tally(count=count)
+    tally = TranscriptTotals(count=count)
     for entry in entries:
         tally.add(entry)
     return tally.result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Said, Setting
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Setting
 from promptkit.transcript.store import InMemoryStore, Problem
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Payload
     from promptkit.transcript.store import Loaded, Store
 
-__all__ = ["LEAF", "Transcript", "Tree"]
+__all__ = ["LEAF", "EntryTree", "Transcript"]
 
 
-class Tree:
+class EntryTree:
     """The ids of a transcript's entries and their parents. Only what is there can be a parent, so nothing ever stands behind itself.
 
     `partial`: older entries are elsewhere, and an entry whose parent is not there begins a branch; else it stands behind the entry
@@ -103,7 +103,7 @@ class Transcript:
         self._on_path: set[str] = set()
         self._asked: set[str] = set()  # ids of the calls on the path
         loaded = self.store.load()
-        self._tree = Tree(partial=loaded.partial)
+        self._tree = EntryTree(partial=loaded.partial)
         self._last = loaded.last
         self.problems: tuple[Problem, ...] = loaded.problems
         """What could not be read, or does not stand where it could be, as far as the store has been read."""
@@ -176,7 +176,7 @@ class Transcript:
 
     def say(self, *messages: Message) -> list[Entry]:
         """Append messages as one batch."""
-        return self.append(*(Said(message=message) for message in messages))
+        return self.append(*(MessageEntry(message=message) for message in messages))
 
     def append(self, *payloads: Payload, expect: str | None = None) -> list[Entry]:
         """Append a batch behind the leaf; when this returns, it survives a crash. If it raises, nothing was appended.

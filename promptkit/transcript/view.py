@@ -13,14 +13,14 @@ import attrs
 
 from promptkit.messages import Message, Repair
 from promptkit.tool_pairing import Pairer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["NEVER_REPLAYED", "TranscriptView", "ViewBuilder", "ViewItem", "project", "summary_message"]
+__all__ = ["NEVER_REPLAYED", "TranscriptView", "ViewBuilder", "ViewItem", "build_view", "summary_message"]
 
 NEVER_REPLAYED = frozenset({"error", "aborted"})
 """How a model's turn ended that is not shown again where it asks for tools: nobody will answer it."""
@@ -58,7 +58,7 @@ def summary_message(summary: str) -> Message:
     return _tagged("conversation-summary", summary)
 
 
-def project(path: Sequence[Entry]) -> TranscriptView:
+def build_view(path: Sequence[Entry]) -> TranscriptView:
     """The view of a path, root first. Linear in its length."""
     return _View(path).projection()
 
@@ -175,7 +175,7 @@ class _View:
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
-                case Said(message=message, finish=finish):
+                case MessageEntry(message=message, finish=finish):
                     self._say(entry, message, edit, aborted=finish in NEVER_REPLAYED)
                 case CustomMessage(message=message):
                     self._say(entry, message, edit, aborted=False)
@@ -196,7 +196,7 @@ class _View:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without anything in it
-        kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, Said) else "custom_message"
+        kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
         self._add(ViewItem(message=message, entry=entry.id, kind=kind))
 
     def _add(self, draft: ViewItem) -> None:

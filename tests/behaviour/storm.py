@@ -19,7 +19,7 @@ from promptkit.compaction.events import CompactionCommitted, CompactionFailed, D
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import (
     CompactionInProgressError,
     ContextLengthExceededError,
@@ -35,8 +35,8 @@ from promptkit.errors import (
 )
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said, Setting
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Provider", "Storm", "answered_directly", "asks_for_summary"]
@@ -257,7 +257,7 @@ class Storm:
         if not self.file.exists():
             assert not self.session.transcript.entries
             return
-        assert list(problems(Pass(self.file))) == []
+        assert list(problems(FilePass(self.file))) == []
         loaded = {entry.id: entry for entry in Transcript(JsonlStore(self.file)).entries}
         for entry in self.session.transcript.entries:
             assert loaded[entry.id] == entry
@@ -272,7 +272,7 @@ class Storm:
         self.model, budget = self._model()
         self.told = Recorder()
         self.in_a_row = 0
-        chain = Chain(
+        chain = FallbackSummarizer(
             [
                 InlineSummarizer(model=self.model, tokenizer=_TOKENIZER),
                 FullSummarizer(model=self.model, window=budget.window or 9_999, tokenizer=_TOKENIZER),
@@ -302,21 +302,21 @@ class Storm:
         return model, Budget(window=window, reply_tokens=reply, tools=10) if known else Budget()
 
     def _tools(self) -> list[Tool]:
-        async def read(arguments: Mapping[str, object]) -> Result:
+        async def read(arguments: Mapping[str, object]) -> ToolOutput:
             for _ in range(self.rng.randrange(4)):
                 await asyncio.sleep(0)
             return _words(self.rng, self.rng.randrange(60))
 
-        async def huge(arguments: Mapping[str, object]) -> Result:
+        async def huge(arguments: Mapping[str, object]) -> ToolOutput:
             return _words(self.rng, 5_000)
 
-        async def fails(arguments: Mapping[str, object]) -> Result:
+        async def fails(arguments: Mapping[str, object]) -> ToolOutput:
             raise OSError("no such file")
 
-        async def quits(arguments: Mapping[str, object]) -> Result:
+        async def quits(arguments: Mapping[str, object]) -> ToolOutput:
             raise asyncio.CancelledError
 
-        async def odd(arguments: Mapping[str, object]) -> Result:
+        async def odd(arguments: Mapping[str, object]) -> ToolOutput:
             return self.rng.choice(["", "\ud800", "a\u2028b\r\n\0", [], [1], None, {"a": 1}])  # type: ignore[return-value]  # tools may return anything
 
         runs = {"read": read, "huge": huge, "fails": fails, "quits": quits, "odd": odd}
@@ -382,7 +382,7 @@ class Storm:
         if error is None:
             return
         if isinstance(error, ContextWindowFullError | ContextLengthExceededError) and self.rng.random() < 0.8:
-            said = [e.id for e in self.session.transcript.path() if isinstance(e.payload, Said)]
+            said = [e.id for e in self.session.transcript.path() if isinstance(e.payload, MessageEntry)]
             self.session.rewind(self.rng.choice([None, *said[: len(said) // 2]]))
             self.in_a_row = 0
         if not isinstance(error, (*ALLOWED, SummaryError, CompactionInProgressError)):

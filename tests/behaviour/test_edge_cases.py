@@ -11,13 +11,13 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, promote
-from promptkit.compaction.policy.state import Phase, State
+from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import prune_outputs
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Said
+from promptkit.transcript.entries import Checkpoint, MessageEntry
 from promptkit.transcript.view import summary_message
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -118,7 +118,7 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
 def test_E54_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_threshold(phase: Phase, decision: type[Decision]) -> None:
     due = compact_above(lambda _: 9_000, "turn_end", "before_render")
     policy = first_match([manual, promote(), on_overflow(), due])
-    state = State(phase=phase, budget=Budget(window=10_000, reply_tokens=0), tokens=9_500, larger="big")
+    state = PolicyState(phase=phase, budget=Budget(window=10_000, reply_tokens=0), tokens=9_500, larger_model="big")
 
     assert isinstance(policy.decide(state), decision)
 
@@ -140,7 +140,7 @@ def test_E58_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(firs
     assert asyncio.run(talk()) == [words(first, "a"), "done", "more"]
     assert each.told.triggers[0] == trigger
     assert set(each.told.ends) == {"failed"}
-    assert all(isinstance(entry.payload, Said) for entry in each.session.transcript.path())
+    assert all(isinstance(entry.payload, MessageEntry) for entry in each.session.transcript.path())
     assert [message.role for message in each.session.keeper.view.messages] == ["user", "assistant"] * 3
 
 

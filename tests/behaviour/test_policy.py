@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.budget import Budget
-from promptkit.compaction.policy.decisions import Apply, Compact, Discard, Fail, Nothing, RenderPruned, StartBackground, Wait
+from promptkit.compaction.policy.decisions import ApplySummary, Compact, DiscardSummary, Fail, NoAction, RenderPruned, StartBackground, Wait
 from promptkit.compaction.policy.rules import Thresholds, default_policy
-from promptkit.compaction.policy.state import Attempts, Phase, State, judge
+from promptkit.compaction.policy.state import Attempts, Phase, PolicyState, judge_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Host:
 
     def asked(self, tokens: int) -> None:
         """The person says so much."""
-        self.attempts = self.attempts.asked()
+        self.attempts = self.attempts.after_user_message()
         self.warm = False
         self.tokens += tokens
         self.log.append("asked")
@@ -57,14 +57,14 @@ class Host:
         if self.background == "running":
             self.background = "failed" if self.background_luck == "fails" else "ready"
             if self.background == "failed":
-                self.attempts = self.attempts.settled("failed", background=True)
+                self.attempts = self.attempts.after_attempt("failed", background=True)
 
     def request(self) -> None:
         decision = self.policy.decide(self.state("before_render"))
         compacted = False
-        if isinstance(decision, Apply):
+        if isinstance(decision, ApplySummary):
             compacted = self.apply()
-        elif isinstance(decision, Discard):
+        elif isinstance(decision, DiscardSummary):
             self.background = "idle"
         if self.tokens > OVERFLOW and not self.overflowed(compacted=compacted):
             return
@@ -84,7 +84,7 @@ class Host:
                 case Wait():
                     waited = True
                     self.settle()
-                case Apply():
+                case ApplySummary():
                     compacted = self.apply()
                 case Compact():
                     compacted = self.summarize() or compacted
@@ -97,8 +97,8 @@ class Host:
                 return True
         raise AssertionError("the ladder has no end")
 
-    def state(self, phase: Phase, *, compacted: bool = False, waited: bool = False) -> State:
-        return State(
+    def state(self, phase: Phase, *, compacted: bool = False, waited: bool = False) -> PolicyState:
+        return PolicyState(
             phase=phase,
             budget=BUDGET,
             tokens=self.tokens,
@@ -119,12 +119,12 @@ class Host:
 
     def put(self, luck: Luck) -> bool:
         if luck == "fails":
-            self.attempts = self.attempts.settled("failed")
+            self.attempts = self.attempts.after_attempt("failed")
             self.log.append("failed")
             return False
         after = {"helps": self.tokens // 4, "little": self.tokens - 1, "nothing": self.tokens + 5}[luck]
-        outcome = judge(self.tokens, after, budget=BUDGET)
-        self.attempts = self.attempts.settled(outcome)
+        outcome = judge_attempt(self.tokens, after, budget=BUDGET)
+        self.attempts = self.attempts.after_attempt(outcome)
         self.tokens = min(after, self.tokens)
         self.log.append("compacted" if outcome == "reduced" else "useless")
         return True
@@ -225,12 +225,12 @@ def test_E27_the_size_before_a_compaction_does_not_start_another() -> None:
     host.worked(10)
     assert host.log[-1] == "sent"
     assert host.log.count("compacted") == 1
-    assert isinstance(host.policy.decide(host.state("rendered")), Nothing)
+    assert isinstance(host.policy.decide(host.state("rendered")), NoAction)
 
 
 def test_what_can_not_be_made_smaller_fails_with_its_reason() -> None:
     policy = default_policy(draw=lambda: 0.5)
-    state = State(phase="overflow", budget=BUDGET, tokens=2_000, fixed=OVERFLOW)
+    state = PolicyState(phase="overflow", budget=BUDGET, tokens=2_000, fixed=OVERFLOW)
     decision = policy.decide(state)
     assert isinstance(decision, Fail)
     assert str(decision.reason).startswith("what every request has beside the conversation takes 910 tokens, and 910 are to be reached")

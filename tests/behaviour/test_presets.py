@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from promptkit.compaction.budget import Budget
-from promptkit.compaction.lifecycle.handoff import hand_off
+from promptkit.compaction.lifecycle.handoff import handoff
 from promptkit.compaction.lifecycle.recall import excerpt
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.amp import amp
@@ -26,7 +26,7 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.summarizers.defaults import chain_of, live, simple
+from promptkit.compaction.summarizers.defaults import chain_of, inline, simple
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.transcript.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
@@ -195,7 +195,7 @@ async def through_amp(walk: Walk) -> None:
     first = walk.session.transcript.path()[1].id
     walk.note(f"forked at the first answer: {_roles(walk.session.fork(InMemoryStore(), at=first))}")
     walk.session.rewind(first)
-    handed = await hand_off(
+    handed = await handoff(
         walk.session.transcript,
         walk.session.keeper.view,
         goal="mend the parser",
@@ -233,7 +233,7 @@ WALKS: dict[str, tuple[Callable[[], Preset], Budget, Callable[[Walk], Awaitable[
     "oh_my_pi": (lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)), LARGE, through_oh_my_pi),
     "claude_code": (lambda: claude_code(ClaudeCode(keep_results=2)), LARGE, through_claude_code),
     "claude_code_failing": (
-        lambda: attrs.evolve(claude_code(), summarizer=chain_of(live, simple, last_resort=False)),
+        lambda: attrs.evolve(claude_code(), summarizer=chain_of(inline, simple, last_resort=False)),
         LARGE,
         through_failures,
     ),

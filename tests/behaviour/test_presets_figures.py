@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from promptkit.compaction.budget import Budget
-from promptkit.compaction.policy.state import Attempts, Phase, State
+from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
@@ -34,7 +34,7 @@ WINDOW = Budget(window=200_000)
 
 
 def decided(preset: Preset, phase: Phase, tokens: int, *, budget: Budget = WINDOW, **more: Any) -> str:  # Any: fields of a state
-    state = State(phase=phase, budget=preset.figures(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
+    state = PolicyState(phase=phase, budget=preset.figures(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
     return type(preset.policy(lambda: 0.5).decide(state)).__name__
 
 

@@ -15,7 +15,7 @@ from promptkit.compaction.planning.selection import (
     KeepUserMessages,
     select,
 )
-from promptkit.transcript.view import ViewBuilder, project
+from promptkit.transcript.view import ViewBuilder, build_view
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_sum
     view = talk.view
     assert sum(is_summary(item) for item in view.items) == 1
     assert len(view.repairs) <= len(repairs)
-    assert ViewBuilder().project(talk.path) == project(talk.path) == view
+    assert ViewBuilder().project(talk.path) == build_view(talk.path) == view
     tail = [item.message for item in view.items[len(view.items) - len(made.kept) :]] if made.kept else []
     assert tail == [item.message for item in made.kept]
 

@@ -19,7 +19,7 @@ from promptkit.compaction.events import Events
 from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
@@ -109,7 +109,7 @@ def weathered(seed: int, folder: Path, turns: int) -> None:
         sent = server.requests
         assert server.stats.invalid == 0, next(exchange.problem for exchange in sent if exchange.problem)
     told.check()
-    assert list(problems(Pass(file))) == []
+    assert list(problems(FilePass(file))) == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from promptkit import Message
 from promptkit.errors import TranscriptError
 from promptkit.transcript.jsonl.archive import archive
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(ste
         assert found[: len(intact)] == intact
         assert len(found) == len(set(found))
         for leaf in transcript.leaves():
-            project(transcript.path(leaf.id))
-        list(problems(Pass(path)))
+            build_view(transcript.path(leaf.id))
+        list(problems(FilePass(path)))
         new = transcript.say(said("afterwards"))[0].id
         assert [entry.id for entry in Transcript(JsonlStore(path)).entries] == [*found, new]
 
@@ -136,7 +136,7 @@ def test_whatever_records_hold_a_loader_reads_them_or_reports_them(records: list
         transcript = Transcript(JsonlStore(path))
         assert len(transcript) + len(transcript.problems) + 1 >= bool(records)
         for leaf in transcript.leaves():
-            project(transcript.path(leaf.id))
+            build_view(transcript.path(leaf.id))
         transcript.say(said("afterwards"))
         assert transcript.leaf in Transcript(JsonlStore(path))
 

@@ -8,14 +8,14 @@ import pytest
 
 from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
-from promptkit.transcript.entries import Checkpoint, Custom, Edit, Entry, Observation, Reset, Said
+from promptkit.transcript.entries import Checkpoint, Custom, Edit, Entry, MessageEntry, Observation, Reset
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.statistics import statistics
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.behaviour.transcripts import new_transcript
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def shape(shown: TranscriptView) -> list[str]:
 
 
 def view(transcript: Transcript) -> list[str]:
-    return shape(project(transcript.path()))
+    return shape(build_view(transcript.path()))
 
 
 def compact(transcript: Transcript, summary: str, first_kept: str | None) -> str:
@@ -76,7 +76,7 @@ class TestCheckpoints:
         transcript.say(calls("b"))
         compact(transcript, "second", kept.id)
         transcript.say(result("b"))
-        shown = project(transcript.path())
+        shown = build_view(transcript.path())
         assert shape(shown) == ["[second]", "+b", "b=ok"]
         assert [repair.kind for repair in shown.repairs] == ["orphan result"]
 
@@ -108,7 +108,7 @@ class TestCheckpoints:
         with pytest.raises(TranscriptError, match="'gone', which is not on this path"):
             compact(transcript, "alone", "gone")
         foreign = Entry(id="foreign", parent_id=transcript.leaf, time=0, payload=Checkpoint(summary="alone", first_kept="gone"))
-        shown = project([*transcript.path(), foreign])
+        shown = build_view([*transcript.path(), foreign])
         assert shape(shown) == ["[alone]"]
         assert [repair.kind for repair in shown.repairs] == ["unknown first kept"]
 
@@ -125,10 +125,10 @@ class TestCheckpoints:
 
     def test_E25_a_checkpoint_at_the_end_and_an_empty_transcript_are_nothing_special(self) -> None:
         transcript = new_transcript()
-        assert project(transcript.path()).items == ()
+        assert build_view(transcript.path()).items == ()
         transcript.say(user("one"))
         mark = compact(transcript, "so far", None)
-        assert project(transcript.path()).checkpoint == mark == transcript.leaf
+        assert build_view(transcript.path()).checkpoint == mark == transcript.leaf
 
     def test_E26_a_checkpoint_on_a_dead_end_is_ignored(self) -> None:
         transcript = new_transcript()
@@ -152,15 +152,15 @@ class TestCheckpoints:
         transcript = new_transcript()
         transcript.say(user("one"))
         compact(transcript, text, None)
-        assert project(transcript.path()).messages[0].text.count("</conversation-summary") == 1
+        assert build_view(transcript.path()).messages[0].text.count("</conversation-summary") == 1
 
     def test_E98_rewinding_to_before_a_checkpoint_undoes_it_and_to_after_it_keeps_it(self) -> None:
         transcript = new_transcript()
         before = transcript.say(user("one"), user("two"))[1].id
         compact(transcript, "so far", None)
         after = transcript.say(user("three"))[0].id
-        assert shape(project(transcript.fork(InMemoryStore(), at=before).path())) == ["one", "two"]
-        assert shape(project(transcript.fork(InMemoryStore(), at=after).path())) == ["[so far]", "three"]
+        assert shape(build_view(transcript.fork(InMemoryStore(), at=before).path())) == ["one", "two"]
+        assert shape(build_view(transcript.fork(InMemoryStore(), at=after).path())) == ["[so far]", "three"]
         transcript.rewind(before)
         assert view(transcript) == ["one", "two"]
         transcript.rewind(after)
@@ -192,29 +192,29 @@ class TestCallsAndResults:
     def test_E07_a_turn_that_failed_while_it_called_tools_is_not_shown_and_not_answered(self, finish: str) -> None:
         transcript = new_transcript()
         transcript.say(user("go"))
-        transcript.append(Said(message=calls("a", "b", text="I will"), finish=finish))
+        transcript.append(MessageEntry(message=calls("a", "b", text="I will"), finish=finish))
         transcript.say(result("a"), user("again"))
-        shown = project(transcript.path())
+        shown = build_view(transcript.path())
         assert shape(shown) == ["go", "again"]
         assert shown.repairs == ()
 
     def test_E07_a_failed_call_does_not_give_its_result_to_an_earlier_one_of_its_id(self) -> None:
         transcript = new_transcript()
         transcript.say(calls("0"), user("go on"))
-        transcript.append(Said(message=calls("0"), finish="aborted"))
+        transcript.append(MessageEntry(message=calls("0"), finish="aborted"))
         transcript.say(result("0", "of the failed one"))
         assert view(transcript) == ["+0", f"0={MISSING_TOOL_RESULT}", "go on"]
 
     def test_E07_the_same_call_made_again_has_its_result(self) -> None:
         transcript = new_transcript()
-        transcript.append(Said(message=calls("0"), finish="error"))
+        transcript.append(MessageEntry(message=calls("0"), finish="error"))
         transcript.say(calls("0"), result("0", "this time"))
         assert view(transcript) == ["+0", "0=this time"]
 
     def test_E08_a_call_without_a_result_before_a_request_is_answered_just_once(self) -> None:
         transcript = new_transcript()
         transcript.say(calls("a"), user("never mind"))
-        shown = project(transcript.path())
+        shown = build_view(transcript.path())
         assert shape(shown) == ["+a", f"a={MISSING_TOOL_RESULT}", "never mind"]
         transcript.say(user("next"))
         assert view(transcript).count(f"a={MISSING_TOOL_RESULT}") == 1
@@ -232,7 +232,7 @@ class TestCallsAndResults:
         transcript.say(user("go"), calls("a"))
         compact(transcript, "so far", None)
         transcript.say(user("next"), result("a", "late"))
-        shown = project(transcript.path())
+        shown = build_view(transcript.path())
         assert shape(shown) == ["[so far]", "next"]
         assert [repair.kind for repair in shown.repairs] == ["orphan result"]
 
@@ -268,16 +268,16 @@ class TestCallsAndResults:
         transcript = new_transcript(JsonlStore(path))
         made = transcript.say(user("one"), Message(role="assistant", content=(thinking, "answer")))
         compact(transcript, "so far", made[1].id)
-        assert project(Transcript(JsonlStore(path)).path()).messages[1].content == (thinking, "answer")
+        assert build_view(Transcript(JsonlStore(path)).path()).messages[1].content == (thinking, "answer")
 
 
 class TestKeeping:
     def test_E82_a_truncation_is_noted_and_never_replayed(self) -> None:
         transcript = new_transcript()
         transcript.say(user("one"))
-        before = project(transcript.path())
+        before = build_view(transcript.path())
         transcript.append(Observation(name="truncation", data={"dropped": 3}), Custom(name="x", data=[1]))
-        assert project(transcript.path()) == before
+        assert build_view(transcript.path()) == before
 
     def test_E85_a_commit_on_a_history_that_went_on_is_a_conflict_and_can_keep_what_is_new(self, tmp_path: Path) -> None:
         path = tmp_path / "talk.jsonl"
@@ -313,7 +313,7 @@ class TestKeeping:
         transcript = new_transcript(JsonlStore(path))
         kept = transcript.say(user("one"), calls("a"), result("a"), user("two"))[1].id
         compact(transcript, "so far", kept)
-        assert project(Transcript(JsonlStore(path)).path()) == project(transcript.path())
+        assert build_view(Transcript(JsonlStore(path)).path()) == build_view(transcript.path())
         assert view(transcript) == ["[so far]", "+a", "a=ok", "two"]
 
     def test_E93_no_compaction_and_no_archiving_loses_the_header_and_no_file_without_one_is_overwritten(self, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ class TestKeeping:
         path = tmp_path / "talk.jsonl"
         new_transcript(JsonlStore(path)).say(user(f"one{mark}two"))
         assert path.read_bytes().count(b"\n") == 2
-        assert project(Transcript(JsonlStore(path)).path()).messages == (user(f"one{mark}two"),)
+        assert build_view(Transcript(JsonlStore(path)).path()).messages == (user(f"one{mark}two"),)
 
     def test_E97_a_fork_is_a_file_of_its_own_without_anything_twice(self, tmp_path: Path) -> None:
         parent = new_transcript(JsonlStore(tmp_path / "parent.jsonl"))
@@ -416,16 +416,16 @@ class TestKeeping:
     def test_E106_what_it_all_cost_counts_every_entry(self) -> None:
         transcript = new_transcript()
         answer = Message(role="assistant", content=("yes",))
-        start = transcript.append(Said(message=answer, usage=Usage(input_tokens=10, output_tokens=2, cached_tokens=1)))[0].id
+        start = transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=10, output_tokens=2, cached_tokens=1)))[0].id
         transcript.append(Checkpoint(summary="so far", usage=Usage(input_tokens=100, output_tokens=20)))
-        transcript.append(Said(message=answer, usage=Usage(input_tokens=5)))
+        transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=5)))
         transcript.rewind(start)
-        transcript.append(Said(message=answer, usage=Usage(input_tokens=1_000, output_tokens=200)))
+        transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=1_000, output_tokens=200)))
         assert statistics(transcript.entries).usage == Usage(input_tokens=1_115, output_tokens=222, cached_tokens=1)
 
     def test_E111_an_empty_transcript_is_read_and_looked_at_without_end_of_it(self, tmp_path: Path) -> None:
         transcript = Transcript(JsonlStore(tmp_path / "talk.jsonl"))
         assert (transcript.path(), transcript.leaves(), transcript.refresh(), transcript.leaf) == ((), [], (), None)
-        assert project(transcript.path()).messages == ()
+        assert build_view(transcript.path()).messages == ()
         transcript.append(Observation(name="queued"))
-        assert project(transcript.path()).messages == ()
+        assert build_view(transcript.path()).messages == ()

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart
 from promptkit.compaction.policy.usage import Anchor, anchors
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, Reset, Said
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.jsonl.records import message_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import NEVER_REPLAYED, ViewBuilder, project, summary_message
+from promptkit.transcript.view import NEVER_REPLAYED, ViewBuilder, build_view, summary_message
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_I4_a_result_stands_behind_its_call(transcript: Transcript) -> None:
 @given(transcripts(unique=False))
 def test_I5_every_call_is_answered_once_before_anything_else_is_said(transcript: Transcript) -> None:
     for leaf in transcript.leaves():
-        require_paired(project(transcript.path(leaf.id)).messages)
+        require_paired(build_view(transcript.path(leaf.id)).messages)
 
 
 def require_paired(messages: Sequence[Message]) -> None:
@@ -108,7 +108,7 @@ def require_paired(messages: Sequence[Message]) -> None:
 @given(transcripts())
 def test_I6_opaque_parts_are_shown_as_they_were_written_or_not_at_all(transcript: Transcript) -> None:
     written = {id(part) for entry in transcript.entries if entry.message for part in entry.message.content if isinstance(part, OpaquePart)}
-    for message in project(transcript.path()).messages:
+    for message in build_view(transcript.path()).messages:
         assert {id(part) for part in message.content if isinstance(part, OpaquePart)} <= written, "the very parts"
 
 
@@ -135,18 +135,18 @@ def test_I7_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_th
 def test_I8_the_same_path_gives_the_same_bytes_here_and_after_loading(transcript: Transcript) -> None:
     with new_file() as path:
         loaded = transcript.fork(JsonlStore(path))
-        once = as_bytes(project(transcript.path()))
-        assert as_bytes(project(transcript.path())) == once
-        assert as_bytes(project(loaded.path())) == once
+        once = as_bytes(build_view(transcript.path()))
+        assert as_bytes(build_view(transcript.path())) == once
+        assert as_bytes(build_view(loaded.path())) == once
 
 
 @given(transcripts(unique=False))
 def test_I8_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> None:
-    shown = project(transcript.path()).messages
+    shown = build_view(transcript.path()).messages
     again = new_transcript()
     again.say(*shown)
-    assert project(again.path()).messages == shown
-    assert project(again.path()).repairs == ()
+    assert build_view(again.path()).messages == shown
+    assert build_view(again.path()).repairs == ()
 
 
 @given(steps(), st.booleans())
@@ -156,13 +156,13 @@ def test_I8_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique
     for step in steps:
         grow(transcript, step, unique=unique)
         if step[1] % 3:
-            assert as_bytes(projector.project(transcript.path())) == as_bytes(project(transcript.path()))
+            assert as_bytes(projector.project(transcript.path())) == as_bytes(build_view(transcript.path()))
 
 
 @given(transcripts(), steps())
 def test_I9_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcript, more: list[Step]) -> None:
     path = transcript.path()
-    shown = project(path)
+    shown = build_view(path)
     if shown.checkpoint is None:
         return
     mark = next(at for at, entry in enumerate(path) if entry.id == shown.checkpoint)
@@ -170,25 +170,25 @@ def test_I9_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcrip
         attrs.evolve(entry, payload=Custom(name="nothing")) if isinstance(entry.payload, Checkpoint) and at != mark else entry
         for at, entry in enumerate(path)
     ]
-    assert as_bytes(project(others)) == as_bytes(shown), "without the other checkpoints"
+    assert as_bytes(build_view(others)) == as_bytes(shown), "without the other checkpoints"
     leaf = transcript.leaf
     transcript.rewind(path[0].id)
     for step in more:
         grow(transcript, step)
-    assert as_bytes(project(transcript.path(leaf))) == as_bytes(shown), "with another branch"
+    assert as_bytes(build_view(transcript.path(leaf))) == as_bytes(shown), "with another branch"
 
 
 @given(transcripts())
 def test_I10_what_is_shown_is_what_the_path_says(transcript: Transcript) -> None:
     for leaf in transcript.leaves():
         path = transcript.path(leaf.id)
-        assert list(project(path).messages) == shown_by_the_book(path)
+        assert list(build_view(path).messages) == shown_by_the_book(path)
 
 
 @given(transcripts(unique=False))
 def test_I10_repairs_are_reported(transcript: Transcript) -> None:
     path = transcript.path()
-    shown = project(path)
+    shown = build_view(path)
     kinds = Counter(repair.kind for repair in shown.repairs)
     assert kinds["missing result"] == sum(message.role == "tool" and message.text == MISSING_TOOL_RESULT for message in shown.messages)
     ids = {entry.id for entry in path}
@@ -199,7 +199,7 @@ def test_I10_repairs_are_reported(transcript: Transcript) -> None:
 @given(transcripts())
 def test_I11_a_summary_is_shown_as_it_was_baked(transcript: Transcript) -> None:
     edited = {entry.payload.target for entry in transcript.path() if isinstance(entry.payload, Edit)}
-    shown = project(transcript.path())
+    shown = build_view(transcript.path())
     if shown.checkpoint is None or shown.checkpoint in edited:
         return
     checkpoint = transcript.get(shown.checkpoint).payload
@@ -215,7 +215,7 @@ def test_I12_a_count_of_the_provider_holds_only_for_the_view_it_was_made_of(tran
     valid = [
         entry.id
         for at, entry in enumerate(path)
-        if isinstance(entry.payload, Said)
+        if isinstance(entry.payload, MessageEntry)
         and entry.payload.usage
         and entry.payload.usage.input_tokens > 0
         and at > max(changes, default=-1)
@@ -279,7 +279,7 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
     if edit is not None and edit.content is None:
         return None
     match entry.payload:
-        case Said(message=message, finish=finish) if not (message.tool_calls and finish in NEVER_REPLAYED):
+        case MessageEntry(message=message, finish=finish) if not (message.tool_calls and finish in NEVER_REPLAYED):
             shown = message
         case CustomMessage(message=message):
             shown = message

@@ -18,9 +18,9 @@ from promptkit.transcript.entries import (
     CustomMessage,
     Edit,
     Label,
+    MessageEntry,
     Observation,
     Reset,
-    Said,
     Setting,
     Unknown,
 )
@@ -123,19 +123,21 @@ def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -
     match name:
         case "answer":
             usage = Usage(input_tokens=number % 7 * 10, output_tokens=number % 5)
-            return Said(message=Message(role="assistant", content=(f"answer {number}",)), usage=usage, model="m", finish="stop")
+            return MessageEntry(message=Message(role="assistant", content=(f"answer {number}",)), usage=usage, model="m", finish="stop")
         case "calls":
             ids = [f"c{len(path)}_{at}" if unique else f"c{at}" for at in range(1 + number % 3)]
             calls = tuple(ToolCall(id=each, name="read") for each in ids)
             content = (f"step {number}", OpaquePart(value={"thinking": number}))[: number % 3]
             finish = ("tool_calls", "aborted", "error", None)[number % 4 if number % 5 == 0 else 0]
-            return Said(message=Message(role="assistant", content=content, tool_calls=calls), finish=finish)
+            return MessageEntry(message=Message(role="assistant", content=content, tool_calls=calls), finish=finish)
         case "result" | "late":
             asked = [call.id for entry in path if entry.message for call in entry.message.tool_calls]
             answered = {entry.message.tool_call_id for entry in path if entry.message}
             waiting = [call for call in asked if call not in answered] if name == "result" else asked
             if waiting:
-                return Said(message=Message(role="tool", tool_call_id=waiting[number % len(waiting)], content=(f"result {number}",)))
+                return MessageEntry(
+                    message=Message(role="tool", tool_call_id=waiting[number % len(waiting)], content=(f"result {number}",))
+                )
         case "checkpoint":
             replacement = (said(f"instead {number}"),) if number % 5 == 0 else None
             return Checkpoint(summary=f"summary {number}", first_kept=some if number % 4 else None, replacement=replacement)
@@ -152,4 +154,4 @@ def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -
             return CustomMessage(name="hook", message=said(f"hook {number}"))
         case _:
             pass
-    return Said(message=said(f"said {number}"))
+    return MessageEntry(message=said(f"said {number}"))

@@ -23,7 +23,7 @@ from promptkit.compaction.events import (
     Events,
     SummaryDiscarded,
 )
-from promptkit.compaction.policy.decisions import Nothing
+from promptkit.compaction.policy.decisions import NoAction
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
@@ -37,11 +37,11 @@ from tests.unit.compaction.conversation_builder import words
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
     from promptkit.compaction.budget import Budget
     from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import State
+    from promptkit.compaction.policy.state import PolicyState
     from promptkit.compaction.presets.preset import Preset
     from promptkit.testing import Request
     from promptkit.testing.scripted_model import Answer
@@ -81,10 +81,10 @@ class _Told:
     policy: Policy
     walk: Walk
 
-    def decide(self, state: State) -> Decision:
+    def decide(self, state: PolicyState) -> Decision:
         decision = self.policy.decide(state)
         why = decision.reason.why
-        if not (isinstance(decision, Nothing) and why.startswith(DULL)):
+        if not (isinstance(decision, NoAction) and why.startswith(DULL)):
             tokens = "?" if state.tokens is None else f"{state.tokens:,}"
             self.walk.note(f"  {state.phase} at {tokens}: {type(decision).__name__}: {why}")
         return decision
@@ -237,7 +237,7 @@ class Walk:
                 pass
 
 
-async def _read(arguments: Mapping[str, object]) -> Result:
+async def _read(arguments: Mapping[str, object]) -> ToolOutput:
     return words(int(str(arguments["tokens"])), str(arguments["word"]))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
@@ -99,7 +99,7 @@ def _start(path: Path, seed: int) -> tuple[int, int]:
 
 
 def _is_torn(path: Path) -> bool:
-    going = Pass(path)
+    going = FilePass(path)
     for _ in going:
         pass
     return going.torn > 0
@@ -108,7 +108,7 @@ def _is_torn(path: Path) -> bool:
 def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
     """What is missing of what was acknowledged, and what else is wrong with the file."""
     try:
-        wrong = [f"{problem.line}: {problem.detail}" for problem in problems(Pass(path))]
+        wrong = [f"{problem.line}: {problem.detail}" for problem in problems(FilePass(path))]
         transcript = Transcript(JsonlStore(path))
         wrong += [f"{problem.line}: {problem.detail}" for problem in transcript.problems]
         names = Counter(entry.message.name or "" for entry in transcript.entries if entry.message)

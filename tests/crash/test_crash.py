@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
@@ -73,7 +73,7 @@ def test_writers_at_the_same_time_do_not_corrupt(tmp_path: Path, manner: str) ->
     ]
     said = [json.loads(process.communicate()[0]) for process in started]
     transcript = Transcript(JsonlStore(path))
-    assert list(problems(Pass(path))) == []
+    assert list(problems(FilePass(path))) == []
     assert sorted(entry.id for entry in transcript.entries) == sorted(entry for written, _ in said for entry in written)
     for entries in (said[number][0] for number in range(3)):
         assert [entry.id for entry in transcript.entries if entry.id in set(entries)] == entries, "each in its order"

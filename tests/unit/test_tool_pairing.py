@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import MISSING_TOOL_RESULT, Message, PairedMessages, Repair, ToolCall, pair
+from promptkit import MISSING_TOOL_RESULT, Message, PairedMessages, Repair, ToolCall, pair_tool_calls
 from promptkit.tool_pairing import Pairer
 
 
@@ -58,70 +58,72 @@ messages = st.one_of(
 class TestWhatIsRight:
     def test_stays_byte_for_byte(self) -> None:
         turns = (said("hi"), called("a", "b"), returned("b"), returned("a"), called("c"), returned("c", ""))
-        assert pair(turns) == PairedMessages(messages=turns, sources=tuple(range(6)))
+        assert pair_tool_calls(turns) == PairedMessages(messages=turns, sources=tuple(range(6)))
 
     def test_keeps_the_very_messages(self) -> None:
         turns = (said("hi"), called("a"), returned("a"))
-        assert all(mine is theirs for mine, theirs in zip(pair(turns).messages, turns, strict=True))
+        assert all(mine is theirs for mine, theirs in zip(pair_tool_calls(turns).messages, turns, strict=True))
 
     def test_nothing_gives_nothing(self) -> None:
-        assert pair([]) == PairedMessages(messages=(), sources=())
+        assert pair_tool_calls([]) == PairedMessages(messages=(), sources=())
 
 
 class TestRepairs:
     def test_a_call_without_a_result_is_answered_by_a_placeholder(self) -> None:
-        paired = pair([called("a", "b"), returned("b"), said("go on")])
+        paired = pair_tool_calls([called("a", "b"), returned("b"), said("go on")])
         assert shape(paired) == ["+a,b", "b=ok", f"a={MISSING_TOOL_RESULT}", "user"]
         assert paired.repairs == (
             Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {MISSING_TOOL_RESULT!r} answers it."),
         )
 
     def test_a_result_of_no_call_is_dropped(self) -> None:
-        paired = pair([said("hi"), returned("x"), returned(None)])
+        paired = pair_tool_calls([said("hi"), returned("x"), returned(None)])
         assert shape(paired) == ["user"]
         assert kinds(paired) == ["orphan result", "orphan result"]
 
     def test_the_first_of_several_results_stays(self) -> None:
-        paired = pair([called("a"), returned("a", "one"), returned("a", "two")])
+        paired = pair_tool_calls([called("a"), returned("a", "one"), returned("a", "two")])
         assert shape(paired) == ["+a", "a=one"]
         assert kinds(paired) == ["repeated result"]
 
     def test_a_repeated_id_is_made_unique_on_both_sides(self) -> None:
-        paired = pair([called("0"), returned("0", "one"), called("0"), returned("0", "two"), called("0_2"), returned("0_2", "three")])
+        paired = pair_tool_calls(
+            [called("0"), returned("0", "one"), called("0"), returned("0", "two"), called("0_2"), returned("0_2", "three")]
+        )
         assert shape(paired) == ["+0", "0=one", "+0_2", "0_2=two", "+0_2_2", "0_2_2=three"]
         assert kinds(paired) == ["repeated call id", "repeated call id"]
 
     def test_equal_ids_in_one_round_are_answered_in_order(self) -> None:
-        paired = pair([called("a", "a"), returned("a", "one"), returned("a", "two")])
+        paired = pair_tool_calls([called("a", "a"), returned("a", "one"), returned("a", "two")])
         assert shape(paired) == ["+a,a_2", "a=one", "a_2=two"]
 
     def test_a_result_answers_the_latest_call_of_its_id(self) -> None:
-        paired = pair([called("a"), said("never mind"), called("a"), returned("a", "late")])
+        paired = pair_tool_calls([called("a"), said("never mind"), called("a"), returned("a", "late")])
         assert shape(paired) == ["+a", f"a={MISSING_TOOL_RESULT}", "user", "+a_2", "a_2=late"]
 
     def test_a_result_before_its_call_is_moved_behind_it(self) -> None:
-        paired = pair([returned("a", "early"), said("hi"), called("a"), said("thanks")])
+        paired = pair_tool_calls([returned("a", "early"), said("hi"), called("a"), said("thanks")])
         assert shape(paired) == ["user", "+a", "a=early", "user"]
         assert kinds(paired) == ["moved result"]
 
     def test_a_result_that_stands_apart_is_moved_behind_its_call(self) -> None:
-        paired = pair([called("a", "b"), returned("a"), said("wait"), returned("b", "late")])
+        paired = pair_tool_calls([called("a", "b"), returned("a"), said("wait"), returned("b", "late")])
         assert shape(paired) == ["+a,b", "a=ok", "b=late", "user"]
         assert kinds(paired) == ["moved result"]
 
     def test_an_empty_id_is_given_a_name(self) -> None:
-        paired = pair([called(""), returned("", "ok")])
+        paired = pair_tool_calls([called(""), returned("", "ok")])
         assert shape(paired) == ["+call_2", "call_2=ok"]
 
     def test_repairs_come_in_the_order_of_the_recording(self) -> None:
-        paired = pair([returned("x"), called("a"), said("hi"), called("a"), returned("a")])
+        paired = pair_tool_calls([returned("x"), called("a"), said("hi"), called("a"), returned("a")])
         assert kinds(paired) == ["orphan result", "missing result", "repeated call id"]
 
 
 class TestLaws:
     @given(st.lists(messages, max_size=14))
     def test_the_output_is_always_well_paired(self, turns: list[Message]) -> None:
-        paired = pair(turns)
+        paired = pair_tool_calls(turns)
         ids = [call.id for message in paired.messages for call in message.tool_calls]
         assert len(set(ids)) == len(ids)
         open_ids: list[str] = []
@@ -136,19 +138,19 @@ class TestLaws:
 
     @given(st.lists(messages, max_size=14))
     def test_pairing_twice_changes_nothing(self, turns: list[Message]) -> None:
-        once = pair(turns)
-        assert pair(once.messages) == PairedMessages(messages=once.messages, sources=tuple(range(len(once.messages))))
+        once = pair_tool_calls(turns)
+        assert pair_tool_calls(once.messages) == PairedMessages(messages=once.messages, sources=tuple(range(len(once.messages))))
 
     @given(st.lists(messages, max_size=14))
     def test_nothing_but_tool_messages_is_lost_or_moved(self, turns: list[Message]) -> None:
-        paired = pair(turns)
+        paired = pair_tool_calls(turns)
         assert [(m.role, m.content) for m in paired.messages if m.role != "tool"] == [
             (m.role, m.content) for m in turns if m.role != "tool"
         ]
 
     @given(st.lists(messages, max_size=14))
     def test_every_change_is_reported(self, turns: list[Message]) -> None:
-        paired = pair(turns)
+        paired = pair_tool_calls(turns)
         assert bool(paired.repairs) == (paired.messages != tuple(turns))
         results = Counter(m.role for m in turns)["tool"]
         dropped = sum(kind in {"orphan result", "repeated result"} for kind in kinds(paired))
@@ -157,9 +159,9 @@ class TestLaws:
 
     @given(st.lists(messages, max_size=14))
     def test_what_is_said_later_does_not_rename_a_call(self, turns: list[Message]) -> None:
-        whole = [call.id for message in pair(turns).messages for call in message.tool_calls]
+        whole = [call.id for message in pair_tool_calls(turns).messages for call in message.tool_calls]
         for end in range(len(turns)):
-            part = [call.id for message in pair(turns[:end]).messages for call in message.tool_calls]
+            part = [call.id for message in pair_tool_calls(turns[:end]).messages for call in message.tool_calls]
             assert part == whole[: len(part)]
 
     @given(st.lists(messages, max_size=14), st.lists(st.booleans(), min_size=14, max_size=14))
@@ -173,11 +175,13 @@ class TestLaws:
                 assert seen[:first] == pairer.messages[:first], "what is before the first change has not changed"
                 seen = list(pairer.messages)
         pairer.settle()
-        assert PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair(turns)
+        assert PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair_tool_calls(
+            turns
+        )
 
     @given(st.lists(messages, max_size=14))
     def test_sources_say_where_each_message_comes_from(self, turns: list[Message]) -> None:
-        paired = pair(turns)
+        paired = pair_tool_calls(turns)
         for message, source in zip(paired.messages, paired.sources, strict=True):
             if message.role == "tool" and message.text == MISSING_TOOL_RESULT:
                 assert turns[source].tool_calls
@@ -218,7 +222,7 @@ def test_work_grows_with_the_number_of_messages(turns: list[list[Message]]) -> N
 
         sys.settrace(trace)
         try:
-            pair(messages)
+            pair_tool_calls(messages)
         finally:
             sys.settrace(None)
         return count

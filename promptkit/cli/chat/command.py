@@ -8,7 +8,7 @@ import click
 
 from promptkit.cli.input.model import is_keyless
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 
 __all__ = ["chat"]
 
@@ -61,20 +61,20 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
 
     Without OPENAI_API_KEY and OPENAI_BASE_URL a script takes the model's place: it needs no network and uses the same tools.
     """
-    from promptkit.cli.chat.loop import Order, run
+    from promptkit.cli.chat.loop import ChatOptions, run
     from promptkit.cli.chat.sandbox import Folder
 
     if window == 0:
-        refuse("--window must be at least 1 token.")
+        usage_error("--window must be at least 1 token.")
     if not Folder.works_here():
-        refuse("this system cannot keep the file tools inside of a folder, and so there is no chat on it.")
+        usage_error("this system cannot keep the file tools inside of a folder, and so there is no chat on it.")
     if transcript and not transcript.absolute().parent.is_dir():
-        refuse(f"there is no folder {transcript.parent}: make it first.")
+        usage_error(f"there is no folder {transcript.parent}: make it first.")
     if not model.strip():
-        refuse("--model must have a name.")
+        usage_error("--model must have a name.")
     keyless = is_keyless()
     return run(
-        Order(
+        ChatOptions(
             transcript=transcript,
             folder=folder.resolve(),
             write=write,

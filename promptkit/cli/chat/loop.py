@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.session import Talk
     from promptkit.messages import Usage
 
-__all__ = ["Order", "run"]
+__all__ = ["ChatOptions", "run"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ LAST = 4
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class ChatOptions:
     """What was asked for. `model` None is the script; `keyless`: because there is no key. `folder` is from the root."""
 
     transcript: Path | None
@@ -63,7 +63,7 @@ class Order:
     quiet: bool
 
 
-def run(order: Order) -> int:
+def run(order: ChatOptions) -> int:
     """Hold a conversation until its lines are at an end. The exit status: 1 if a line from a pipe or an option came to nothing, else 0."""
     if order.transcript is not None:
         return _held(order, order.transcript)
@@ -71,7 +71,7 @@ def run(order: Order) -> int:
         return _held(order, Path(kept) / "talk.jsonl")
 
 
-def _held(order: Order, file: Path) -> int:
+def _held(order: ChatOptions, file: Path) -> int:
     screen = Screen(quiet=order.quiet)
     notes = WindowNotes(screen)
     place = os.path.realpath(file)  # which gives a loop of links as it is: the store refuses it
@@ -98,7 +98,7 @@ def _held(order: Order, file: Path) -> int:
 class _Chat:
     """One conversation at the keyboard, from a pipe or from options."""
 
-    def __init__(self, order: Order, talk: Talk, screen: Screen, notes: WindowNotes) -> None:
+    def __init__(self, order: ChatOptions, talk: Talk, screen: Screen, notes: WindowNotes) -> None:
         self._order = order
         self._talk = talk
         self._screen = screen

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.session import Turn
+    from promptkit.agent.session import TurnResult
     from promptkit.compaction.events import Events
     from promptkit.providers.model import Model
 
@@ -95,7 +95,7 @@ class Talk(SyncSession):
         super().__init__(session)
         self._release = release
 
-    def say(self, content: str | None, on_text: Callable[[str], object]) -> Turn:
+    def say(self, content: str | None, on_text: Callable[[str], object]) -> TurnResult:
         """A turn; for None, the rest of one that was cut short. KeyboardInterrupt comes out when the turn has ended."""
         return self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
 

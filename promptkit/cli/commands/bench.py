@@ -19,7 +19,7 @@ from promptkit.bench.plot import largest, short_size
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.input.props import read_props
 from promptkit.cli.input.target import load
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import working
 
 if TYPE_CHECKING:
@@ -143,18 +143,18 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | None) -> None:
     """Refuse, before anything is measured, what could not be written in the end."""
     if json_file and baseline and json_file.resolve() == baseline.resolve():
-        refuse(f"{baseline} cannot be the baseline and be written: leave --baseline out to write it anew.")
+        usage_error(f"{baseline} cannot be the baseline and be written: leave --baseline out to write it anew.")
     if plot:
         from promptkit.bench.plot import require_plots
 
         require_plots(plot.suffix)
         if plot.resolve() in [path.resolve() for path in (json_file, baseline) if path]:
-            refuse(f"{plot} cannot be the picture and the run: name two files.")
+            usage_error(f"{plot} cannot be the picture and the run: name two files.")
     for path in (json_file, plot):
         if path and str(path) != "-" and not path.resolve().parent.is_dir():
-            refuse(f"{path} cannot be written: there is no folder {path.parent}.")
+            usage_error(f"{path} cannot be written: there is no folder {path.parent}.")
         if path and path.is_dir():
-            refuse(f"{path} cannot be written: it is a folder.")
+            usage_error(f"{path} cannot be written: it is a folder.")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -163,7 +163,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content)
     except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror}.")
+        usage_error(f"{path} cannot be written: {error.strerror}.")
 
 
 STEPS = 7

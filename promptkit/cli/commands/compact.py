@@ -14,7 +14,7 @@ import click
 
 from promptkit.cli.input.model import connect, is_keyless
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.messages import write_json
 from promptkit.cli.output.terminal import clip, escape_control_chars, working
 from promptkit.cli.output.transcript import first_line, short, who
@@ -25,26 +25,26 @@ from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl.records import entry_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project, summary_message
+from promptkit.transcript.view import build_view, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.compactor import DraftSummary
     from promptkit.compaction.planning.plan import Plan
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Order", "compact", "run"]
+__all__ = ["CompactOptions", "compact", "run"]
 
 
 WINDOW = 128_000
@@ -61,7 +61,7 @@ HEAD, TAIL = 10, 10
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class CompactOptions:
     """What was asked for. `note` is what is to be said beside what came of it."""
 
     file: Path
@@ -78,7 +78,7 @@ class Outcome:
     """What came of it. Figures are tokens of the messages that a model is shown."""
 
     plan: Plan
-    draft: Draft | None
+    draft: DraftSummary | None
     entry: Entry | None
     before: int
     after: int
@@ -86,7 +86,7 @@ class Outcome:
     """The most that a request may have, where it was asked for or is known."""
 
 
-def run(order: Order) -> None:
+def run(order: CompactOptions) -> None:
     """Compact a transcript and print what came of it. Raises SummaryError, and TranscriptError for a file that is none."""
     transcript = Transcript(JsonlStore(order.file))
     name = escape_control_chars(str(order.file))
@@ -103,14 +103,14 @@ def run(order: Order) -> None:
     _print(order, transcript, outcome, outcome.draft)
 
 
-async def _compacted(order: Order, transcript: Transcript) -> Outcome:
+async def _compacted(order: CompactOptions, transcript: Transcript) -> Outcome:
     tokenizer = tokenizer_for(order.model)
     sizer = Sizer(tokenizer)
 
     def size(messages: Iterable[Message]) -> int:
         return sum(map(sizer.message, messages))
 
-    view = project(transcript.path())
+    view = build_view(transcript.path())
     before = size(view.messages)
     plan = select(view, leaf=transcript.leaf or "", tokenizer=tokenizer)
     if plan.is_empty:
@@ -121,7 +121,7 @@ async def _compacted(order: Order, transcript: Transcript) -> Outcome:
         try:
             draft = await compactor.draft(plan, trigger="manual", instructions=order.instructions)
         except SummaryError as error:
-            refuse(f"{error} The file is as it was{'' if order.model is None else '; --extractive asks no model'}.")
+            usage_error(f"{error} The file is as it was{'' if order.model is None else '; --extractive asks no model'}.")
         if draft is None:
             return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
         entry = None if order.dry_run else await compactor.commit(draft)
@@ -130,13 +130,15 @@ async def _compacted(order: Order, transcript: Transcript) -> Outcome:
         return Outcome(
             plan=plan, draft=draft, entry=None, before=before, after=size([summary_message(draft.summary.text), *stays]), limit=writer.limit
         )
-    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=size(project(transcript.path()).messages), limit=writer.limit)
+    return Outcome(
+        plan=plan, draft=draft, entry=entry, before=before, after=size(build_view(transcript.path()).messages), limit=writer.limit
+    )
 
 
 class _Writer:
     """Who writes the summary, and how long it may be: a model while the block runs, or nobody but the transcript itself."""
 
-    def __init__(self, order: Order, tokenizer: Tokenizer, dropped: int) -> None:
+    def __init__(self, order: CompactOptions, tokenizer: Tokenizer, dropped: int) -> None:
         budget = budget_for(order.model or "", tokenizer=tokenizer, window=order.window)
         self.limit = budget.limit
         if budget.limit is None:
@@ -151,9 +153,9 @@ class _Writer:
         window = (budget.limit or WINDOW) + (budget.reply or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
         if dropped + self.most + MARGIN <= window:
-            self.chain = Chain((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+            self.chain = FallbackSummarizer((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
         else:
-            self.chain = Chain((ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+            self.chain = FallbackSummarizer((ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,7 +165,7 @@ class _Writer:
             await self._close()
 
 
-def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft) -> None:
+def _print(order: CompactOptions, transcript: Transcript, outcome: Outcome, draft: DraftSummary) -> None:
     plan, summary = outcome.plan, draft.summary
     items = (*plan.dropped, *plan.prefix)
     sizer = Sizer(tokenizer_for(order.model))
@@ -193,7 +195,7 @@ def _print(order: Order, transcript: Transcript, outcome: Outcome, draft: Draft)
         click.echo("nothing was written: the conversation went on meanwhile")
 
 
-def _as_json(order: Order, outcome: Outcome) -> dict[str, object]:
+def _as_json(order: CompactOptions, outcome: Outcome) -> dict[str, object]:
     plan, draft = outcome.plan, outcome.draft
     summary = draft.summary if draft else None
     return {
@@ -241,11 +243,11 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
     OPENAI_BASE_URL, no model is asked. If no summary is to be had, the file stays as it is.
     """
     if model and extractive:
-        refuse("--extractive asks no model: leave it out, or --model.")
+        usage_error("--extractive asks no model: leave it out, or --model.")
     if window == 0:
-        refuse("--window must be at least 1 token.")
+        usage_error("--window must be at least 1 token.")
     if not file.exists():
-        refuse(f"there is no file {file}.")
+        usage_error(f"there is no file {file}.")
     note = None
     if model and is_keyless():
         model, note = None, NO_KEY
@@ -253,4 +255,4 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
         note = NO_MODEL
     if instructions and not model:
         note = f"{note or 'No model is asked.'} The instructions are not heeded."
-    run(Order(file=file, instructions=instructions, model=model, note=note, window=window, dry_run=dry_run, as_json=as_json))
+    run(CompactOptions(file=file, instructions=instructions, model=model, note=note, window=window, dry_run=dry_run, as_json=as_json))

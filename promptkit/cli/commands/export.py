@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, working
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.transcript.redaction import redact_secrets
 
     if output is not None and output.exists() and not force:
-        refuse(f"{output} is there already: name another file, or pass --force to replace it.")
+        usage_error(f"{output} is there already: name another file, or pass --force to replace it.")
     with working(f"Reading {escape_control_chars(str(file))}"):
         transcript = _read(file)
     path = _path(transcript, leaf)
@@ -63,7 +63,7 @@ def _read(file: Path) -> Transcript:
 
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
     if not entries:
-        refuse(f"{file} holds nothing that could be written.")
+        usage_error(f"{file} holds nothing that could be written.")
     return Transcript(InMemoryStore(entries))
 
 
@@ -78,7 +78,7 @@ def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
         through = (path for path in paths if any(entry.id == target for entry in path))
         return max(through, key=len, default=transcript.path(target))
     if len(found) != 1:
-        refuse(f"{leaf!r} names {'no entry and no label' if not found else f'{len(found):,} entries'} of this transcript.")
+        usage_error(f"{leaf!r} names {'no entry and no label' if not found else f'{len(found):,} entries'} of this transcript.")
     return transcript.path(found[0])
 
 
@@ -101,4 +101,4 @@ def _write(output: Path, pieces: Iterable[bytes]) -> None:
     try:
         replace(output, lambda out: out.writelines(pieces))
     except OSError as error:
-        refuse(f"{output} cannot be written: {error.strerror}.")
+        usage_error(f"{output} cannot be written: {error.strerror}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.messages import write_json
 from promptkit.cli.output.terminal import escape_control_chars
 
@@ -52,7 +52,7 @@ def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json
     from promptkit.recordings.importing import import_recording
 
     if force and output is None:
-        refuse("--force replaces OUT: name it with --output.")
+        usage_error("--force replaces OUT: name it with --output.")
     with _bar(f"Reading {escape_control_chars(file.name)}") as progress:
         made = import_recording(file, output, codec=codec, overwrite=force, progress=progress)
     _warn(file, made)

@@ -11,7 +11,7 @@ import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.input.target import load
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.messages import as_json, write_json
 from promptkit.cli.output.terminal import working
 
@@ -81,15 +81,15 @@ def _props(path: Path | None) -> Mapping[str, object]:
     try:
         text = (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode("utf-8")
     except OSError as error:
-        refuse(f"{path} cannot be read: {error.strerror}.")
+        usage_error(f"{path} cannot be read: {error.strerror}.")
     except UnicodeDecodeError:
-        refuse(f"{path} is no UTF-8 text.")
+        usage_error(f"{path} is no UTF-8 text.")
     try:
         props: object = json.loads(text)
     except json.JSONDecodeError as error:
-        refuse(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.")
+        usage_error(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.")
     except RecursionError:
-        refuse(f"{path}: nested too deeply.")
+        usage_error(f"{path}: nested too deeply.")
     if not isinstance(props, dict):
-        refuse(f"{path} holds a JSON {type(props).__name__}: props are an object, name to value.")
+        usage_error(f"{path} holds a JSON {type(props).__name__}: props are an object, name to value.")
     return cast("dict[str, object]", props)  # JSON objects have string keys

@@ -18,15 +18,15 @@ from rich.text import Text
 
 from promptkit.bench.plot import short_size
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars
-from promptkit.replay.results import Tally, priced
+from promptkit.replay.results import ReplayTotals, priced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.replay.results import Failed, FileResult, PolicyResult
-    from promptkit.replay.runner import Order
+    from promptkit.replay.runner import ReplayOptions
 
 __all__ = ["print_replay", "replay"]
 
@@ -94,28 +94,28 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.replay.prices import read_prices
     from promptkit.replay.prompt_cache import rule_for
     from promptkit.replay.results import Failed
-    from promptkit.replay.runner import Order
-    from promptkit.replay.simulate import Rules
+    from promptkit.replay.runner import ReplayOptions
+    from promptkit.replay.simulate import ReplayRules
 
     if window < LEAST:
-        refuse(f"--window must be at least {LEAST:,} tokens.")
+        usage_error(f"--window must be at least {LEAST:,} tokens.")
     wanted = names(policies)
     if not wanted:
-        refuse("--policy names none.")
+        usage_error("--policy names none.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
-        refuse("--summaries model needs a key in OPENAI_API_KEY.")
+        usage_error("--summaries model needs a key in OPENAI_API_KEY.")
     for file in files:
         if not file.is_file():
-            refuse(f"there is no file {file}.")
+            usage_error(f"there is no file {file}.")
     _check_outputs(files, json_file, plot)
     price = read_prices(prices).of(model)
-    rules = Rules(model=model, window=window, cache=rule_for(model) if cache == "auto" else cache, life=ttl)
-    order = Order(policies=wanted, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
+    rules = ReplayRules(model=model, window=window, cache=rule_for(model) if cache == "auto" else cache, life=ttl)
+    order = ReplayOptions(policies=wanted, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
     found = _played(files, order, workers or os.cpu_count() or 1)
     results = [result for result in found if not isinstance(result, Failed)]
     failures = [result for result in found if isinstance(result, Failed)]
     if not results:
-        refuse(f"{failures[0].file}: {failures[0].why}")
+        usage_error(f"{failures[0].file}: {failures[0].why}")
     _show(found, results, order, each=each, json_file=json_file)
     if plot:
         from promptkit.replay.plot import draw_timeline
@@ -127,7 +127,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1)
 
 
-def _played(files: tuple[Path, ...], order: Order, workers: int) -> list[FileResult | Failed]:
+def _played(files: tuple[Path, ...], order: ReplayOptions, workers: int) -> list[FileResult | Failed]:
     """The results, with a bar on stderr while a person waits."""
     from promptkit.replay.runner import replay as play
 
@@ -142,7 +142,7 @@ def _played(files: tuple[Path, ...], order: Order, workers: int) -> list[FileRes
         return play(files, order, workers=workers, done=lambda _: progress.advance(task))
 
 
-def _show(found: list[FileResult | Failed], results: list[FileResult], order: Order, *, each: bool, json_file: Path | None) -> None:
+def _show(found: list[FileResult | Failed], results: list[FileResult], order: ReplayOptions, *, each: bool, json_file: Path | None) -> None:
     from promptkit.replay.results import as_json
 
     text = as_json(found)
@@ -162,15 +162,15 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
 
         require_plots(plot.suffix)
         if len(files) > MOST:
-            refuse(f"a picture shows at most {MOST} files, and {len(files)} are named.")
+            usage_error(f"a picture shows at most {MOST} files, and {len(files)} are named.")
     recordings = {file.resolve() for file in files}
     for path in (json_file, plot):
         if path is None or str(path) == "-":
             continue
         if path.resolve() in recordings or (path is plot and json_file and path.resolve() == json_file.resolve()):
-            refuse(f"{path} would be written over: name another file.")
+            usage_error(f"{path} would be written over: name another file.")
         if path.is_dir() or not path.resolve().parent.is_dir():
-            refuse(f"{path} cannot be written: it is a folder, or is in none.")
+            usage_error(f"{path} cannot be written: it is a folder, or is in none.")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -179,7 +179,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content)
     except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror}.")
+        usage_error(f"{path} cannot be written: {error.strerror}.")
 
 
 EXACT = 100_000
@@ -195,7 +195,7 @@ LEGEND = (
 )
 
 
-def print_replay(files: Sequence[FileResult], order: Order, *, each: bool) -> None:
+def print_replay(files: Sequence[FileResult], order: ReplayOptions, *, each: bool) -> None:
     """Print a table of all files together and, with `each`, one of each before. Fits 80 columns and needs no colour."""
     console = Console(highlight=False)
     rules = order.rules
@@ -219,9 +219,9 @@ def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
     console.print(Text.assemble((name, "bold"), said), soft_wrap=True)
 
 
-def _added(files: Sequence[FileResult], order: Order) -> list[PolicyResult]:
+def _added(files: Sequence[FileResult], order: ReplayOptions) -> list[PolicyResult]:
     hour = order.rules.cache == "anthropic-1h"
-    tallies = [(name, sum((file.policies[at].tally for file in files), Tally())) for at, name in enumerate(order.policies)]
+    tallies = [(name, sum((file.policies[at].tally for file in files), ReplayTotals())) for at, name in enumerate(order.policies)]
     return [priced(name, tally, order.price, hour=hour) for name, tally in tallies]
 
 

@@ -10,7 +10,7 @@ import click
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.input.props import read_props
 from promptkit.cli.input.target import load
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import working
 from promptkit.errors import BudgetExceededError
 
@@ -50,7 +50,7 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
     import promptkit
 
     if str(output) != "-" and not output.resolve().parent.is_dir():
-        refuse(f"{output} cannot be written: there is no folder {output.parent}.")
+        usage_error(f"{output} cannot be written: there is no folder {output.parent}.")
     element = load(source, read_props(props))
     with working(f"Rendering {source}"):
         try:
@@ -62,7 +62,7 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
         page = record.to_html(title=source)
     _write(page, output)
     if failure:
-        refuse(f"{failure} {'The page' if str(output) == '-' else output} shows what must stay.")
+        usage_error(f"{failure} {'The page' if str(output) == '-' else output} shows what must stay.")
     if record.state is not None and str(output) != "-":
         removed = sum(removal.step < record.state for removal in record.removals)
         click.echo(
@@ -80,4 +80,4 @@ def _write(page: str, output: Path) -> None:
     try:
         write_whole(output, page.encode())
     except OSError as error:
-        refuse(f"{output} cannot be written: {error.strerror}.")
+        usage_error(f"{output} cannot be written: {error.strerror}.")

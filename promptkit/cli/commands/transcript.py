@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.messages import write_json
 from promptkit.cli.output.terminal import clip, escape_control_chars, working
 
@@ -66,10 +66,10 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
 
     A last line or batch that was cut short when its writer was killed is no problem: the next one who writes takes it away.
     """
-    from promptkit.transcript.jsonl.reader import Pass
+    from promptkit.transcript.jsonl.reader import FilePass
     from promptkit.transcript.jsonl.validate import problems
 
-    going = Pass(_existing(file))
+    going = FilePass(_existing(file))
     name = escape_control_chars(str(file))
     count = 0
     listed: list[dict[str, object]] = []
@@ -103,14 +103,14 @@ def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fix
     Before each stand the line in the file, the id of the entry and who said it. With --json there is one JSON object a line.
     """
     from promptkit.cli.output.transcript import short, texts, who
-    from promptkit.transcript.jsonl.reader import Pass, Stored
+    from promptkit.transcript.jsonl.reader import FilePass, Stored
 
     try:
         wanted = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        refuse(f"{pattern!r} is no regular expression: {error}. With --fixed it is taken as a text.")
+        usage_error(f"{pattern!r} is no regular expression: {error}. With --fixed it is taken as a text.")
     count = 0
-    for item in Pass(_existing(file)):
+    for item in FilePass(_existing(file)):
         if not isinstance(item, Stored):
             continue
         for text in texts(item.entry):
@@ -143,7 +143,7 @@ def stats(*, file: Path, model: str | None, as_json: bool) -> None:
 
 def _existing(file: Path) -> Path:
     if not file.exists():
-        refuse(f"there is no file {file}.")
+        usage_error(f"there is no file {file}.")
     return file
 
 

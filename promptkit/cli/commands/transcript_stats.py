@@ -9,9 +9,9 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars
-from promptkit.transcript.jsonl.reader import Pass, Stored
-from promptkit.transcript.statistics import Tally
-from promptkit.transcript.view import project
+from promptkit.transcript.jsonl.reader import FilePass, Stored
+from promptkit.transcript.statistics import TranscriptTotals
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ Figures = dict[str, Any]  # Any: figures, and groups of them
 
 def collect(file: Path, *, count: Callable[[Message], int]) -> Figures:
     """The figures of a file and its archives. `view` is what a model would be shown now; `count` gives the tokens of a message."""
-    tally = Tally(count=count)
+    tally = TranscriptTotals(count=count)
     problems = 0
-    going = Pass(file)
+    going = FilePass(file)
     for item in going:
         tally.tree.partial = going.partial
         if isinstance(item, Stored):
@@ -37,7 +37,7 @@ def collect(file: Path, *, count: Callable[[Message], int]) -> Figures:
         else:
             problems += 1
     path = _path(file, tally)
-    view = project(path)
+    view = build_view(path)
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
@@ -74,12 +74,12 @@ def print_stats(figures: Figures) -> None:
             click.echo(f"{name:<12} {escape_control_chars(text)}")
 
 
-def _path(file: Path, tally: Tally) -> list[Entry]:
+def _path(file: Path, tally: TranscriptTotals) -> list[Entry]:
     """The entries of the present conversation."""
     tree = tally.tree
     wanted = set(tree.up(tree.last)) if tree.last else set[str]()
     found: list[Entry] = []
-    for item in Pass(file):
+    for item in FilePass(file):
         if isinstance(item, Stored) and item.entry.id in wanted:
             wanted.discard(item.entry.id)
             found.append(item.entry)

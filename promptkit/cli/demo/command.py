@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.messages import write_json
 from promptkit.cli.output.terminal import working
 
@@ -67,7 +67,7 @@ def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything:
     import promptkit
 
     if window == 0:
-        refuse("--window must be at least 1 token.")
+        usage_error("--window must be at least 1 token.")
     shown = _load(name)()
     renders: list[promptkit.Rendered] = []
     for budget in budgets or (shown.budgets if window is None else ()):
@@ -108,6 +108,6 @@ def _load(name: str) -> Callable[[], Demo]:
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
         listed = f"installed are: {', '.join(sorted(known))}" if known else "none is installed: install promptkit again"
-        refuse(f"there is no demo {name!r}; {listed}.")
+        usage_error(f"there is no demo {name!r}; {listed}.")
     loaded: Callable[[], Demo] = known[name].load()
     return loaded

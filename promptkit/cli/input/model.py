@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -28,11 +28,11 @@ def connect(name: str) -> tuple[OpenAIModel, Callable[[], Coroutine[object, obje
     """A model, and what closes its connections. Raises UsageError for a key or an address that cannot be one."""
     key, address = os.environ.get(KEY), os.environ.get(ADDRESS)
     if key and not (key.isascii() and key.isprintable()):
-        refuse(
+        usage_error(
             f"{KEY} has a character that no key has, such as a line break or a quote of a text editor."
         )  # which is not shown: it is secret
     if address and not _is_address(address):
-        refuse(f"{ADDRESS} is no address: it begins with http:// or https:// and names a host.")
+        usage_error(f"{ADDRESS} is no address: it begins with http:// or https:// and names a host.")
     from openai import AsyncOpenAI
 
     from promptkit.providers.openai.client import OpenAIModel

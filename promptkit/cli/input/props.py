@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard, Union, cast, get_args, get_origin, 
 
 import attrs
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.element import PromptElement
 from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, ToolDefinition
 
@@ -33,7 +33,7 @@ def read_message(given: Mapping[str, object], where: str) -> Message:
     data = known_fields(given, ("role", "content", "name", "tool_calls", "tool_call_id"), where)
     role = data.get("role")
     if not _is_role(role):
-        refuse(f"{where}.role is {role!r}: it is one of system, user, assistant, tool.")
+        usage_error(f"{where}.role is {role!r}: it is one of system, user, assistant, tool.")
     calls = _list(data.get("tool_calls") or [], f"{where}.tool_calls")
     return Message(
         role=role,
@@ -72,7 +72,7 @@ def known_fields(given: Mapping[str, object], allowed: Sequence[str], where: str
     """The object itself. Refuses a field that is not allowed: a misspelt one would be lost silently."""
     for name in given:
         if name not in allowed:
-            refuse(f"{where} has no field {name!r}; its fields are {', '.join(allowed)}.")
+            usage_error(f"{where} has no field {name!r}; its fields are {', '.join(allowed)}.")
     return given
 
 
@@ -98,26 +98,26 @@ def _parts(content: object, where: str) -> list[Part]:
             case {"type": "image_url", "image_url": {"url": str(url)}}:
                 parts.append(ImagePart(url=url))
             case other:
-                refuse(f"{where}[{index}] has the type {other.get('type')!r}: it is a text with `text` or an image_url with `url`.")
+                usage_error(f"{where}[{index}] has the type {other.get('type')!r}: it is a text with `text` or an image_url with `url`.")
     return parts
 
 
 def _object(value: object, where: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        refuse(f"{where} is {json.dumps(value)[:40]}: an object is wanted.")
+        usage_error(f"{where} is {json.dumps(value)[:40]}: an object is wanted.")
     return cast("dict[str, object]", value)  # JSON objects have string keys
 
 
 def _list(value: object, where: str) -> list[object]:
     if not isinstance(value, list):
-        refuse(f"{where} is {json.dumps(value)[:40]}: a list is wanted.")
+        usage_error(f"{where} is {json.dumps(value)[:40]}: a list is wanted.")
     return cast("list[object]", value)  # of JSON values
 
 
 def _text(data: Mapping[str, object], name: str, where: str) -> str:
     value = data.get(name)
     if not isinstance(value, str):
-        refuse(f"{where}.{name} is {json.dumps(value)[:40]}: a string is wanted.")
+        usage_error(f"{where}.{name} is {json.dumps(value)[:40]}: a string is wanted.")
     return value
 
 
@@ -231,15 +231,15 @@ def read_props(path: Path | None) -> Mapping[str, object]:
     try:
         text = (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode("utf-8")
     except OSError as error:
-        refuse(f"{path} cannot be read: {error.strerror}.")
+        usage_error(f"{path} cannot be read: {error.strerror}.")
     except UnicodeDecodeError:
-        refuse(f"{path} is no UTF-8 text.")
+        usage_error(f"{path} is no UTF-8 text.")
     try:
         props: object = json.loads(text)
     except json.JSONDecodeError as error:
-        refuse(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.")
+        usage_error(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.")
     except RecursionError:
-        refuse(f"{path}: nested too deeply.")
+        usage_error(f"{path}: nested too deeply.")
     if not isinstance(props, dict):
-        refuse(f"{path} holds a JSON {type(props).__name__}: props are an object, name to value.")
+        usage_error(f"{path} holds a JSON {type(props).__name__}: props are an object, name to value.")
     return cast("dict[str, object]", props)  # JSON objects have string keys

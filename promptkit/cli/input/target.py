@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.cli.input.props import convert, hints_of
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
 from promptkit.elements.template.template import Template
@@ -45,13 +45,13 @@ def load(source: str, props: Props) -> PromptElement:
     value = _named(module, name, place) if name else _sole(module, place)
     if isinstance(value, PromptElement):
         if props:
-            refuse(f"{source} is an element, not a component: it takes no props.")
+            usage_error(f"{source} is an element, not a component: it takes no props.")
         return value
     if not callable(value):
-        refuse(f"{source} is a {type(value).__name__}, not a component.")
+        usage_error(f"{source} is a {type(value).__name__}, not a component.")
     element = _call(value, props, source)
     if not isinstance(element, PromptElement):
-        refuse(f"{source} returned a {type(element).__name__}, not an element.")
+        usage_error(f"{source} returned a {type(element).__name__}, not an element.")
     return element
 
 
@@ -69,7 +69,7 @@ def _from_template(source: str, props: Props) -> PromptElement:
 def _existing(source: str) -> Path:
     path = Path(source)
     if not path.is_file():
-        refuse(f"there is no file {source}.")
+        usage_error(f"there is no file {source}.")
     return path.resolve()
 
 
@@ -81,7 +81,7 @@ def _module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name and f"{place}.".startswith(f"{error.name}."):
-            refuse(f"there is no module {place}; for a file write FILE.py:COMPONENT.")
+            usage_error(f"there is no module {place}; for a file write FILE.py:COMPONENT.")
         raise
 
 
@@ -90,21 +90,21 @@ def _module_of_file(place: str) -> ModuleType:
     name = f"promptkit_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        refuse(f"{place} cannot be loaded as a Python file.")
+        usage_error(f"{place} cannot be loaded as a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours, as it may when it is run
     sys.modules[name] = module  # annotations are resolved through it
     try:
         spec.loader.exec_module(module)
     except SystemExit:
-        refuse(f"{place} ended the program while it was loaded: put what runs it under `if __name__ == '__main__':`.")
+        usage_error(f"{place} ended the program while it was loaded: put what runs it under `if __name__ == '__main__':`.")
     return module
 
 
 def _named(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
         known = list(_components(module))
-        refuse(f"{place} has no {name}.{_meant(name, known)}{_listed('Its components', known)}")
+        usage_error(f"{place} has no {name}.{_meant(name, known)}{_listed('Its components', known)}")
     value: object = getattr(module, name)
     return value
 
@@ -113,7 +113,7 @@ def _sole(module: ModuleType, place: str) -> type[PromptElement]:
     known = _components(module)
     if len(known) != 1:
         found = f"has {len(known)} components" if known else "has no component"
-        refuse(f"{place} {found}: write {place}:NAME.{_listed('Its components', known)}")
+        usage_error(f"{place} {found}: write {place}:NAME.{_listed('Its components', known)}")
     return next(iter(known.values()))
 
 
@@ -133,10 +133,10 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
         if name not in names and not takes_any:
             layout = {field.name for field in PromptElement.__attrs_attrs__} if inspect.isclass(function) else set[str]()
             own = [each for each in names if each not in layout]
-            refuse(f"{source} has no prop {name!r}.{_meant(name, names)}{_listed('Its props', own or names)}")
+            usage_error(f"{source} has no prop {name!r}.{_meant(name, names)}{_listed('Its props', own or names)}")
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
-            refuse(f"{source} needs the prop {each.name!r}: give it in --props FILE.json.")
+            usage_error(f"{source} needs the prop {each.name!r}: give it in --props FILE.json.")
     hints = hints_of(function)
     return function(**{name: convert(value, hints.get(name), name) for name, value in props.items()})
 

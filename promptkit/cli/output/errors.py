@@ -14,13 +14,13 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["explain_failure", "refuse"]
+__all__ = ["explain_failure", "usage_error"]
 
 OURS = Path(__file__).resolve().parents[1]
 STANDARD = sysconfig.get_path("stdlib")
 
 
-def refuse(why: str) -> NoReturn:
+def usage_error(why: str) -> NoReturn:
     """End the command with a mistake of its user, said in one line."""
     raise click.UsageError(why)
 

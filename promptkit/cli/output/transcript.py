@@ -14,7 +14,7 @@ import attrs
 import click
 from rich.console import Console
 
-from promptkit.cli.output.errors import refuse
+from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript.entries import (
@@ -24,15 +24,15 @@ from promptkit.transcript.entries import (
     CustomMessage,
     Edit,
     Label,
+    MessageEntry,
     Observation,
     Reset,
-    Said,
     Setting,
     Unknown,
 )
-from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.jsonl.reader import FilePass, Stored
 from promptkit.transcript.jsonl.records import entry_to_json
-from promptkit.transcript.transcript import Tree
+from promptkit.transcript.transcript import EntryTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def short(entry_id: str | None) -> str:
 def who(entry: Entry) -> str:
     """Who says it, or what it is."""
     payload = entry.payload
-    if isinstance(payload, Said):
+    if isinstance(payload, MessageEntry):
         return payload.message.role
     return escape_control_chars(payload.kind) if isinstance(payload, Unknown) else entry.kind
 
@@ -75,7 +75,7 @@ def first_line(entry: Entry) -> str:
 def texts(entry: Entry) -> Iterator[str]:
     """All the text of an entry, piece by piece."""
     match entry.payload:
-        case Said(message=message, finish=finish):
+        case MessageEntry(message=message, finish=finish):
             yield from _message(message)
             if finish in {"error", "aborted", "length", "content_filter"}:
                 yield f"({finish})"
@@ -150,7 +150,7 @@ HEAD, TAIL = 10, 20
 class _Shape:
     """What has to be known of a file before any of it is shown."""
 
-    tree: Tree = attrs.field(factory=Tree)
+    tree: EntryTree = attrs.field(factory=EntryTree)
     labels: dict[str, str] = attrs.field(factory=dict[str, str])
     problems: int = 0
 
@@ -183,7 +183,7 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
 
 def _look(file: Path) -> _Shape:
     shape = _Shape()
-    going = Pass(file)
+    going = FilePass(file)
     for item in going:
         shape.tree.partial = going.partial
         if not isinstance(item, Stored) or item.entry.id in shape.tree:
@@ -205,14 +205,14 @@ def _leaf(shape: _Shape, wanted: str | None, file: Path) -> str | None:
         return shape.labels[wanted]
     found = [entry_id for entry_id in shape.tree.parents if entry_id.startswith(wanted)]
     if len(found) != 1:
-        refuse(f"{file} has {f'{len(found):,} entries' if found else 'no entry and no label'} {wanted!r}.")
+        usage_error(f"{file} has {f'{len(found):,} entries' if found else 'no entry and no label'} {wanted!r}.")
     return found[0]
 
 
-def _entries(file: Path, tree: Tree, path: set[str] | None) -> Iterator[Stored]:
+def _entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[Stored]:
     """The entries that are to be shown. What was appended since the file's shape was looked at is not."""
     seen: set[str] = set()
-    for item in Pass(file):
+    for item in FilePass(file):
         if isinstance(item, Stored) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
             seen.add(item.entry.id)
             yield item

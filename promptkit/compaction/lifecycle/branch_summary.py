@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import known_facts, redacted_summary, redacted_task
+from promptkit.compaction.compactor import collect_facts, redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
-from promptkit.transcript.view import project, summary_message
+from promptkit.transcript.view import build_view, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["branch_items", "left_behind", "navigate"]
+__all__ = ["branch_items", "left_behind", "switch_branch"]
 
 BRANCH_TOKENS = 2_048
 """The most that the summary of a branch has. (pi.)"""
@@ -43,10 +43,10 @@ def branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
 
     Edits hold: what was redacted or taken back is not told. Behind a reset nothing before it is.
     """
-    return project(list(map(_plain, entries))).items
+    return build_view(list(map(_plain, entries))).items
 
 
-async def navigate(  # noqa: PLR0913  # what can be said of it
+async def switch_branch(  # noqa: PLR0913  # what can be said of it
     transcript: Transcript,
     to: str | None,
     *,
@@ -70,10 +70,10 @@ async def navigate(  # noqa: PLR0913  # what can be said of it
     if leaf is None or summarizer is None or not items:
         return transcript.rewind(to)
     plan = Plan(leaf=leaf, dropped=items)
-    task = SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, facts=known_facts(transcript, plan))
-    summary = await summarizer.summarize(task if redactor is None else redacted_task(task, redactor))
+    task = SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, facts=collect_facts(transcript, plan))
+    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
     if redactor is not None:
-        summary = redacted_summary(summary, redactor)
+        summary = redact_summary(summary, redactor)
     if not summary.text.strip():
         raise SummaryError(reason="empty", detail="the summary of the branch is blank.", usage=summary.usage)
     if transcript.leaf != leaf:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import redacted_summary, redacted_task
+from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.planning.selection import is_system
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
-from promptkit.transcript.entries import CustomMessage, Observation, Said, Setting
+from promptkit.transcript.entries import CustomMessage, MessageEntry, Observation, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.store import Store
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["HANDOFF_TEMPLATE", "PARENT", "Handoff", "hand_off"]
+__all__ = ["HANDOFF_TEMPLATE", "PARENT", "Handoff", "handoff"]
 
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
 """The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. Its instructions are the goal."""
@@ -47,7 +47,7 @@ class Handoff:
     """The checkpoint that was made instead."""
 
 
-async def hand_off(  # noqa: PLR0913  # what can be said of it
+async def handoff(  # noqa: PLR0913  # what can be said of it
     transcript: Transcript,
     view: TranscriptView,
     *,
@@ -93,7 +93,7 @@ async def hand_off(  # noqa: PLR0913  # what can be said of it
     if transcript.leaf != leaf:
         raise TranscriptConflictError(leaf, transcript.only_on(transcript.leaf, leaf) if transcript.leaf else ())
     link = {"transcript": transcript.store.place, "leaf": leaf, "goal": goal}
-    system = (Said(message=item.message) for item in pinned)
+    system = (MessageEntry(message=item.message) for item in pinned)
     message = Message(role="user", content=(document.text,))
     new.append(Setting(name=PARENT, value=link), *system, CustomMessage(name=HANDOFF, message=message), expect="")
     transcript.append(Observation(name=HANDOFF, data={"transcript": store.place, "goal": goal}))
@@ -101,9 +101,9 @@ async def hand_off(  # noqa: PLR0913  # what can be said of it
 
 
 async def _document(task: SummaryTask, writer: Summarizer, redactor: Redactor | None) -> Summary:
-    made = await writer.summarize(task if redactor is None else redacted_task(task, redactor))
+    made = await writer.summarize(task if redactor is None else redact_task(task, redactor))
     if redactor is not None:
-        made = redacted_summary(made, redactor)
+        made = redact_summary(made, redactor)
     if not made.text.strip():
         raise SummaryError(reason="empty", detail="the document is blank.", usage=made.usage)
     return made

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import redacted_summary, redacted_task
+from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.planning.blocks import spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.prompts import neutral
+from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
 
-__all__ = ["Passage", "answer", "excerpt", "passages"]
+__all__ = ["Passage", "answer_recall", "excerpt", "passages"]
 
 AROUND = 1
 """Lines before and behind a line that matches."""
@@ -157,7 +157,7 @@ def excerpt(path: Sequence[Entry], question: str, *, tokens: int, tokenizer: Tok
     chosen: list[tuple[Passage, str]] = []
     order = {entry.id: at for at, entry in enumerate(path)}
     for passage in passages(path, question):
-        shown = f"[{passage.role}, entry {passage.entry}]\n{neutral(passage.text)}"
+        shown = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
         size = tokenizer.count(f"{shown}\n\n")
         if size <= left:
             left -= size
@@ -165,7 +165,7 @@ def excerpt(path: Sequence[Entry], question: str, *, tokens: int, tokenizer: Tok
     return "\n\n".join(shown for _, shown in sorted(chosen, key=lambda each: order[each[0].entry]))
 
 
-async def answer(  # noqa: PLR0913  # keywords
+async def answer_recall(  # noqa: PLR0913  # keywords
     path: Sequence[Entry],
     question: str,
     *,
@@ -184,13 +184,13 @@ async def answer(  # noqa: PLR0913  # keywords
     if only_matching:
         blocks = spans([entry.message for entry in said if entry.message is not None])
         said = [entry for start, end in blocks if any(each.id in matching for each in said[start:end]) for entry in said[start:end]]
-    items = project(said).items
+    items = build_view(said).items
     if not items:
         raise SummaryError(reason="nothing", detail="the other conversation holds nothing about it.")
     instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
     task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions)
-    made = await summarizer.summarize(task if redactor is None else redacted_task(task, redactor))
-    return (made if redactor is None else redacted_summary(made, redactor)).text
+    made = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
+    return (made if redactor is None else redact_summary(made, redactor)).text
 
 
 def _lines(entry: Entry) -> list[str]:

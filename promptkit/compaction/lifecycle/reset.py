@@ -12,7 +12,7 @@ from promptkit.errors import BadPropError, TranscriptError
 from promptkit.transcript.entries import Reset
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["Daily", "Idle", "Manual", "ResetPolicy", "reset", "reset_due"]
+__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "reset", "reset_due"]
 
 _LOG = logging.getLogger("promptkit")
 
@@ -28,12 +28,12 @@ HOURS = range(24)
 
 
 @attrs.frozen
-class Manual:
+class ManualReset:
     """Only when somebody asks for it."""
 
 
 @attrs.frozen
-class Daily:
+class DailyReset:
     """Once a day, at an hour of the clock."""
 
     hour: int = 4
@@ -45,7 +45,7 @@ class Daily:
 
 
 @attrs.frozen
-class Idle:
+class IdleReset:
     """When nothing was said for so many minutes."""
 
     minutes: float
@@ -56,7 +56,7 @@ class Idle:
             raise BadPropError(problem)
 
 
-ResetPolicy: TypeAlias = Manual | Daily | Idle
+ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
 
 
 def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
@@ -69,14 +69,14 @@ def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
         problem = "both times need a zone, such as that of datetime.now().astimezone()."
         raise BadPropError(problem)
     match policy:
-        case Manual():
+        case ManualReset():
             return False
-        case Daily(hour=hour):
+        case DailyReset(hour=hour):
             turn = now.replace(hour=hour, minute=0, second=0, microsecond=0)
             if turn > now:
                 turn -= timedelta(days=1)
             return last < turn
-        case Idle(minutes=minutes):
+        case IdleReset(minutes=minutes):
             return now - last >= timedelta(minutes=minutes)
 
 
@@ -96,7 +96,7 @@ async def reset(  # noqa: PLR0913  # keywords
     meanwhile, and then nothing is hidden.
     """
     leaf = transcript.leaf
-    view = project(transcript.path())
+    view = build_view(transcript.path())
     if leaf is None or not view.items:
         return None
     if extractor is not None and memories is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.blocks import is_opening
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ def covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...
     if at is None:
         return ()
     known = {entry.id for entry in covered_entries(path[:at], path[at].payload)}
-    return tuple(item for item in project(path[:at]).items if not is_opening(item) and item.entry in known)
+    return tuple(item for item in build_view(path[:at]).items if not is_opening(item) and item.entry in known)
 
 
 def covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[Entry]:
@@ -50,7 +50,7 @@ def _place(path: Sequence[Entry], checkpoint: str) -> int | None:
 
 def _start(path: Sequence[Entry], places: dict[str, int]) -> int:
     """Where the view begins that the path ends with."""
-    view = project(path)
+    view = build_view(path)
     if view.checkpoint is None:
         return min((places[item.entry] for item in view.items), default=len(path))
     at = places[view.checkpoint]

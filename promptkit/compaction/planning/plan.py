@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["LastRequest", "Plan", "Sent", "Summary", "SummaryTask"]
+__all__ = ["LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask"]
 
 
 AIM_SHARE = 4
@@ -114,14 +114,14 @@ class Summary:
 
 
 @attrs.frozen(kw_only=True)
-class Sent:
+class SentRequest:
     """A request that was sent, and what it shows: the first `items` of the view, as it was when `leaf` was the last entry."""
 
     request: LastRequest
     leaf: str
     items: int
 
-    def answered(self, reply: Message, view: Sequence[ViewItem]) -> Sent:
+    def answered(self, reply: Message, view: Sequence[ViewItem]) -> SentRequest:
         """With the answer behind it, where that is the next item of the view. Calls without results cannot be sent: they are left out."""
         if reply.tool_calls or not view[self.items :] or view[self.items].message != reply:
             return self

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "VerbatimUserMessages", "newest_within", "shortened"]
+__all__ = ["MARKER", "VerbatimUserMessages", "newest_within", "shorten"]
 
 MARKER = "[…]"
 """Stands where the middle of a message was cut out."""
@@ -72,12 +72,12 @@ def newest_within(  # noqa: PLR0913  # keywords
     for at in reversed(places):
         item, size = items[at], count(items[at].message)
         if each is not None and size > each:
-            cut = shortened(item, each, tokenizer, marker)
+            cut = shorten(item, each, tokenizer, marker)
             if cut is None:
                 continue
             item, size = cut, count(cut.message)
         if size > left:
-            edge = shortened(item, left, tokenizer, marker)
+            edge = shorten(item, left, tokenizer, marker)
             if edge is not None:
                 shown[at] = edge
             break
@@ -86,7 +86,7 @@ def newest_within(  # noqa: PLR0913  # keywords
     return shown
 
 
-def shortened(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
+def shorten(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
     """A message of text with its middle cut out; None where not even the marker has room. Other parts are left out."""
     text = item.message.text
     room = tokens - (Sizer(tokenizer).message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))

@@ -7,12 +7,12 @@ from typing import TypeAlias
 import attrs
 
 __all__ = [
-    "Apply",
+    "ApplySummary",
     "Compact",
     "Decision",
-    "Discard",
+    "DiscardSummary",
     "Fail",
-    "Nothing",
+    "NoAction",
     "Promote",
     "Prune",
     "Reason",
@@ -46,7 +46,7 @@ class Reason:
 
 
 @attrs.frozen(kw_only=True)
-class Nothing:
+class NoAction:
     """Go on."""
 
     reason: Reason
@@ -67,14 +67,14 @@ class StartBackground:
 
 
 @attrs.frozen(kw_only=True)
-class Apply:
+class ApplySummary:
     """Put the background's summary in place."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
-class Discard:
+class DiscardSummary:
     """Drop the background's summary, or stop it: another may be started later."""
 
     reason: Reason
@@ -117,4 +117,4 @@ class Fail:
     reason: Reason
 
 
-Decision: TypeAlias = Nothing | Prune | StartBackground | Apply | Discard | Wait | Compact | RenderPruned | Promote | Fail
+Decision: TypeAlias = NoAction | Prune | StartBackground | ApplySummary | DiscardSummary | Wait | Compact | RenderPruned | Promote | Fail

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.decisions import (
-    Apply,
+    ApplySummary,
     Compact,
     Decision,
-    Discard,
+    DiscardSummary,
     Fail,
-    Nothing,
+    NoAction,
     Promote,
     Prune,
     Reason,
@@ -29,7 +29,7 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.state import State
+from promptkit.compaction.policy.state import PolicyState
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -70,12 +70,12 @@ THRESHOLD = "threshold"
 class Policy(Protocol):
     """Decides. A policy that keeps nothing between two decisions can be shared by any number of conversations."""
 
-    def decide(self, state: State) -> Decision:
+    def decide(self, state: PolicyState) -> Decision:
         """What to do now. After Discard, Wait and Prune, ask again with the new state; after all others, act and go on."""
         ...
 
 
-Rule: TypeAlias = Callable[[State], Decision | None]
+Rule: TypeAlias = Callable[[PolicyState], Decision | None]
 """A part of a policy: None where it has nothing to say."""
 
 
@@ -83,12 +83,12 @@ Rule: TypeAlias = Callable[[State], Decision | None]
 class _FirstMatch:
     rules: tuple[Rule, ...]
 
-    def decide(self, state: State) -> Decision:
+    def decide(self, state: PolicyState) -> Decision:
         for rule in self.rules:
             decision = rule(state)
             if decision is not None:
                 return decision
-        return manual(state) or Nothing(reason=Reason(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
+        return manual(state) or NoAction(reason=Reason(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
 
 
 def first_match(rules: Sequence[Rule]) -> Policy:
@@ -96,30 +96,30 @@ def first_match(rules: Sequence[Rule]) -> Policy:
     return _FirstMatch(tuple(rules))
 
 
-def manual(state: State) -> Decision | None:
+def manual(state: PolicyState) -> Decision | None:
     """What somebody asked for is done, whatever was tried before."""
     return Compact(trigger=MANUAL, reason=Reason(why="asked for", ratio=state.ratio)) if state.phase == "manual" else None
 
 
-def discard_stale(state: State) -> Decision | None:
+def discard_stale(state: PolicyState) -> Decision | None:
     """A summary of what is no more is never put in place."""
     if not state.stale or state.background not in {"running", "ready"}:
         return None
-    return Discard(reason=Reason(why="the history or the model is not that which the summary was made for"))
+    return DiscardSummary(reason=Reason(why="the history or the model is not that which the summary was made for"))
 
 
 def settle_background(at: float = 0.65) -> Rule:
     """Before a render: put a ready summary in place if the ratio is still `at` or more, else drop it."""
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase != "before_render" or state.background != "ready":
             return None
         ratio = state.ratio
         if not state.enabled:
-            return Discard(reason=Reason(why="automatic compaction is off", ratio=ratio))
+            return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
         if ratio is None or ratio < at:
-            return Discard(reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=at))
-        return Apply(reason=Reason(why="a summary is ready", ratio=ratio, threshold=at))
+            return DiscardSummary(reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=at))
+        return ApplySummary(reason=Reason(why="a summary is ready", ratio=ratio, threshold=at))
 
     return rule
 
@@ -130,15 +130,15 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
     At most `attempts` without progress per message of the person's, `breaker` in a row.
     """
 
-    def rule(state: State) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
+    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
         if state.phase not in {"overflow", "rejected"}:
             return None
         because = Reason(
             why="the provider refused the request" if state.phase == "rejected" else "the request overflows", ratio=state.ratio
         )
         if state.refused_by is not None and state.refused_by != state.model:
-            return Nothing(reason=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
-        hopeless = state.hopeless(state.budget.render_budget)
+            return NoAction(reason=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
+        hopeless = state.unreachable(state.budget.render_budget)
         if hopeless:
             return Fail(reason=attrs.evolve(because, why=hopeless))
         if state.pruned:
@@ -146,10 +146,10 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
         if state.compacted:
             return RenderPruned(reason=attrs.evolve(because, why=f"{because.why} with its summary, too"))
         if state.enabled and state.background == "ready":
-            return Apply(reason=because)
+            return ApplySummary(reason=because)
         if state.enabled and state.background == "running" and not state.waited:
             return Wait(seconds=wait_seconds, reason=because)
-        spent = state.spent(attempts, breaker)
+        spent = state.attempts_exhausted(attempts, breaker)
         return RenderPruned(reason=attrs.evolve(because, why=spent)) if spent else Compact(trigger=FOREGROUND, reason=because)
 
     return rule
@@ -162,26 +162,26 @@ def start_background(*, draw: Callable[[], float], warm: float = 0.78, jitter: f
     conversations do not all start at the same size; with a cold one it is not.
     """
 
-    def rule(state: State) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
+    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
         if state.phase != "rendered":
             return None
         ratio = state.ratio
         because = Reason(why="below the threshold", ratio=ratio, warm=state.warm)
         if not state.enabled:
-            return Nothing(reason=attrs.evolve(because, why="automatic compaction is off"))
+            return NoAction(reason=attrs.evolve(because, why="automatic compaction is off"))
         if state.compacted or state.pruned:
-            return Nothing(reason=attrs.evolve(because, why="this request was made smaller already"))
+            return NoAction(reason=attrs.evolve(because, why="this request was made smaller already"))
         if ratio is None:
-            return Nothing(reason=attrs.evolve(because, why="no window or no count is known"))
+            return NoAction(reason=attrs.evolve(because, why="no window or no count is known"))
         because = attrs.evolve(because, threshold=warm + draw() * jitter if state.warm else cold)
         if ratio < (because.threshold or 0):
-            return Nothing(reason=because)
+            return NoAction(reason=because)
         if state.background in {"running", "ready"}:
-            return Nothing(reason=attrs.evolve(because, why=f"a summary is {state.background}"))
+            return NoAction(reason=attrs.evolve(because, why=f"a summary is {state.background}"))
         base = state.budget.base
-        why = state.hopeless(None if base is None else int(base * warm)) or state.spent(1, breaker, helped=True)
+        why = state.unreachable(None if base is None else int(base * warm)) or state.attempts_exhausted(1, breaker, helped=True)
         if why:
-            return Nothing(reason=attrs.evolve(because, why=why))
+            return NoAction(reason=attrs.evolve(because, why=why))
         return StartBackground(reason=attrs.evolve(because, why="warm cache" if state.warm else "cold cache, and nearly full"))
 
     return rule
@@ -190,7 +190,7 @@ def start_background(*, draw: Callable[[], float], warm: float = 0.78, jitter: f
 def prune_at(at: float, *, least: int = 20_000) -> Rule:
     """Before a render: take old tool outputs out of the view, from the ratio `at` on, where that saves at least so many tokens."""
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if state.phase != "before_render" or not state.enabled or ratio is None or ratio < at or state.prunable < max(1, least):
             return None
@@ -202,14 +202,14 @@ def prune_at(at: float, *, least: int = 20_000) -> Rule:
 def compact_at(at: float, *, phases: Sequence[Phase] = ("before_render",), attempts: int = 1, breaker: int = 3) -> Rule:
     """Summarize in the foreground from the ratio `at` on. What the background has ready, or is at work on, is left to other rules."""
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if state.phase not in phases or ratio is None or ratio < at or state.compacted or state.background in {"running", "ready"}:
             return None
         because = Reason(why="at the threshold", ratio=ratio, threshold=at)
         base = state.budget.base
-        why = state.hopeless(None if base is None else int(base * at)) or state.spent(attempts, breaker)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, reason=because)
+        why = state.unreachable(None if base is None else int(base * at)) or state.attempts_exhausted(attempts, breaker)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, reason=because)
 
     return rule
 
@@ -254,17 +254,17 @@ def block_at(at: float, *, wait_seconds: float = 60, attempts: int = 1, breaker:
     One that is ready is put in place, one that is running is waited for, else one is made now. (Copilot CLI.)
     """
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if state.phase != "before_render" or ratio is None or ratio < at or state.compacted:
             return None
         because = Reason(why="no request goes out before there is a summary", ratio=ratio, threshold=at)
         if state.enabled and state.background == "ready":
-            return Apply(reason=because)
+            return ApplySummary(reason=because)
         if state.enabled and state.background == "running" and not state.waited:
             return Wait(seconds=wait_seconds, reason=because)
-        why = state.spent(attempts, breaker)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
+        why = state.attempts_exhausted(attempts, breaker)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
 
     return rule
 
@@ -272,15 +272,15 @@ def block_at(at: float, *, wait_seconds: float = 60, attempts: int = 1, breaker:
 def start_at(at: float, *, breaker: int = 3) -> Rule:
     """After a render, from the ratio `at` on: start to summarize beside the conversation, whatever the cache holds, as Copilot CLI does."""
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if state.phase != "rendered" or ratio is None or ratio < at or state.background in {"running", "ready"}:
             return None
         because = Reason(why="at the threshold of the background", ratio=ratio, threshold=at)
         if state.compacted or state.pruned:
-            return Nothing(reason=attrs.evolve(because, why="this request was made smaller already"))
-        why = state.spent(1, breaker, helped=True)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else StartBackground(reason=because)
+            return NoAction(reason=attrs.evolve(because, why="this request was made smaller already"))
+        why = state.attempts_exhausted(1, breaker, helped=True)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else StartBackground(reason=because)
 
     return rule
 
@@ -293,15 +293,15 @@ def compact_above(
     `inclusive`: at that figure already.
     """
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         most = tokens(state.budget)
         if state.phase not in phases or state.compacted or most is None or state.tokens is None or state.tokens < most:
             return None
         if state.tokens == most and not inclusive:
             return None
         because = Reason(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
-        why = state.hopeless(int(most)) or state.spent(attempts, breaker)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
+        why = state.unreachable(int(most)) or state.attempts_exhausted(attempts, breaker)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
 
     return rule
 
@@ -312,14 +312,14 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
     After a change of the model only where the new one has a smaller window.
     """
 
-    def rule(state: State) -> Decision | None:
-        if state.phase not in phases or state.compacted or (state.phase == "model_switch" and not state.smaller):
+    def rule(state: PolicyState) -> Decision | None:
+        if state.phase not in phases or state.compacted or (state.phase == "model_switch" and not state.to_smaller_window):
             return None
         if (other := _of_another(state)) is not None:
             return other
         because = Reason(why=f"the phase {state.phase!r}", ratio=state.ratio)
-        why = state.spent(attempts, breaker)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, reason=because)
+        why = state.attempts_exhausted(attempts, breaker)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, reason=because)
 
     return rule
 
@@ -327,12 +327,12 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
 def idle_at(tokens: int, *, seconds: float) -> Rule:
     """With nothing said for so long, summarize a conversation of at least so many tokens: nobody waits for it, as oh-my-pi has it."""
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase != "idle" or state.tokens is None or state.tokens < tokens or state.idle_seconds < seconds:
             return None
         because = Reason(why=f"nothing was said for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
-        why = state.spent(1, 3)
-        return Nothing(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="idle", reason=because)
+        why = state.attempts_exhausted(1, 3)
+        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="idle", reason=because)
 
     return rule
 
@@ -341,10 +341,10 @@ def promote(*phases: Phase) -> Rule:
     """In these phases, by default when a request is too large, go on with a larger model if there is one, before anything is summarized."""
     wanted = phases or ("overflow", "rejected")
 
-    def rule(state: State) -> Decision | None:
-        if state.phase not in wanted or state.larger is None or not state.enabled or _of_another(state) is not None:
+    def rule(state: PolicyState) -> Decision | None:
+        if state.phase not in wanted or state.larger_model is None or not state.enabled or _of_another(state) is not None:
             return None
-        return Promote(reason=Reason(why=f"{state.larger} has a larger window", ratio=state.ratio))
+        return Promote(reason=Reason(why=f"{state.larger_model} has a larger window", ratio=state.ratio))
 
     return rule
 
@@ -353,7 +353,7 @@ def prune_on(*phases: Phase) -> Rule:
     """When a request is too large, leave its oldest part out and summarize nothing; where that was no help, fail."""
     wanted = phases or ("overflow", "rejected")
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase not in wanted:
             return None
         because = Reason(why="nothing is summarized here", ratio=state.ratio)
@@ -366,7 +366,7 @@ def fail_on(*phases: Phase) -> Rule:
     """When a request is too large, say so, and change nothing."""
     wanted = phases or ("overflow", "rejected")
 
-    def rule(state: State) -> Decision | None:
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase not in wanted:
             return None
         because = Reason(why="the request is too large, and nothing is to be done about that", ratio=state.ratio)
@@ -378,7 +378,7 @@ def fail_on(*phases: Phase) -> Rule:
 def before_turns(rule: Rule) -> Rule:
     """A rule for what comes before a render, heeded only before the first request of a turn, not between calls of tools."""
 
-    def first(state: State) -> Decision | None:
+    def first(state: PolicyState) -> Decision | None:
         return None if state.phase == "before_render" and state.warm else rule(state)
 
     return first
@@ -395,18 +395,18 @@ def least_messages(count: int, rules: Sequence[Rule], *, asked: int = 0) -> Rule
     What does not fit is summarized however short it is.
     """
 
-    def guarded(state: State) -> Decision | None:
+    def guarded(state: PolicyState) -> Decision | None:
         least = asked if state.phase == "manual" else 0 if state.phase in FOREGROUND_PHASES else count
         if state.messages < least:
             why = f"the conversation has {state.messages} messages, and {least} are the least that is summarized"
-            return Nothing(reason=Reason(why=why, ratio=state.ratio)) if state.phase == "manual" else None
+            return NoAction(reason=Reason(why=why, ratio=state.ratio)) if state.phase == "manual" else None
         return next((decision for rule in rules if (decision := rule(state)) is not None), None)
 
     return guarded
 
 
-def _of_another(state: State) -> Nothing | None:
+def _of_another(state: PolicyState) -> NoAction | None:
     """A refusal by a model that was switched from says nothing of this one."""
     if state.refused_by is None or state.refused_by == state.model:
         return None
-    return Nothing(reason=Reason(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))
+    return NoAction(reason=Reason(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))

@@ -12,17 +12,17 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
 
-__all__ = ["ENOUGH", "Attempts", "BackgroundState", "Outcome", "Phase", "State", "judge"]
+__all__ = ["ENOUGH", "AttemptOutcome", "Attempts", "BackgroundState", "Phase", "PolicyState", "judge_attempt"]
 
 
 ENOUGH = 0.78
 """The ratio that a conversation must be below after a compaction: from there on the next one would start at once."""
 
-Outcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "failed"]
+AttemptOutcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "failed"]
 """Smaller, and small enough; smaller, but the next would start at once; no smaller, or larger; no summary was to be had."""
 
 
-def judge(before: int, after: int, *, budget: Budget, enough: float = ENOUGH) -> Outcome:
+def judge_attempt(before: int, after: int, *, budget: Budget, enough: float = ENOUGH) -> AttemptOutcome:
     """What a compaction has come to that took a request from `before` to `after` tokens, tools included."""
     if after >= before:
         return "not reduced"
@@ -38,17 +38,17 @@ class Attempts:
     """Attempts without progress since the person spoke last: failed ones in the foreground, and those that did not help."""
     in_a_row: int = 0
     """Attempts of any kind without progress, one after the other."""
-    last: Outcome | None = None
+    last: AttemptOutcome | None = None
     rested: int = 0
     """How often the person has spoken since the last attempt."""
     done: int = 0
     """Attempts of any kind that have ended since the person spoke last, whatever they came to."""
 
-    def asked(self) -> Attempts:
+    def after_user_message(self) -> Attempts:
         """The person has spoken: one more attempt is free."""
         return attrs.evolve(self, failed=0, done=0, rested=self.rested + 1)
 
-    def settled(self, outcome: Outcome, *, background: bool = False) -> Attempts:
+    def after_attempt(self, outcome: AttemptOutcome, *, background: bool = False) -> Attempts:
         """An attempt has ended. A background summary that could not be had leaves the foreground its attempt."""
         if outcome == "reduced":
             return Attempts(last=outcome, done=self.done + 1)
@@ -67,7 +67,7 @@ BackgroundState: TypeAlias = Literal["idle", "running", "ready", "failed"]
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class PolicyState:
     """All that a decision rests on. Figures are tokens of a request with its tools."""
 
     phase: Phase
@@ -90,9 +90,9 @@ class State:
     """How many messages the view has."""
     idle_seconds: float = 0.0
     """How long nothing was said."""
-    smaller: bool = False
+    to_smaller_window: bool = False
     """The model was changed for one with a smaller window, and this is the first request since."""
-    larger: str | None = None
+    larger_model: str | None = None
     """A model with a larger window that this conversation may go on with."""
     compacted: bool = False
     """A summary was put in place for this very request."""
@@ -109,7 +109,7 @@ class State:
         """What the request takes of the budget's base; None: unknown."""
         return self.budget.ratio(self.tokens)
 
-    def hopeless(self, room: int | None) -> str | None:
+    def unreachable(self, room: int | None) -> str | None:
         """Why no summary can help: what every request has is as large as what is to be reached. None: it can."""
         if room is None or self.fixed < room:
             return None
@@ -117,7 +117,7 @@ class State:
             f"what every request has beside the conversation takes {self.fixed:,} tokens, and {room:,} are to be reached: no summary helps"
         )
 
-    def spent(self, attempts: int, breaker: int, *, helped: bool = False) -> str | None:
+    def attempts_exhausted(self, attempts: int, breaker: int, *, helped: bool = False) -> str | None:
         """Why there is to be no attempt; None: there may be. `helped`: one that failed is no reason, only one that did not help."""
         tried = self.attempts
         if not self.enabled:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.rendering.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit, Reset, Said
+from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.view import NEVER_REPLAYED
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["FACTORS", "Anchor", "Rejected", "UsageMeter", "UsageReading", "Window", "anchors"]
+__all__ = ["FACTORS", "Anchor", "Rejected", "UsageMeter", "UsageReading", "WindowUsage", "anchors"]
 
 
 FACTORS = (0.5, 2.0)
@@ -68,14 +68,14 @@ def anchors(path: Sequence[Entry], *, model: str | None = None, window: int | No
     """
     for at in range(len(path) - 1, -1, -1):
         payload = path[at].payload
-        if isinstance(payload, Said):
+        if isinstance(payload, MessageEntry):
             if payload.usage is not None:
                 yield _judged(path[at].id, payload, model, window)
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
 
-def _judged(entry: str, said: Said, model: str | None, window: int | None) -> Anchor | Rejected:
+def _judged(entry: str, said: MessageEntry, model: str | None, window: int | None) -> Anchor | Rejected:
     usage = said.usage
     if usage is None or usage.input_tokens <= 0:
         return Rejected(entry=entry, why="no input was counted")
@@ -217,7 +217,7 @@ def _bounded(factor: float) -> float:
     return min(max(factor, least), most)
 
 
-class Window:
+class WindowUsage:
     """Measures the requests of one conversation with one model. Figures are tokens.
 
     What every request has beside the conversation is learnt from each render; until the first it is `beside`.

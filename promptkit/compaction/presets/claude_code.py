@@ -12,7 +12,7 @@ from promptkit.compaction.presets.preset import Preset, reaching
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.processors import clear_results
 from promptkit.compaction.replacement import Replacement, carried_over
-from promptkit.compaction.summarizers.defaults import chain_of, live, simple
+from promptkit.compaction.summarizers.defaults import chain_of, inline, simple
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -51,7 +51,7 @@ def claude_code(settings: ClaudeCode | None = None) -> Preset:
         policy=lambda _: first_match((manual, on_overflow(attempts=its.breaker, breaker=its.breaker), above)),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(carry=carried_over),
-        summarizer=chain_of(live, simple),
+        summarizer=chain_of(inline, simple),
         processors=() if its.keep_results is None else (clear_results(its.keep_results, step=8),),
         enabled=its.enabled,
     )

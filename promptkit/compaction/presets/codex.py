@@ -11,7 +11,7 @@ from promptkit.compaction.policy.rules import compact_above, first_match, manual
 from promptkit.compaction.presets.preset import Preset, reaching
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import chain_of, full, live
+from promptkit.compaction.summarizers.defaults import chain_of, full, inline
 
 __all__ = ["Codex", "codex"]
 
@@ -47,6 +47,6 @@ def codex(settings: Codex | None = None) -> Preset:
         policy=lambda _: first_match((manual, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(tokens=its.originals)),
-        summarizer=chain_of(live, full),
+        summarizer=chain_of(inline, full),
         enabled=its.enabled,
     )

@@ -10,7 +10,7 @@ from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, prune_at
 from promptkit.compaction.presets.preset import Preset, reaching
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.summarizers.defaults import chain_of, live, simple
+from promptkit.compaction.summarizers.defaults import chain_of, inline, simple
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -52,7 +52,7 @@ def opencode(settings: OpenCode | None = None) -> Preset:
         figures=reaching(its.usable),
         policy=lambda _: first_match([*rules, compact_above(its.usable, "turn_end", "before_render", inclusive=True)]),
         keep=its.kept,
-        summarizer=chain_of(live, simple),
+        summarizer=chain_of(inline, simple),
         prunes=its.prune,
         enabled=its.enabled,
     )

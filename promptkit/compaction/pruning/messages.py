@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "HEADROOM", "Change", "Reduced", "cap_results", "drop_images", "reduced", "tool_names", "truncate"]
+__all__ = ["CUT_MARKER", "HEADROOM", "Reduced", "Replacement_", "cap_results", "drop_images", "replace_messages", "tool_names", "truncate"]
 
 HEADROOM = 0.05
 """The share of the limit that is kept free when messages are left out: so that the next request need not leave out others again."""
@@ -32,7 +32,7 @@ HEAD_SHARE = 0.4
 
 
 @attrs.frozen(kw_only=True)
-class Change:
+class Replacement_:
     """One message that was left out or made smaller. `index` counts in the messages that were given, `saved` is tokens."""
 
     index: int
@@ -50,7 +50,7 @@ class Reduced:
     """For each message its index in what was given."""
     tokens_before: int
     tokens_after: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Replacement_, ...] = ()
     """In the order of the messages."""
 
 
@@ -71,14 +71,16 @@ def truncate(  # noqa: PLR0913  # keywords
     sizes = [count(message) for message in messages]
     orphans = _orphans(messages)
     total = beside + sum(sizes) - sum(sizes[at] for at in orphans)
-    gone: dict[int, Change] = {at: Change(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans}
+    gone: dict[int, Replacement_] = {
+        at: Replacement_(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans
+    }
     if total > limit:
         least = total - int(limit * (1 - headroom))
         aim = total - (-(-least // step) * step if step else least)
         for start, end in _removal_order(messages):
             for at in range(start, end):
                 if at not in gone:
-                    gone[at] = Change(index=at, kind="dropped", saved=sizes[at])
+                    gone[at] = Replacement_(index=at, kind="dropped", saved=sizes[at])
                     total -= sizes[at]
             if total <= aim:
                 break
@@ -112,7 +114,7 @@ def cap_results(messages: Sequence[Message], tokens: int, *, tokenizer: Tokenize
             message, content=tuple(_cut(part, min(size, level), tokenizer) for part, size in zip(message.content, texts, strict=True))
         )
 
-    return reduced(messages, capped, "capped", tokenizer=tokenizer)
+    return replace_messages(messages, capped, "capped", tokenizer=tokenizer)
 
 
 def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduced:
@@ -131,10 +133,10 @@ def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduced
         ]
         return attrs.evolve(message, content=tuple(parts))
 
-    return reduced(messages, without, "images", tokenizer=tokenizer)
+    return replace_messages(messages, without, "images", tokenizer=tokenizer)
 
 
-def reduced(
+def replace_messages(
     messages: Sequence[Message],
     change: Callable[[Message, int], Message | None],
     kind: Literal["capped", "images", "offloaded"],
@@ -144,7 +146,7 @@ def reduced(
     """The messages with those that `change` gives instead, where they are smaller; None leaves a message as it is."""
     count = Sizer(tokenizer).message
     made: list[Message] = []
-    changes: list[Change] = []
+    changes: list[Replacement_] = []
     before = after = 0
     for index, message in enumerate(messages):
         size = count(message)
@@ -152,7 +154,7 @@ def reduced(
         other = change(message, index)
         saved = 0 if other is None else size - count(other)
         if other is not None and saved > 0:
-            changes.append(Change(index=index, kind=kind, saved=saved))
+            changes.append(Replacement_(index=index, kind=kind, saved=saved))
             after += size - saved
             made.append(other)
         else:
@@ -207,7 +209,7 @@ def _last_user(messages: Sequence[Message]) -> int | None:
 
 
 def _too_large(  # noqa: PLR0913  # an error that says what was too large
-    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, Change], *, limit: int, beside: int, total: int
+    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, Replacement_], *, limit: int, beside: int, total: int
 ) -> BudgetExceededError:
     left = {f"messages[{at}] ({messages[at].role})": sizes[at] for at in range(len(messages)) if at not in gone}
     if beside:

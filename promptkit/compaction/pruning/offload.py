@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.pruning.messages import reduced, tool_names
+from promptkit.compaction.pruning.messages import replace_messages, tool_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -70,7 +70,7 @@ def offload_results(
         ]
         return attrs.evolve(message, content=tuple(parts))
 
-    return reduced(messages, offloaded, "offloaded", tokenizer=tokenizer)
+    return replace_messages(messages, offloaded, "offloaded", tokenizer=tokenizer)
 
 
 def _readers(messages: Sequence[Message], folder: Path) -> set[int]:

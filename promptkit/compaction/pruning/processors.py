@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, reduced, tool_names, truncate
+from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, replace_messages, tool_names, truncate
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Processor", "Room", "capped", "clear_results", "truncator", "without_images"]
+__all__ = ["Processor", "RequestLimits", "cap_tool_results", "clear_results", "truncator", "without_images"]
 
 STEP = 0.25
 """The share of the limit that is left out at once, so that the start of the requests between stays the same for the provider's cache."""
 
 
 @attrs.frozen(kw_only=True)
-class Room:
+class RequestLimits:
     """What a request has room for, and in what case it is. Figures are tokens."""
 
     limit: int | None
@@ -37,14 +37,14 @@ class Room:
     """No summary was to be had: what does not fit is left out."""
 
 
-Processor: TypeAlias = Callable[[Sequence[Message], Room], Sequence[Message]]
+Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
 """Gives the messages of a request as they are to be rendered. Given its own result again, it gives the same."""
 
 
 def truncator(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
     """Leaves out whole rounds and turns in two passes, where no summary has made room: the last resort, as of Copilot CLI."""
 
-    def process(messages: Sequence[Message], room: Room) -> Sequence[Message]:
+    def process(messages: Sequence[Message], room: RequestLimits) -> Sequence[Message]:
         if room.limit is None or not room.pruned:
             return messages
         try:
@@ -57,7 +57,7 @@ def truncator(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
     return process
 
 
-def capped(tokens: int, *, exempt: Collection[str] = ()) -> Processor:
+def cap_tool_results(tokens: int, *, exempt: Collection[str] = ()) -> Processor:
     """Cuts the middle out of tool results of more than so many tokens."""
     return lambda messages, room: cap_results(messages, tokens, tokenizer=room.tokenizer, exempt=exempt).messages
 
@@ -73,7 +73,7 @@ def clear_results(keep: int, *, tools: Collection[str] | None = None, step: int 
     What is cleared grows by `step` results at a time, so that the start of the requests between stays the same for the provider's cache.
     """
 
-    def process(messages: Sequence[Message], room: Room) -> Sequence[Message]:
+    def process(messages: Sequence[Message], room: RequestLimits) -> Sequence[Message]:
         names = tool_names(messages)
         results = [at for at in range(len(messages)) if messages[at].role == "tool" and (tools is None or names.get(at) in tools)]
         old = max(0, len(results) - keep)
@@ -86,6 +86,6 @@ def clear_results(keep: int, *, tools: Collection[str] | None = None, step: int 
                 message, content=("[old tool result cleared]", *(part for part in message.content if not isinstance(part, str)))
             )
 
-        return reduced(messages, without, "capped", tokenizer=room.tokenizer).messages
+        return replace_messages(messages, without, "capped", tokenizer=room.tokenizer).messages
 
     return process

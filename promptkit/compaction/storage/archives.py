@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import BinaryIO
 
-    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.compactor import DraftSummary
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
@@ -121,7 +121,7 @@ class ArchivingCompactor(Compactor):
     archives: ArchiveDirectory | None = None
     """Where to; None: nothing is archived."""
 
-    async def commit(self, draft: Draft) -> Entry | None:
+    async def commit(self, draft: DraftSummary) -> Entry | None:
         """As that of any compactor. What keeps the archive from being written keeps the checkpoint from being written."""
         if self.archives is None:
             return await super().commit(draft)

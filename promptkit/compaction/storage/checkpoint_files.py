@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.hooks import Hooks
+from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import replace
@@ -112,7 +112,7 @@ def checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-class CheckpointDirectory(Hooks):
+class CheckpointDirectory(CompactionHooks):
     """Writes each checkpoint into a folder, once, and keeps the index true. As hooks, it does so after every compaction.
 
     Files are written beside, made durable and renamed, under a lock: several processes may share a folder. `timeout` is how many

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from promptkit.compaction.compactor import redacted_summary, redacted_task
-from promptkit.compaction.hooks import Hooks
+from promptkit.compaction.compactor import redact_summary, redact_task
+from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.blocks import is_request, spans
 from promptkit.compaction.planning.coverage import covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
@@ -93,13 +93,13 @@ class SummarizedMemories:
                 continue
             task = SummaryTask(plan=Plan(leaf=stretch[-1].entry, dropped=stretch), max_tokens=self.max_tokens)
             try:
-                made = await self.summarizer.summarize(task if self.redactor is None else redacted_task(task, self.redactor))
+                made = await self.summarizer.summarize(task if self.redactor is None else redact_task(task, self.redactor))
             except (SummaryError, ModelError) as error:
                 _LOG.warning("no memories were taken from %d messages: %s", len(stretch), error)
                 failure = error
                 continue
             answered = True
-            found.update(dict.fromkeys(bullets((made if self.redactor is None else redacted_summary(made, self.redactor)).text)))
+            found.update(dict.fromkeys(bullets((made if self.redactor is None else redact_summary(made, self.redactor)).text)))
         if failure is not None and not answered:
             raise failure
         return tuple(found)
@@ -119,7 +119,7 @@ class SummarizedMemories:
             yield tuple(stretch), filled
 
 
-class MemoryExtractionHook(Hooks):
+class MemoryExtractionHook(CompactionHooks):
     """After each compaction, takes memories from what the checkpoint covers into files, once for each checkpoint. `now` tells the time."""
 
     def __init__(self, transcript: Transcript, *, extractor: MemoryExtractor, files: MemoryDirectory, now: Callable[[], datetime]) -> None:

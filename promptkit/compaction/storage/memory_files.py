@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from promptkit.compaction.storage.checkpoint_files import comment, commented
-from promptkit.compaction.summarizers.prompts import neutral
+from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def newest_lines(text: str, characters: int) -> str:
 
 def _line(text: str) -> str:
     """A memory in one line, in which no tag is ours."""
-    plain = neutral(" ".join(text.split()))
+    plain = neutralize_tags(" ".join(text.split()))
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"
 
 

@@ -8,10 +8,10 @@ import attrs
 
 from promptkit.compaction.planning.blocks import spans
 from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, entries_of, fitted
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, entries_of, render_summary_request
 from promptkit.compaction.summarizers.quirks import quirks_of
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import added, carried, dropped_items, earlier_summary
+from promptkit.compaction.summarizers.summarizer import dropped_items, earlier_summary, sum_usage, updated_facts
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.tokens.models import tokenizer_for
 
@@ -75,18 +75,18 @@ class ChunkedSummarizer:
             usages.append(part.usage)
             summary = part.text
         if summary is None or not done:
-            raise SummaryError(reason="every", detail="; ".join(failures), usage=added(usages))
+            raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with what could not be summarized it has more than {task.max_tokens:,} tokens."
-            raise SummaryError(reason="too_large", detail=detail, usage=added(usages))
-        return Summary(text=summary, mode="chunked", model=self.model.name, usage=added(usages), facts=carried(task))
+            raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
+        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages), facts=updated_facts(task))
 
     async def _room(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
         """The tokens that a stretch may have: less than its share where the summary so far needs them. Raises SummaryError for none."""
         first = tuple(dropped_items(task)[:1])
         plan = Plan(leaf=task.plan.leaf, dropped=first)
         bare = SummaryOfText(task=attrs.evolve(task, plan=plan), quirks=quirks_of(self.model.name), result_tokens=1, template=self.template)
-        rendered = await fitted(bare, self.window, tokenizer=tokenizer, marked=True)
+        rendered = await render_summary_request(bare, self.window, tokenizer=tokenizer, marked=True)
         before = max(task.max_tokens, tokenizer.count(earlier_summary(task) or ""))
         room = self.window - rendered.tokens - rendered.reserved - before
         if room <= 0:

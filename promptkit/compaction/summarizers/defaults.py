@@ -10,7 +10,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ __all__ = [
     "default_summarizer",
     "extractive",
     "full",
-    "live",
+    "inline",
     "max_summary_tokens_for",
     "simple",
 ]
@@ -57,7 +57,7 @@ class SummarizerContext:
         return None if self.budget.limit is None else self.budget.limit + (self.budget.reply or 0)
 
 
-def live(writing: SummarizerContext, model: Model) -> Summarizer:
+def inline(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that asks behind the conversation itself."""
     return InlineSummarizer(model=model, window=writing.window, tokenizer=writing.tokenizer)
 
@@ -86,12 +86,12 @@ def chain_of(
         if writing.model is None:
             return extractive(writing)
         asked = [link(writing, writing.model) for link in links]
-        return Chain([*asked, extractive(writing)] if last_resort or not asked else asked)
+        return FallbackSummarizer([*asked, extractive(writing)] if last_resort or not asked else asked)
 
     return made
 
 
-default_summarizer = chain_of(live, full, simple)
+default_summarizer = chain_of(inline, full, simple)
 """The live conversation first, which the prompt cache pays for; then a copy as messages, one as text, and the transcript's own facts."""
 
 

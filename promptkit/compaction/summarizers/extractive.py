@@ -11,8 +11,8 @@ import attrs
 
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.facts import Command, Facts, fold
-from promptkit.compaction.summarizers.prompts import SECTIONS, neutral
-from promptkit.compaction.summarizers.summarizer import carried, dropped_items, earlier_summary
+from promptkit.compaction.summarizers.prompts import SECTIONS, neutralize_tags
+from promptkit.compaction.summarizers.summarizer import dropped_items, earlier_summary, updated_facts
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import Chunk, Isolate, TokenLimit
@@ -85,13 +85,13 @@ class ExtractiveSummary(PromptElement):
         """A line with what follows it indented, so that nothing that somebody said looks like a heading, and no tag is one."""
         most = max(40, self.tokens // 2)  # characters
         shown = text if len(text) <= most else f"{text[: most - 1]}…"
-        return "- " + neutral("\n  ".join(shown.splitlines()))
+        return "- " + neutralize_tags("\n  ".join(shown.splitlines()))
 
     def _earlier(self) -> Child:
         if not self.facts.earlier:
             return None
         most = max(1, self.tokens // EARLIER_SHARE)
-        text = "\n".join(f"  {line}" for line in neutral(self.facts.earlier).splitlines())
+        text = "\n".join(f"  {line}" for line in neutralize_tags(self.facts.earlier).splitlines())
         cut = Isolate(tokens=most)[Truncate(keep="middle", ratio=0.6)[text]]
         return Chunk(priority=9.5)[TextChunk()["- The summary before, as it was written:"], cut]
 
@@ -148,5 +148,5 @@ class PlaceholderSummarizer:
         before = earlier_summary(task)
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
-                return Summary(text=text, mode="placeholder", facts=carried(task))
+                return Summary(text=text, mode="placeholder", facts=updated_facts(task))
         raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens hold not even a note.")

@@ -18,7 +18,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_request
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import OpaquePart
-from promptkit.transcript.redaction import redacted_json
+from promptkit.transcript.redaction import redact_json
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, ToolCall
@@ -144,7 +144,7 @@ def thinking_of(facts: Mapping[str, Json]) -> OpaquePart | None:
 
 def without_secrets(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
     """Facts of which the redactor has seen every text. A thought in which it finds something goes whole: it is signed."""
-    clean = {name: redacted_json(value, redactor) for name, value in facts.items()}
+    clean = {name: redact_json(value, redactor) for name, value in facts.items()}
     return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.summarizer import carried
+from promptkit.compaction.summarizers.summarizer import updated_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ class FileListSummarizer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary with its lists, within the task's tokens. Raises SummaryError if the summarizer has none."""
-        facts = Facts.from_json(carried(task))  # before a model is asked: what is dropped is known now
+        facts = Facts.from_json(updated_facts(task))  # before a model is asked: what is dropped is known now
         most = task.max_tokens // SHARE
         blocks = file_blocks(file_operations(facts), tokens=most, tokenizer=self.tokenizer)
         if not blocks:

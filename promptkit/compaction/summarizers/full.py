@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, fitted
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, render_summary_request
 from promptkit.compaction.summarizers.quirks import quirks_of
-from promptkit.compaction.summarizers.summarizer import accepted
+from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -54,7 +54,7 @@ class FullSummarizer:
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         tools = tuple(task.tools) or (task.last_request.tools if task.last_request else ())
         reply = await self._ask(await self._rendered(task, tools, tokenizer), tools)
-        return accepted(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, tagged=False)
+        return summary_from_reply(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, tagged=False)
 
     async def _rendered(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
         prompt = SummaryOfMessages(
@@ -63,7 +63,7 @@ class FullSummarizer:
         taken = tokenizer.request(tools, system=True).tokens if tools else 0
         budget = taken + int((self.window - taken) * SAFETY) if tools else self.window
         shown = prompt if self.prompt is None else self.prompt(task)
-        return await fitted(shown, budget, tools=tools, tokenizer=tokenizer, marked=self.prompt is None)
+        return await render_summary_request(shown, budget, tools=tools, tokenizer=tokenizer, marked=self.prompt is None)
 
     async def _ask(self, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
         model = with_options(self.model, temperature=0)

@@ -9,14 +9,14 @@ import attrs
 
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, words_of
 from promptkit.compaction.summarizers.quirks import quirks_of
-from promptkit.compaction.summarizers.summarizer import accepted, dropped_messages
+from promptkit.compaction.summarizers.summarizer import dropped_messages, summary_from_reply
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError
 from promptkit.providers.model import with_options
 from promptkit.rendering.renderer import render_async
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.redaction import redacted
+from promptkit.transcript.redaction import redact_payload
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +52,7 @@ class InlineSummarizer:
             raise SummaryError(reason="no_request", detail="no request was sent that a summary could be asked for behind.")
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         sent = task.last_request.messages
-        seen = sent if task.redactor is None else [redacted(message, task.redactor) for message in sent]  # as the plan has them
+        seen = sent if task.redactor is None else [redact_payload(message, task.redactor) for message in sent]  # as the plan has them
         messages = (*sent, *_since(seen, dropped), await self._question(task, tokenizer))
         tools = task.last_request.tools
         if self.window is not None:
@@ -62,7 +62,7 @@ class InlineSummarizer:
                 detail = f"the conversation with the question and room for the summary needs {needed:,} of {self.window:,} tokens."
                 raise SummaryError(reason="does_not_fit", detail=detail)
         reply = await with_options(self.model, temperature=0).complete(messages, tools=tools)
-        return accepted(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, tagged=True)
+        return summary_from_reply(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, tagged=True)
 
     async def _question(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         quirks = quirks_of(self.model.name)

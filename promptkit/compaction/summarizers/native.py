@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.summarizer import added, dropped_items
+from promptkit.compaction.summarizers.summarizer import dropped_items, sum_usage
 from promptkit.messages import OpaquePart
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import project, summary_message
+from promptkit.transcript.view import build_view, summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
-    from promptkit.providers.openai.compact import Compacted
+    from promptkit.providers.openai.compact import CompactedInput
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
@@ -33,7 +33,7 @@ class CompactingModel(Protocol):
         """The model's name."""
         ...
 
-    async def compact(self, messages: Sequence[Message]) -> Compacted:
+    async def compact(self, messages: Sequence[Message]) -> CompactedInput:
         """What stands in the place of messages."""
         ...
 
@@ -72,7 +72,9 @@ class NativeSummarizer:
         dropped_items(task)  # raises where nothing is new
         made = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
         text = await self.beside.summarize(attrs.evolve(task, check=None))
-        return attrs.evolve(text, mode="native", model=self.model.name, usage=added([text.usage, made.usage]), replacement=made.messages)
+        return attrs.evolve(
+            text, mode="native", model=self.model.name, usage=sum_usage([text.usage, made.usage]), replacement=made.messages
+        )
 
 
 def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
@@ -82,7 +84,7 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
     everything else stays as it was. None where nothing needs to be done. Call it when the model is switched, before the next request.
     """
     path = transcript.path()
-    view = project(path)
+    view = build_view(path)
     if view.checkpoint is None:
         return None
     payload = transcript.get(view.checkpoint).payload

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapted", "added_tokens", "is_thinking", "quirks_of", "without_calls", "without_orphans"]
+__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapt_messages", "added_tokens", "is_thinking", "quirks_of", "without_calls", "without_orphans"]
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "
@@ -60,7 +60,7 @@ def quirks_of(model: str | None, table: tuple[tuple[str, Quirks], ...] = QUIRKS)
     return next((quirks for pattern, quirks in table if model and re.search(pattern, model, re.IGNORECASE)), Quirks())
 
 
-def adapted(messages: Sequence[Message], quirks: Quirks, *, thinking: OpaquePart | None = None) -> tuple[Message, ...]:
+def adapt_messages(messages: Sequence[Message], quirks: Quirks, *, thinking: OpaquePart | None = None) -> tuple[Message, ...]:
     """The messages of a request as a model with these quirks needs them. Twice is once; without quirks, nothing is changed.
 
     `thinking` is the last one of what the summary stands for, as the facts of its checkpoint have it.

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, fitted
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
 from promptkit.compaction.summarizers.simple import RESULT_SHARE
-from promptkit.compaction.summarizers.summarizer import accepted
+from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import BadPropError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage
-from promptkit.providers.errors import Failure, failed
+from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import Reply
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class RemoteSummarizer:
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary. Raises SummaryError if nothing fits or the answer holds no summary, and ModelError if the service gives none."""
         prompt = SummaryOfText(task=task, result_tokens=max(1, self.window // RESULT_SHARE), template=self.template)
-        rendered = await fitted(prompt, self.window, tokenizer=self.tokenizer, marked=True)
+        rendered = await render_summary_request(prompt, self.window, tokenizer=self.tokenizer, marked=True)
         body = {
             "systemPrompt": "\n\n".join(message.text for message in rendered.messages if message.role == "system"),
             "prompt": "\n\n".join(message.text for message in rendered.messages if message.role != "system"),
         }
         text = _summary(await self._posted(body))
         reply = Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
-        made = accepted(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, tagged=False)
+        made = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, tagged=False)
         return attrs.evolve(made, model=None, usage=None)
 
     async def _posted(self, body: Mapping[str, str]) -> bytes:
@@ -108,7 +108,7 @@ class RemoteSummarizer:
             message = f"{self._place} could not be asked ({type(error).__name__}: {error})."
             raise ModelUnavailableError(message) from error
         if status not in SUCCESS:
-            raise failed(
+            raise error_from_failure(
                 Failure(
                     model=self._place,
                     message=f"the service answered {status}",

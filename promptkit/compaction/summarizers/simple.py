@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, fitted
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
 from promptkit.compaction.summarizers.quirks import quirks_of
-from promptkit.compaction.summarizers.summarizer import accepted
+from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
 
@@ -47,6 +47,6 @@ class SimpleSummarizer:
             task=task, quirks=quirks_of(self.model.name), result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
         shown = prompt if self.prompt is None else self.prompt(task)
-        rendered = await fitted(shown, self.window, tokenizer=tokenizer, marked=self.prompt is None)
+        rendered = await render_summary_request(shown, self.window, tokenizer=tokenizer, marked=self.prompt is None)
         reply = await with_options(self.model, temperature=0).complete(rendered.messages)
-        return accepted(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, tagged=False)
+        return summary_from_reply(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, tagged=False)

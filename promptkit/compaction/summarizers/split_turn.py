@@ -10,7 +10,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
-from promptkit.compaction.summarizers.summarizer import added, carried
+from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import BadPropError, SummaryError
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class SplitTurnSummarizer:
             text=f"{history.text}{HEADING}{prefix.text}",
             mode=prefix.mode,
             model=prefix.model or history.model,
-            usage=added([history.usage, prefix.usage]),
-            facts=carried(task),
+            usage=sum_usage([history.usage, prefix.usage]),
+            facts=updated_facts(task),
         )
 
     async def _history(self, task: SummaryTask, tokens: int) -> Summary:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from promptkit.transcript.view import ViewItem
 
 __all__ = [
-    "Chain",
+    "FallbackSummarizer",
     "Summarizer",
-    "accepted",
-    "added",
-    "carried",
     "dropped_items",
     "dropped_messages",
     "earlier_summary",
     "extract_summary",
+    "sum_usage",
+    "summary_from_reply",
+    "updated_facts",
     "without_analysis",
 ]
 
@@ -95,7 +95,7 @@ class Summarizer(Protocol):
 
 
 @attrs.frozen
-class Chain:
+class FallbackSummarizer:
     """Tries summarizers one after the other until one has a summary that the task's check lets pass.
 
     The last is best one that needs no model, so that a conversation is never lost to a failing provider.
@@ -124,9 +124,9 @@ class Chain:
                 failures.append(f"{type(link).__name__}: {error}")
                 usages.append(error.usage if isinstance(error, SummaryError) else None)
                 continue
-            return attrs.evolve(summary, usage=added([*usages, summary.usage]))
+            return attrs.evolve(summary, usage=sum_usage([*usages, summary.usage]))
         detail = "; ".join(failures) or "there is nothing in the chain."
-        raise SummaryError(reason="every", detail=detail, usage=added(usages))
+        raise SummaryError(reason="every", detail=detail, usage=sum_usage(usages))
 
 
 def dropped_items(task: SummaryTask) -> list[ViewItem]:
@@ -147,12 +147,12 @@ def earlier_summary(task: SummaryTask) -> str | None:
     return None if task.plan.previous is None else without_breadcrumb(task.plan.previous)
 
 
-def carried(task: SummaryTask) -> Mapping[str, Json]:
+def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
     """The facts for the next checkpoint, if a model writes its summary: those of the one before, with those of what is dropped now."""
     return attrs.evolve(fold(Facts.from_json(task.facts), dropped_items(task)), earlier=None).to_json()
 
 
-def accepted(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, tagged: bool) -> Summary:  # noqa: PLR0913  # keywords
+def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, tagged: bool) -> Summary:  # noqa: PLR0913  # keywords
     """The summary in a model's reply, if it is one.
 
     `tagged`: it must stand between summary tags; otherwise a reply without them is taken as it is, but for its thoughts. Raises
@@ -178,10 +178,10 @@ def accepted(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenize
             detail=f"the summary has {tokens:,} tokens, and {task.max_tokens:,} is the most that it may have.",
             usage=usage,
         )
-    return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=carried(task))
+    return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=updated_facts(task))
 
 
-def added(usages: Iterable[Usage | None]) -> Usage | None:
+def sum_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """What several requests cost together; None if none said."""
     known = [usage for usage in usages if usage is not None]
     if not known:

@@ -15,10 +15,10 @@ from promptkit.errors import PromptKitError, TemplateError
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = ["Call", "Draft", "Fragment", "Item", "Kind", "Piece", "build", "holds_messages", "is_blank", "trimmed"]
+__all__ = ["Call", "Fragment", "Item", "Kind", "TemplateDraft", "TemplatePiece", "build", "holds_messages", "is_blank", "trimmed"]
 
 
-class Piece(NamedTuple):
+class TemplatePiece(NamedTuple):
     """Text in the output of a template, and where it comes from. A value's text is never trimmed; the template's own may be."""
 
     text: str
@@ -43,7 +43,7 @@ class Call:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Draft:
+class TemplateDraft:
     """A tag that has been rendered. It becomes an element when it is known whether it stands in a message."""
 
     tag: str
@@ -60,7 +60,7 @@ class Draft:
         raise TemplateError(message, file=self.file, line=self.line)
 
 
-Item: TypeAlias = Piece | Draft | PromptElement
+Item: TypeAlias = TemplatePiece | TemplateDraft | PromptElement
 """What the output of a template consists of."""
 
 
@@ -79,7 +79,11 @@ class Fragment:
 
 def holds_messages(items: Iterable[Item]) -> bool:
     """Whether there is a message among these or in them; a component of unknown content counts as none."""
-    return any(item.messages if isinstance(item, Draft) else isinstance(item, _MESSAGES) for item in items if not isinstance(item, Piece))
+    return any(
+        item.messages if isinstance(item, TemplateDraft) else isinstance(item, _MESSAGES)
+        for item in items
+        if not isinstance(item, TemplatePiece)
+    )
 
 
 _MESSAGES = (chat.SystemMessage, chat.UserMessage, chat.AssistantMessage, chat.ToolMessage, chat.ToolRound)
@@ -87,18 +91,18 @@ _MESSAGES = (chat.SystemMessage, chat.UserMessage, chat.AssistantMessage, chat.T
 
 def is_blank(items: Iterable[Item]) -> bool:
     """Whether there is nothing but the template's own white space."""
-    return all(isinstance(item, Piece) and item.own and not item.text.strip() for item in items)
+    return all(isinstance(item, TemplatePiece) and item.own and not item.text.strip() for item in items)
 
 
 def trimmed(items: tuple[Item, ...]) -> tuple[Item, ...]:
     """These without the line break before an end tag, be it at the end of a tag within."""
     if is_blank(items):
         return ()
-    path: list[tuple[tuple[Item, ...], Draft]] = []
-    while items and isinstance(last := items[-1], Draft) and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}):
+    path: list[tuple[tuple[Item, ...], TemplateDraft]] = []
+    while items and isinstance(last := items[-1], TemplateDraft) and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}):
         path.append((items, last))
         items = last.body
-    if items and isinstance(end := items[-1], Piece) and end.own:
+    if items and isinstance(end := items[-1], TemplatePiece) and end.own:
         items = (*items[:-1], end._replace(text=_LAST_BREAK.sub("", end.text)))
     for outer, draft in reversed(path):
         items = (*outer[:-1], attrs.evolve(draft, body=items))
@@ -112,7 +116,7 @@ _LAST_BREAK = re.compile(r"\n[ \t]*\Z")
 class _Open:
     """A tag whose children are being built."""
 
-    draft: Draft | None
+    draft: TemplateDraft | None
     items: Iterator[Item]
     inside: bool
     children: list[str | PromptElement | None]
@@ -123,16 +127,16 @@ def build(items: tuple[Item, ...]) -> Children:
 
     Raises TemplateError for text outside a message where there are messages, and for a tag where it cannot stand.
     """
-    tagged = any(isinstance(item, Piece) and item.tagged for item in items)
+    tagged = any(isinstance(item, TemplatePiece) and item.tagged for item in items)
     stack = [_Open(None, iter(items), not (tagged or holds_messages(items)), [])]
     while True:
         top = stack[-1]
         for item in top.items:
-            if isinstance(item, Draft):
+            if isinstance(item, TemplateDraft):
                 _check_place(item, top.inside)
                 stack.append(_Open(item, iter(item.body), top.inside or item.kind == "message", []))
                 break
-            if not isinstance(item, Piece):
+            if not isinstance(item, TemplatePiece):
                 top.children.append(item)
             elif top.draft is not None and top.draft.kind == "items":
                 _refuse_text(item, f"text directly in {{% {top.draft.tag} %}}", "Put each item into {% text %} or {% group %}.")
@@ -148,7 +152,7 @@ def build(items: tuple[Item, ...]) -> Children:
             stack[-1].children.append(_element(top.draft, children))
 
 
-def _check_place(draft: Draft, inside: bool) -> None:  # noqa: FBT001  # a fact of the place, not an option
+def _check_place(draft: TemplateDraft, inside: bool) -> None:  # noqa: FBT001  # a fact of the place, not an option
     if draft.kind == "call":
         draft.fail("{% tool_call %} stands directly in {% assistant %}: move it there.")
     if draft.kind == "message" and inside:
@@ -157,7 +161,7 @@ def _check_place(draft: Draft, inside: bool) -> None:  # noqa: FBT001  # a fact 
         draft.fail(f"{{% {draft.tag} %}} stands outside a message: put it into {{% user %}} or another message.")
 
 
-def _refuse_text(piece: Piece, what: str, remedy: str) -> None:
+def _refuse_text(piece: TemplatePiece, what: str, remedy: str) -> None:
     text = piece.text.lstrip()
     if not text:
         return
@@ -187,7 +191,7 @@ def _joined(children: Iterable[str | PromptElement | None]) -> Children:
     return tuple(joined)
 
 
-def _element(draft: Draft, children: Children) -> PromptElement:
+def _element(draft: TemplateDraft, children: Children) -> PromptElement:
     props = {name: build(value.items) if isinstance(value, Fragment) else value for name, value in draft.props.items()}
     cls = cast("type[PromptElement]", draft.cls)  # a call never comes here
     try:

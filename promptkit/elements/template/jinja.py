@@ -31,7 +31,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
-from promptkit.elements.template.items import Call, Draft, Fragment, Item, Kind, Piece, build, holds_messages, is_blank, trimmed
+from promptkit.elements.template.items import (
+    Call,
+    Fragment,
+    Item,
+    Kind,
+    TemplateDraft,
+    TemplatePiece,
+    build,
+    holds_messages,
+    is_blank,
+    trimmed,
+)
 from promptkit.elements.template.template import read_template
 from promptkit.elements.text import Tag
 from promptkit.errors import BadChildError, PromptKitError, TemplateError
@@ -44,7 +55,7 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
 
-__all__ = ["SELF_CLOSING", "TAGS", "TagSpec", "draft", "rendered"]
+__all__ = ["SELF_CLOSING", "TAGS", "TagSpec", "draft", "render_template"]
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +111,7 @@ TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {  # a field's type as it is
 CHOICES: Mapping[str, tuple[str, ...]] = {"keep": ("head", "tail", "middle")}
 
 
-def draft(name: str, given: Mapping[str, object], items: tuple[Item, ...], *, file: str, line: int) -> Draft:
+def draft(name: str, given: Mapping[str, object], items: tuple[Item, ...], *, file: str, line: int) -> TemplateDraft:
     """A tag with its attributes and its body. Raises TemplateError for an attribute's value that it cannot have."""
     tag = TAGS[name]
     fields = tag.fields()
@@ -118,13 +129,13 @@ def draft(name: str, given: Mapping[str, object], items: tuple[Item, ...], *, fi
     if tag.cls is text.Tag:
         props["attributes"] = {**cast("Mapping[str, str]", props.get("attributes", {})), **free}  # a mapping: str() makes the rest
     if name == "assistant":
-        calls = [item.props for item in items if isinstance(item, Draft) and item.kind == "call"]
-        items = tuple(item for item in items if not isinstance(item, Draft) or item.kind != "call")
+        calls = [item.props for item in items if isinstance(item, TemplateDraft) and item.kind == "call"]
+        items = tuple(item for item in items if not isinstance(item, TemplateDraft) or item.kind != "call")
         props["tool_calls"] = tuple(_tool_call(call) for call in calls)
         props["keep_with"] = {call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None}
     body = trimmed(items) if name in TRIMMED else () if is_blank(items) else items
     messages = tag.kind == "message" or holds_messages(body)
-    return Draft(tag=name, kind=tag.kind, cls=tag.cls, props=props, body=body, file=file, line=line, messages=messages)
+    return TemplateDraft(tag=name, kind=tag.kind, cls=tag.cls, props=props, body=body, file=file, line=line, messages=messages)
 
 
 def _tool_call(given: Mapping[str, object]) -> ToolCall:
@@ -151,7 +162,7 @@ SOURCE = "<template>"  # the file of a template that has none
 ELEMENT = "promptkit element"  # a filter whose name has a space in it cannot be called by a template
 
 
-def rendered(root: Path | Traversable | None, name: str, source: str | None, values: Mapping[str, object]) -> Child:
+def render_template(root: Path | Traversable | None, name: str, source: str | None, values: Mapping[str, object]) -> Child:
     """The children that a template makes: the file `name` in `root`, or `source`. Raises TemplateError."""
     file = SOURCE if source is not None else str(root.joinpath(name)) if root else name
     try:
@@ -289,12 +300,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
 
     @staticmethod
-    def own(text: str, file: str, line: int, tagged: bool) -> Piece:  # noqa: FBT001  # called by generated code
-        return Piece(text, own=True, file=file, line=line, tagged=tagged)
+    def own(text: str, file: str, line: int, tagged: bool) -> TemplatePiece:  # noqa: FBT001  # called by generated code
+        return TemplatePiece(text, own=True, file=file, line=line, tagged=tagged)
 
     @staticmethod
     def piece(value: object, file: str, line: int, tagged: bool) -> Item | Fragment:  # noqa: FBT001  # called by generated code
-        if isinstance(value, PromptElement | Draft | Fragment):
+        if isinstance(value, PromptElement | TemplateDraft | Fragment):
             return value
         if _is_fragment(value):
             try:
@@ -302,19 +313,20 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             except BadChildError as error:
                 raise TemplateError(str(error), file=file, line=line) from error
             texts = (
-                Piece(child, own=False, file=file, line=line, tagged=tagged) if isinstance(child, str) else child for child in children
+                TemplatePiece(child, own=False, file=file, line=line, tagged=tagged) if isinstance(child, str) else child
+                for child in children
             )
             return Fragment(item for item in texts if item is not None)
-        return Piece("" if value is None else str(value), own=False, file=file, line=line, tagged=tagged)
+        return TemplatePiece("" if value is None else str(value), own=False, file=file, line=line, tagged=tagged)
 
     @staticmethod
     def concat(output: Iterable[object]) -> Any:  # noqa: ANN401  # Any: a str, or a Fragment, where Jinja knows only str
         items = _items(output, SOURCE, 0)
-        texts = [item.text for item in items if isinstance(item, Piece)]
+        texts = [item.text for item in items if isinstance(item, TemplatePiece)]
         return "".join(texts) if len(texts) == len(items) else Fragment(items)
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        return not isinstance(obj, Draft | Fragment) and super().is_safe_attribute(obj, attr, value)
+        return not isinstance(obj, TemplateDraft | Fragment) and super().is_safe_attribute(obj, attr, value)
 
 
 def _is_fragment(value: object) -> bool:
@@ -332,14 +344,14 @@ def _items(output: Iterable[object], file: str, line: int) -> tuple[Item, ...]:
     for item in output:
         if isinstance(item, Fragment):
             items.extend(item.items)
-        elif isinstance(item, Piece | Draft | PromptElement):
+        elif isinstance(item, TemplatePiece | TemplateDraft | PromptElement):
             items.append(item)
         else:
-            items.append(Piece(str(item), own=False, file=file, line=line, tagged=False))
+            items.append(TemplatePiece(str(item), own=False, file=file, line=line, tagged=False))
     return tuple(items)
 
 
-def _draft(output: Iterable[object], name: str, given: Mapping[str, object], file: str, line: int) -> Draft:
+def _draft(output: Iterable[object], name: str, given: Mapping[str, object], file: str, line: int) -> TemplateDraft:
     for value in given.values():
         if isinstance(value, Undefined):
             str(value)  # raises, and says what is undefined

@@ -74,7 +74,7 @@ class Template(PromptElement):
 
         offered = {"token_budget": lambda: sizing.token_budget, "count_tokens": sizing.count_tokens, "children": self.children}
         root, name = self._place()
-        return jinja.rendered(root, name, self.source, {**offered, **self.values})
+        return jinja.render_template(root, name, self.source, {**offered, **self.values})
 
     def _place(self) -> tuple[Path | Traversable | None, str]:
         root = Path(self.root) if isinstance(self.root, str | os.PathLike) else self.root

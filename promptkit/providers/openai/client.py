@@ -11,7 +11,7 @@ import attrs
 from promptkit.emitters import tools_to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError, TokenizerError
 from promptkit.providers.model import ModelOptions
-from promptkit.providers.openai.compact import compact_input, compacted
+from promptkit.providers.openai.compact import compact_input, summary_from_compaction
 from promptkit.providers.openai.request import chat_body, responses_body
 from promptkit.providers.openai.response import ChatStream, ResponsesStream, chat_reply, responses_reply
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
-    from promptkit.providers.openai.compact import Compacted
+    from promptkit.providers.openai.compact import CompactedInput
     from promptkit.providers.openai.request import Body
     from promptkit.rendering.result import Rendered
 
@@ -78,14 +78,14 @@ class OpenAIModel:
         answer = await self._send(body)
         return (responses_reply if self.api == "responses" else chat_reply)(answer, self.name)
 
-    async def compact(self, messages: Sequence[Message]) -> Compacted:
+    async def compact(self, messages: Sequence[Message]) -> CompactedInput:
         """What OpenAI itself puts in the place of messages: those of the person, and a part of its own that only it can read.
 
         Raises ModelRequestError over Chat Completions, which has no such request, and for a version of the SDK that knows none;
         otherwise what `complete` raises.
         """
         answer = await self._asked(self._compact(compact_input(self.name, messages, self.options)))
-        return compacted(answer, self.name)
+        return summary_from_compaction(answer, self.name)
 
     async def aclose(self) -> None:
         """Close the connections that it made in the running event loop. They are made again if it is asked again."""
@@ -118,24 +118,24 @@ class OpenAIModel:
         """The JSON of an answer."""
         from openai import OpenAIError
 
-        from promptkit.providers.openai.errors import raised
+        from promptkit.providers.openai.errors import error_from_sdk
 
         try:
             answer = await request
         except (OpenAIError, ValueError) as error:  # what is no JSON comes out as the ValueError of the reader
-            raise raised(error, self.name) from error
+            raise error_from_sdk(error, self.name) from error
         return self._as_json(answer)
 
     async def _events(self, body: Body) -> AsyncGenerator[Mapping[str, object]]:
         """The events of a stream. What the SDK raises is told apart from what the caller's own code does between two of them."""
         from openai import OpenAIError
 
-        from promptkit.providers.openai.errors import raised
+        from promptkit.providers.openai.errors import error_from_sdk
 
         try:
             stream = await self._create(body)
         except (OpenAIError, ValueError) as error:
-            raise raised(error, self.name) from error
+            raise error_from_sdk(error, self.name) from error
         async with stream:
             heard = False
             while True:
@@ -144,7 +144,7 @@ class OpenAIModel:
                 except StopAsyncIteration:
                     break
                 except (OpenAIError, ValueError) as error:
-                    raise raised(error, self.name) from error
+                    raise error_from_sdk(error, self.name) from error
                 heard = True
                 yield self._as_json(event)
             if not heard:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PROVIDER", "Compacted", "compact_input", "compacted"]
+__all__ = ["PROVIDER", "CompactedInput", "compact_input", "summary_from_compaction"]
 
 PROVIDER = "responses"
 """The wire format that its parts are for."""
@@ -28,7 +28,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @attrs.frozen(kw_only=True)
-class Compacted:
+class CompactedInput:
     """What stands in the place of the messages, and what the request cost."""
 
     messages: tuple[Message, ...]
@@ -40,7 +40,7 @@ def compact_input(name: str, messages: Sequence[Message], options: ModelOptions)
     return cast("list[object]", responses_body(name, messages, (), options)["input"])  # as the body has it
 
 
-def compacted(answer: Mapping[str, object], model: str) -> Compacted:
+def summary_from_compaction(answer: Mapping[str, object], model: str) -> CompactedInput:
     """The messages in an answer: a person's text as such, anything else as it is, to be sent back byte for byte.
 
     Raises EmptyReplyError for an answer without any part of the provider's own: nothing would stand for what was said.
@@ -68,4 +68,4 @@ def compacted(answer: Mapping[str, object], model: str) -> Compacted:
     if not sealed:
         message = "the answer has nothing that stands for the conversation."
         raise EmptyReplyError(message, model=model)
-    return Compacted(messages=tuple(made), usage=usage)
+    return CompactedInput(messages=tuple(made), usage=usage)

@@ -8,32 +8,34 @@ from typing import TYPE_CHECKING
 from openai import APIConnectionError, APIError, APIResponseValidationError, APIStatusError, APITimeoutError
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
-from promptkit.providers.errors import Failure, failed
+from promptkit.providers.errors import Failure, error_from_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["raised"]
+__all__ = ["error_from_sdk"]
 
 HEADER = "a header of the request, such as that of the key, has a character that no header may have: give the key without it."
 """The header itself is secret."""
 
 
-def raised(error: Exception, model: str) -> ModelError:
+def error_from_sdk(error: Exception, model: str) -> ModelError:
     """The error to raise for one of the SDK's, or for the ValueError of an answer that is no JSON."""
     match error:
         case APIConnectionError():
             return _unheard(error, model)
         case APIStatusError():
             wait = retry_after(error.response.headers)
-            return failed(Failure(model=model, message=error.message, status=error.status_code, body=error.body, retry_after=wait))
+            return error_from_failure(
+                Failure(model=model, message=error.message, status=error.status_code, body=error.body, retry_after=wait)
+            )
         case UnicodeEncodeError():
             half = "a name or a part of the provider's own has half of a surrogate pair in it, which cannot be sent: replace it"
             return ModelRequestError(HEADER if error.encoding == "ascii" else f"{half} ({error.reason}).", model=model)
         case APIResponseValidationError() | ValueError():
             return EmptyReplyError(f"the answer is no JSON that can be read ({error}).", model=model)
         case APIError():
-            return failed(Failure(model=model, message=error.message, body=error.body))
+            return error_from_failure(Failure(model=model, message=error.message, body=error.body))
         case _:
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PHASE", "Body", "chat_body", "responses_body", "whole"]
+__all__ = ["PHASE", "Body", "chat_body", "replace_lone_surrogates", "responses_body"]
 
 
 HALVES = re.compile(r"[\ud800-\udfff]")
 """In names of files that are no UTF-8, in answers that were cut between two halves, and in recordings of both."""
 
 
-def whole(messages: Sequence[Message]) -> Sequence[Message]:
+def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages with U+FFFD in the place of each half surrogate pair, as tokenizers count it. What is whole stays the same object."""
     return [_whole(message) for message in messages]
 
@@ -74,7 +74,7 @@ TAKES_BOUNDARIES = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 
 def chat_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
     """The body for `client.chat.completions.create(**body)`. Raises EmitError for what has no form there."""
-    body: Body = {"model": name, "messages": to_chat(whole(messages), cache=_boundaries(name, options))}
+    body: Body = {"model": name, "messages": to_chat(replace_lone_surrogates(messages), cache=_boundaries(name, options))}
     body |= _common(name, tools, options)
     if tools:
         body["tools"] = tools_to_chat(tools)
@@ -94,7 +94,7 @@ def responses_body(name: str, messages: Sequence[Message], tools: Sequence[ToolD
 
     Nothing is stored at the provider: the conversation is the caller's. So thoughts come and go encrypted.
     """
-    items = to_responses(whole(messages), cache=_boundaries(name, options))
+    items = to_responses(replace_lone_surrogates(messages), cache=_boundaries(name, options))
     _say_phases(items, messages)
     body: Body = {"model": name, "input": items, "store": False}
     body |= _common(name, tools, options)

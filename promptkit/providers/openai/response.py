@@ -12,7 +12,7 @@ import attrs
 
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.providers.errors import Failure, failed
+from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.request import PHASE
 
@@ -99,7 +99,7 @@ def sequence(value: object) -> Sequence[object]:
 def _check(error: object, model: str) -> None:
     """Some servers answer 200 with an error inside."""
     if error:
-        raise failed(Failure(model=model, message="the answer is an error", body=error))
+        raise error_from_failure(Failure(model=model, message="the answer is an error", body=error))
 
 
 @attrs.frozen
@@ -264,7 +264,9 @@ class ResponsesStream:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._response = mapping(event.get("response"))
             case "error":
-                raise failed(Failure(model=self._model, message="the stream ended with an error", body=event.get("error") or event))
+                raise error_from_failure(
+                    Failure(model=self._model, message="the stream ended with an error", body=event.get("error") or event)
+                )
             case _:
                 pass
 

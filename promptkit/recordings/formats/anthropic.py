@@ -11,10 +11,10 @@ from promptkit.messages import Message
 from promptkit.recordings.formats.claude_code import FINISHES, usage_of_answer
 from promptkit.recordings.formats.openai_chat import layout_of
 from promptkit.recordings.reading.codec import head_of
-from promptkit.recordings.reading.conversations import Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
 from promptkit.recordings.reading.json_values import object_of, rest, text_of
 from promptkit.recordings.reading.messages import ANTHROPIC, read_blocks
-from promptkit.transcript.entries import Custom, Observation, Said, Setting
+from promptkit.transcript.entries import Custom, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Anthropic:
         """The entries of a file, message by message."""
         pattern, depth = layout_of(head_of(source)) or ((None,), 0)
         late = _late_prompts(source, pattern, depth)
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         told: Path | None = None
         for member in walk(source, [pattern], depth=depth):
             talks.turn(member.talk)
@@ -89,7 +89,7 @@ def _late_prompts(source: Source, pattern: Pattern, depth: int) -> dict[Path, Js
 
 
 def _prompt(value: Json) -> Payload:
-    return Said(message=Message(role="system", content=tuple(read_blocks(value).parts)))
+    return MessageEntry(message=Message(role="system", content=tuple(read_blocks(value).parts)))
 
 
 def _said(record: Record) -> list[Payload]:
@@ -97,7 +97,7 @@ def _said(record: Record) -> list[Payload]:
     if role not in ("user", "assistant", "system"):
         return []
     blocks = read_blocks(record.get("content"))
-    payloads: list[Payload] = [Said(message=result) for result in blocks.results]
+    payloads: list[Payload] = [MessageEntry(message=result) for result in blocks.results]
     if blocks.parts or blocks.calls or not payloads:
         reason = text_of(record.get("stop_reason"))
         message = Message(
@@ -106,7 +106,9 @@ def _said(record: Record) -> list[Payload]:
             tool_calls=tuple(blocks.calls) if role == "assistant" else (),
         )
         usage = usage_of_answer(object_of(record.get("usage")))
-        payloads.append(Said(message=message, usage=usage, model=text_of(record.get("model")), finish=FINISHES.get(reason or "", reason)))
+        payloads.append(
+            MessageEntry(message=message, usage=usage, model=text_of(record.get("model")), finish=FINISHES.get(reason or "", reason))
+        )
     payloads.extend(Observation(name="tool_error", data={"call": call}) for call in blocks.failed)
     if left := rest(record, KNOWN):
         payloads.append(Custom(name=f"{NAME}.fields", data=left))

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.recordings.formats.claude_code_tree import Checkpointing, Round, Strands, Tree
+from promptkit.recordings.formats.claude_code_tree import Checkpointing, Round, SessionTree, Strands
 from promptkit.recordings.reading.codec import Batch
 from promptkit.recordings.reading.json_values import bad_line, number_of, object_of, record_of, rest, seconds, text_of, values_of
 from promptkit.recordings.reading.messages import read_blocks
-from promptkit.transcript.entries import Checkpoint, Custom, Label, Said, Setting
+from promptkit.transcript.entries import Checkpoint, Custom, Label, MessageEntry, Setting
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Reading:
     """One pass through a file."""
 
     def __init__(self) -> None:
-        self._tree = Tree()
+        self._tree = SessionTree()
         self._strands = Strands()
         self._answers: set[str] = set()  # ids of the model's messages
         self._time = 0.0
@@ -317,22 +317,22 @@ class _Reading:
         ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         held = strand.round
         follows = held is not None and self._above(record) == (strand, held)
-        payloads: list[Payload] = [Said(message=result) for result in blocks.results]
+        payloads: list[Payload] = [MessageEntry(message=result) for result in blocks.results]
         if blocks.parts or not payloads:
-            payloads.append(Said(message=Message(role="user", content=tuple(blocks.parts))))
+            payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
         if fields := fields_of(record, message):
             payloads.append(fields)
         place: str | Round
         if held is not None and (any(call.id in ids for call in held.calls) or (follows and (ids or not held.is_answered))):
             held.answered |= ids
             for payload in payloads:
-                self._append(strand, payload, uuid if isinstance(payload, Said) else f"{uuid}-fields")
+                self._append(strand, payload, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
             place = held
         else:
             self._tree.close(strand)
             parent = self._told(record, strand, self._behind(record, strand, root=not ids))
             for payload in payloads:
-                parent = self._put(strand, payload, parent, uuid if isinstance(payload, Said) else f"{uuid}-fields")
+                parent = self._put(strand, payload, parent, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
             place = parent or uuid
         self._tree.places[uuid] = (strand, place)
 

@@ -16,7 +16,7 @@ import attrs
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.recordings.reading.conversations import Ids
 from promptkit.recordings.reading.json_values import text_of
-from promptkit.transcript.entries import Checkpoint, Entry, Said, Setting
+from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Setting
 from promptkit.transcript.transcript import LEAF
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.messages import Blocks
     from promptkit.transcript.entries import Payload
 
-__all__ = ["Checkpointing", "Item", "Round", "Spot", "Strand", "Strands", "Tree"]
+__all__ = ["Checkpointing", "Item", "Round", "SessionTree", "Spot", "Strand", "Strands"]
 
 
 MOST_ITEMS = 2_000
@@ -110,7 +110,7 @@ Spot: TypeAlias = tuple[Strand, "str | Round"]
 """Where a line went: the entry, or the round that it is part of."""
 
 
-class Tree:
+class SessionTree:
     """Entries in the making. `out` are those that are ready to be written."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Tree:
         if held is None:
             return
         message = Message(role="assistant", content=tuple(held.parts), tool_calls=tuple(held.calls))
-        said = Said(message=message, usage=held.usage, model=held.model, finish=held.finish)
+        said = MessageEntry(message=message, usage=held.usage, model=held.model, finish=held.finish)
         held.tail = self._write(strand, said, held.parent, held.time, held.entry_id)
         for item in held.items:
             held.tail = self._write(strand, item.payload, held.tail, item.time, item.entry_id)
@@ -198,7 +198,7 @@ class Tree:
     def _write(self, strand: Strand, payload: Payload, parent: str | None, time: float, entry_id: str) -> str:
         self.out.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
         self._last, self._time = entry_id, time
-        is_shown = isinstance(payload, Said | Checkpoint)
+        is_shown = isinstance(payload, MessageEntry | Checkpoint)
         if is_shown or parent == strand.tail or strand.tail is None:
             strand.tail = entry_id
         if strand.first is None and is_shown:

@@ -13,9 +13,10 @@ import attrs
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.recordings.reading.codec import Batch
-from promptkit.recordings.reading.conversations import Chain, Ids
+from promptkit.recordings.reading.conversations import EntryChain, Ids
 from promptkit.recordings.reading.json_values import (
     bad_line,
+    json_text,
     object_of,
     objects_of,
     record_of,
@@ -24,9 +25,8 @@ from promptkit.recordings.reading.json_values import (
     text_of,
     usage_of,
     values_of,
-    written,
 )
-from promptkit.transcript.entries import Checkpoint, Custom, Entry, Said, Setting
+from promptkit.transcript.entries import Checkpoint, Custom, Entry, MessageEntry, Setting
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class _Reading:
     """One pass through a file."""
 
     def __init__(self) -> None:
-        self._chain = Chain(Ids())
+        self._chain = EntryChain(Ids())
         self._answer: _Answer | None = None
         self._entries: list[Entry] = []
         self._messages = 0
@@ -156,7 +156,7 @@ class _Reading:
             self._held().parts.extend(_parts(item.get("content")))
         elif kind == "message" and role:
             message = Message(role=role, content=_parts(item.get("content")))
-            self._write(Said(message=message))
+            self._write(MessageEntry(message=message))
             self._messages += 1
             if role == "user" and message.text:
                 self._remember(message.text)
@@ -164,7 +164,7 @@ class _Reading:
             self._held().calls.append(_call(item))
         elif kind in OUTPUTS:
             message = Message(role="tool", tool_call_id=text_of(item.get("call_id")) or "", content=_output(item.get("output")))
-            self._write(Said(message=message))
+            self._write(MessageEntry(message=message))
             self._messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
             self._held().parts.append(OpaquePart(value=item, provider=PROVIDER))
@@ -210,7 +210,9 @@ class _Reading:
         if held:
             message = Message(role="assistant", content=tuple(held.parts), tool_calls=tuple(held.calls))
             finish = "tool_calls" if held.calls else None
-            self._entries += self._chain.add(Said(message=message, usage=held.usage, model=self._model, finish=finish), time=held.time)
+            self._entries += self._chain.add(
+                MessageEntry(message=message, usage=held.usage, model=self._model, finish=finish), time=held.time
+            )
             self._entries += self._chain.add(*held.behind)
 
 
@@ -218,15 +220,15 @@ def _call(item: Record) -> ToolCall:
     kind, call = item.get("type"), text_of(item.get("call_id")) or text_of(item.get("id")) or ""
     match kind:
         case "local_shell_call":
-            return ToolCall(id=call, name="local_shell", arguments=written(item.get("action") or {}))
+            return ToolCall(id=call, name="local_shell", arguments=json_text(item.get("action") or {}))
         case "custom_tool_call":
-            return ToolCall(id=call, name=text_of(item.get("name")) or "", arguments=written({"input": item.get("input")}))
+            return ToolCall(id=call, name=text_of(item.get("name")) or "", arguments=json_text({"input": item.get("input")}))
         case _:
             arguments = item.get("arguments")
             return ToolCall(
                 id=call,
                 name=text_of(item.get("name")) or "",
-                arguments=arguments if isinstance(arguments, str) else written(arguments if arguments is not None else {}),
+                arguments=arguments if isinstance(arguments, str) else json_text(arguments if arguments is not None else {}),
             )
 
 
@@ -238,7 +240,7 @@ def _output(output: Json) -> tuple[Part, ...]:
         case str() | list() | None:
             return _parts(output)
         case _:
-            return (written(output),)
+            return (json_text(output),)
 
 
 def _message(item: Record) -> Message | None:

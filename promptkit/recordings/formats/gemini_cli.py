@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.recordings.reading.codec import Batch, head_of
-from promptkit.recordings.reading.conversations import Chain, Ids, Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, EntryChain, Ids, walk
 from promptkit.recordings.reading.json_values import (
     bad_line,
+    json_text,
     number_of,
     object_of,
     objects_of,
@@ -23,9 +24,8 @@ from promptkit.recordings.reading.json_values import (
     seconds,
     text_of,
     values_of,
-    written,
 )
-from promptkit.transcript.entries import Custom, Said, Setting
+from promptkit.transcript.entries import Custom, MessageEntry, Setting
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class Contents:
                 case {"functionCall": Mapping() as call} if role == "model":
                     calls.append(self._call(object_of(call)))
                 case {"functionResponse": Mapping() as response}:
-                    results.append(Said(message=self._result(object_of(response), part)))
+                    results.append(MessageEntry(message=self._result(object_of(response), part)))
                 case _:
                     content += parts_of(part)
         said: list[Payload] = results
         if content or calls or not results:
             message = Message(role="user" if role == "user" else "assistant", content=tuple(content), tool_calls=tuple(calls))
-            said = [*results, Said(message=message)]
+            said = [*results, MessageEntry(message=message)]
         left = rest(turn, {"role", "parts"})
         return [*said, Custom(name=f"{PROVIDER}.fields", data=left)] if left else said
 
@@ -80,7 +80,7 @@ class Contents:
         if not own:
             own = f"call-{self._calls}"
             self._waiting.setdefault(name, []).append(own)
-        return ToolCall(id=own, name=name, arguments=written(call.get("args") or {}))
+        return ToolCall(id=own, name=name, arguments=json_text(call.get("args") or {}))
 
     def _result(self, response: Record, part: Json) -> Message:
         name, own = text_of(response.get("name")), text_of(response.get("id"))
@@ -97,7 +97,7 @@ def result_parts(part: Json) -> list[Part]:
         return parts_of(part)
     if len(response) == 1 and (text := text_of(next(iter(response.values())))) is not None:
         return [text] if text else []  # `output`, or `error`
-    return [written(response)]
+    return [json_text(response)]
 
 
 def parts_of(content: Json) -> list[Part]:
@@ -148,7 +148,7 @@ class GeminiCli:
         if place := _turns(head):
             yield from _read_turns(source, place)
             return
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         for member in walk(source, [("messages", None)]):
             talks.turn(member.talk)
             if member.pattern is None:
@@ -156,7 +156,7 @@ class GeminiCli:
             elif isinstance(member.value, Mapping):
                 record = member.value
                 payloads = _said(record)
-                is_said = any(isinstance(payload, Said) for payload in payloads)
+                is_said = any(isinstance(payload, MessageEntry) for payload in payloads)
                 when, own = seconds(record.get("timestamp")), text_of(record.get("id"))
                 yield talks.add(payloads, messages=int(is_said), time=when, entry_id=own)
             else:
@@ -172,7 +172,7 @@ def _turns(head: Head) -> Pattern | None:
 
 
 def _read_turns(source: Source, place: Pattern) -> Iterator[Batch]:
-    talks, contents = Talks(NAME), Contents()
+    talks, contents = ConversationWriter(NAME), Contents()
     for member in walk(source, [place]):
         talks.turn(member.talk)
         if member.pattern is None:
@@ -197,7 +197,7 @@ class _Lines:
     """One pass through a file of lines. The latest message is held back: until another one comes, it may be written again."""
 
     def __init__(self) -> None:
-        self._chain = Chain(Ids())
+        self._chain = EntryChain(Ids())
         self._before: dict[str, str | None] = {}  # ids of messages → the entry that each stands behind
         self._held: list[Record] = []
         self._begun = False
@@ -248,7 +248,7 @@ class _Lines:
             own = str(record["id"])
             self._before.setdefault(own, self._chain.tail)
             payloads = _said(record)
-            is_said = any(isinstance(payload, Said) for payload in payloads)
+            is_said = any(isinstance(payload, MessageEntry) for payload in payloads)
             entries = self._chain.add(*payloads, time=seconds(record.get("timestamp")), entry_id=own)
             yield Batch(entries=entries, messages=int(is_said), conversations=int(is_said and not self._begun))
             self._begun |= is_said
@@ -260,11 +260,11 @@ def _said(record: Record) -> list[Payload]:
     left = rest(record, PLACED)
     match record.get("type"):
         case "user":
-            payloads: list[Payload] = [Said(message=Message(role="user", content=tuple(parts_of(record.get("content")))))]
+            payloads: list[Payload] = [MessageEntry(message=Message(role="user", content=tuple(parts_of(record.get("content")))))]
         case "gemini":
             calls = objects_of(record.get("toolCalls"))
             payloads = [_answer(record, calls)]
-            payloads += [Said(message=result) for call in calls if (result := _result(call))]
+            payloads += [MessageEntry(message=result) for call in calls if (result := _result(call))]
             more = {text_of(call.get("id")) or "": extra for call in calls if (extra := rest(call, OF_CALL))}
             left = {**rest(left, {"toolCalls", "thoughts", "model"}), **({"calls": more} if more else {})}
         case kind:
@@ -275,11 +275,11 @@ def _said(record: Record) -> list[Payload]:
 def _answer(record: Record, calls: list[Record]) -> Payload:
     thoughts = [OpaquePart(value={"type": "thought", **thought}, provider=NAME) for thought in objects_of(record.get("thoughts"))]
     made = tuple(
-        ToolCall(id=text_of(call.get("id")) or "", name=text_of(call.get("name")) or "", arguments=written(call.get("args") or {}))
+        ToolCall(id=text_of(call.get("id")) or "", name=text_of(call.get("name")) or "", arguments=json_text(call.get("args") or {}))
         for call in calls
     )
     message = Message(role="assistant", content=(*thoughts, *parts_of(record.get("content"))), tool_calls=made)
-    return Said(message=message, usage=_usage(object_of(record.get("tokens"))), model=text_of(record.get("model")))
+    return MessageEntry(message=message, usage=_usage(object_of(record.get("tokens"))), model=text_of(record.get("model")))
 
 
 def _usage(tokens: Record) -> Usage | None:

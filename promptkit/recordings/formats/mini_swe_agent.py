@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
-from promptkit.recordings.reading.conversations import Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
 from promptkit.recordings.reading.json_values import object_of, objects_of, rest, seconds, text_of, usage_of
 from promptkit.recordings.reading.messages import read_chat
-from promptkit.transcript.entries import Custom, Said
+from promptkit.transcript.entries import Custom, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ class MiniSweAgent:
 
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message."""
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         for member in walk(source, [(None,), ("messages", None)]):
             talks.turn(member.talk)
             if member.pattern is None:
@@ -69,11 +69,13 @@ def _of_responses(record: Record) -> list[Payload]:
         text, call = text_of(record.get("output")), text_of(record.get("call_id"))
         if text is None or call is None:
             return []
-        said: list[Payload] = [Said(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
+        said: list[Payload] = [MessageEntry(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
         left = rest(record, {"type", "output", "call_id"})
     elif record.get("object") == "response" and isinstance(record.get("output"), list):
         said = [
-            Said(message=_answer(objects_of(record.get("output"))), usage=usage_of(record.get("usage")), model=text_of(record.get("model")))
+            MessageEntry(
+                message=_answer(objects_of(record.get("output"))), usage=usage_of(record.get("usage")), model=text_of(record.get("model"))
+            )
         ]
         left = rest(record, {"object", "output", "model"})
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.recordings.reading.codec import head_of
-from promptkit.recordings.reading.conversations import Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
 from promptkit.recordings.reading.messages import read_chat
 from promptkit.transcript.entries import Custom, Setting
 
@@ -49,7 +49,7 @@ class OpenAIChat:
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message."""
         pattern, depth = layout_of(head_of(source)) or ((None,), 0)
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         for member in walk(source, [pattern], depth=depth):
             talks.turn(member.talk)
             if member.pattern is None:

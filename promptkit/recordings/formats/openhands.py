@@ -10,10 +10,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ImagePart, Message, Part, ToolCall
-from promptkit.recordings.reading.conversations import Talks, walk
-from promptkit.recordings.reading.json_values import number_of, object_of, objects_of, rest, seconds, text_of, usage_of, values_of, written
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
+from promptkit.recordings.reading.json_values import (
+    json_text,
+    number_of,
+    object_of,
+    objects_of,
+    rest,
+    seconds,
+    text_of,
+    usage_of,
+    values_of,
+)
 from promptkit.recordings.reading.messages import read_chat
-from promptkit.transcript.entries import Custom, Observation, Said, Setting
+from promptkit.transcript.entries import Custom, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +57,7 @@ class OpenHands:
 
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message."""
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         for member in walk(source, [("messages", None), (None,), ("history", None)]):
             talks.turn(member.talk)
             if member.pattern == ("messages", None) and isinstance(member.value, Mapping):
@@ -59,13 +69,13 @@ class OpenHands:
                 # In older files an action and what was observed stand together, as a list.
                 for event in objects_of(member.value if isinstance(member.value, list) else [member.value]):
                     said = _event(event)
-                    is_said = any(isinstance(payload, Said) for payload in said)
+                    is_said = any(isinstance(payload, MessageEntry) for payload in said)
                     yield talks.add(said, messages=int(is_said), time=seconds(event.get("timestamp")))
             else:
                 yield talks.unread(member, "no JSON object.")
 
 
-def _beside(talks: Talks, key: str, value: Json) -> Batch:
+def _beside(talks: ConversationWriter, key: str, value: Json) -> Batch:
     if key == "response":
         response = object_of(value)
         usage = usage_of(response.get("usage"))
@@ -83,17 +93,17 @@ def _event(event: Record) -> list[Payload]:
     action, args = text_of(event.get("action")), object_of(event.get("args"))
     said: list[Payload] = []
     if action == "system" and (text := text_of(args.get("content"))):
-        said = [Said(message=Message(role="system", content=(text,)))]
+        said = [MessageEntry(message=Message(role="system", content=(text,)))]
     elif action == "message":
         text = text_of(args.get("content")) or text_of(event.get("message")) or ""
         images = [ImagePart(url=url) for url in values_of(args.get("image_urls")) if isinstance(url, str)]
         content: tuple[Part, ...] = (*([text] if text else []), *images)
-        said = [Said(message=Message(role="assistant" if event.get("source") == "agent" else "user", content=content))]
+        said = [MessageEntry(message=Message(role="assistant" if event.get("source") == "agent" else "user", content=content))]
     elif action is not None and action not in SILENT and event.get("source") == "agent":
         said = [_action(event, action, args)]
     elif "observation" in event and (call := _answered(event)):
         text = text_of(event.get("content")) or ""
-        said = [Said(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
+        said = [MessageEntry(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
     if not said:
         return [Custom(name=f"{NAME}.{action or text_of(event.get('observation')) or 'event'}", data=event)]
     left = rest(event, {"timestamp", "content", "source"})
@@ -117,11 +127,11 @@ def _action(event: Record, action: str, args: Record) -> Payload:
             ToolCall(
                 id=call or f"event-{number_of(event.get('id'))}",
                 name=text_of(about.get("function_name")) or action,
-                arguments=arguments or written(rest(args, {"thought"})),
+                arguments=arguments or json_text(rest(args, {"thought"})),
             ),
         ),
     )
-    return Said(message=message, usage=usage_of(response.get("usage")), model=text_of(response.get("model")))
+    return MessageEntry(message=message, usage=usage_of(response.get("usage")), model=text_of(response.get("model")))
 
 
 def _answered(event: Record) -> str | None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.recordings.reading.codec import Batch
-from promptkit.recordings.reading.conversations import Chain, Ids
+from promptkit.recordings.reading.conversations import EntryChain, Ids
 from promptkit.recordings.reading.json_values import (
     bad_line,
+    json_text,
     number_of,
     object_of,
     objects_of,
@@ -22,10 +23,9 @@ from promptkit.recordings.reading.json_values import (
     seconds,
     text_of,
     values_of,
-    written,
 )
 from promptkit.recordings.reading.messages import ANTHROPIC
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Label, Said, Setting
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Label, MessageEntry, Setting
 from promptkit.transcript.store import Problem
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Reading:
     """One pass through a file."""
 
     def __init__(self) -> None:
-        self._chain = Chain(Ids())
+        self._chain = EntryChain(Ids())
         self._by_index: list[str | None] = []  # of version 1: the entry of each object of the file
         self._known: dict[str, tuple[str, str]] = {}  # ids of lines → the first and the last entry of each
         self._latest: deque[str] = deque(maxlen=KEPT)
@@ -101,7 +101,7 @@ class _Reading:
             self._chain.tail = self._parent(record, number)
         payloads = self._payloads(record)
         entries = self._chain.add(*payloads, time=seconds(record.get("timestamp")), entry_id=own)
-        is_message = any(isinstance(entry.payload, Said | Checkpoint | CustomMessage | BranchSummary) for entry in entries)
+        is_message = any(isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary) for entry in entries)
         is_message = is_message or (record.get("type") == "message" and isinstance(record.get("message"), Mapping))
         if own is not None:
             self._known[own] = (entries[0].id, entries[-1].id)
@@ -187,13 +187,13 @@ def _said(message: Record) -> list[Payload]:
     content = message.get("content")
     match message.get("role"):
         case "user":
-            return [Said(message=Message(role="user", content=_parts(content, ""))), *_fields(left)]
+            return [MessageEntry(message=Message(role="user", content=_parts(content, ""))), *_fields(left)]
         case "assistant":
             return _answer(message, left)
         case "toolResult":
             call, name = text_of(message.get("toolCallId")), text_of(message.get("toolName"))
             made = Message(role="tool", content=_parts(content, ""), tool_call_id=call or "", name=name)
-            return [Said(message=made), *_fields(rest(left, {"toolCallId", "toolName"}))]
+            return [MessageEntry(message=made), *_fields(rest(left, {"toolCallId", "toolName"}))]
         case "custom" | "hookMessage":
             name = text_of(message.get("customType")) or NAME
             return [
@@ -201,7 +201,7 @@ def _said(message: Record) -> list[Payload]:
                 *_fields(rest(left, {"customType"})),
             ]
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            return [Said(message=Message(role="user", content=(_shell(message),))), *_fields(left)]
+            return [MessageEntry(message=Message(role="user", content=(_shell(message),))), *_fields(left)]
         case _:
             return [Custom(name=f"{NAME}.message", data=message)]
 
@@ -217,12 +217,12 @@ def _answer(message: Record, left: dict[str, Json]) -> list[Payload]:
                 ToolCall(
                     id=text_of(block.get("id")) or "",
                     name=text_of(block.get("name")) or "",
-                    arguments=arguments if isinstance(arguments, str) else written(arguments if arguments is not None else {}),
+                    arguments=arguments if isinstance(arguments, str) else json_text(arguments if arguments is not None else {}),
                 )
             )
             if extra := rest(block, {"type", "id", "name", "arguments"}):
                 more[calls[-1].id] = extra
-    said = Said(
+    said = MessageEntry(
         message=Message(role="assistant", content=_parts(message.get("content"), api), tool_calls=tuple(calls)),
         usage=_usage(object_of(message.get("usage"))),
         model=text_of(message.get("model")),

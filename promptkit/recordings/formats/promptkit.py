@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit.recordings.reading.codec import Batch
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Said
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
 from promptkit.transcript.jsonl.format import header_from_line
-from promptkit.transcript.jsonl.reader import Pass, Scanner, Stored
+from promptkit.transcript.jsonl.reader import FilePass, Scanner, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import Problem
 
-__all__ = ["Own"]
+__all__ = ["PromptkitFormat"]
 
 
-class Own:
+class PromptkitFormat:
     """Reads promptkit's transcripts, with their archives. Each root is a conversation."""
 
     name = "promptkit"
@@ -53,7 +53,7 @@ class Own:
 def _items(source: Source) -> Iterator[Stored | Problem]:
     """What is in a file; a compressed one is read by itself, whatever archives it names."""
     if not source.is_compressed:
-        return iter(Pass(Path(source.path)))
+        return iter(FilePass(Path(source.path)))
     file = source.begin()
     header = file.readline()
     header_from_line(header, source.path)
@@ -62,4 +62,4 @@ def _items(source: Source) -> Iterator[Stored | Problem]:
 
 def _is_said(entry: Entry) -> bool:
     payload = entry.payload
-    return isinstance(payload, Said | CustomMessage) or (isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary))
+    return isinstance(payload, MessageEntry | CustomMessage) or (isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message
 from promptkit.recordings.reading.codec import head_of
-from promptkit.recordings.reading.conversations import Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
 from promptkit.recordings.reading.json_values import rest, text_of
 from promptkit.recordings.reading.messages import read_chat
-from promptkit.transcript.entries import Custom, Said
+from promptkit.transcript.entries import Custom, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ class SweAgent:
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message; of one without a history, step by step."""
         has_history = _has_history(source)
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         for member in walk(source, [("history", None), ("trajectory", None)]):
             talks.turn(member.talk)
             if member.pattern is None:
@@ -65,9 +65,9 @@ def _step(step: Record) -> tuple[list[Payload], int]:
     """A step as the two messages that it stands for."""
     payloads: list[Payload] = []
     if response := text_of(step.get("response")) or text_of(step.get("action")):
-        payloads.append(Said(message=Message(role="assistant", content=(response,))))
+        payloads.append(MessageEntry(message=Message(role="assistant", content=(response,))))
     if observation := text_of(step.get("observation")):
-        payloads.append(Said(message=Message(role="user", content=(observation,))))
+        payloads.append(MessageEntry(message=Message(role="user", content=(observation,))))
     messages = len(payloads)
     if left := rest(step, {"response", "observation"}):
         payloads.append(Custom(name=f"{NAME}.fields", data=left))

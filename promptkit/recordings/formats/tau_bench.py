@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.recordings.reading.codec import head_of
-from promptkit.recordings.reading.conversations import Talks, walk
+from promptkit.recordings.reading.conversations import ConversationWriter, walk
 from promptkit.recordings.reading.messages import read_chat
 from promptkit.transcript.entries import Custom
 
@@ -34,7 +34,7 @@ class TauBench:
 
     def read(self, source: Source) -> Iterator[Batch]:
         """The entries of a file, message by message; each task is a conversation."""
-        talks = Talks(NAME)
+        talks = ConversationWriter(NAME)
         listed = "item.traj.item.role" in head_of(source).facts
         pattern: Pattern = (None, "traj", None) if listed else ("traj", None)
         for member in walk(source, [pattern], depth=int(listed)):

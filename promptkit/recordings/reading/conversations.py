@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.source import Source
     from promptkit.transcript.entries import Payload
 
-__all__ = ["Chain", "Ids", "Member", "Pattern", "Talks", "walk"]
+__all__ = ["ConversationWriter", "EntryChain", "Ids", "Member", "Pattern", "walk"]
 
 
 class Ids:
@@ -46,7 +46,7 @@ class Ids:
         return entry_id
 
 
-class Chain:
+class EntryChain:
     """A conversation without branches: each entry stands behind the one before.
 
     Entries without an id get one of their place and content, so that the same recording always gives the same ids. An entry without a
@@ -126,7 +126,7 @@ def _shape(path: Path) -> Pattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
-class Talks:
+class ConversationWriter:
     """The conversations of a file, one after the other; each is a root of the tree, and has a name if there are several."""
 
     def __init__(self, codec: str) -> None:
@@ -134,7 +134,7 @@ class Talks:
         self._ids = Ids()
         self._number = 0
         self._talk: Path | None = None
-        self._chain = Chain(self._ids)
+        self._chain = EntryChain(self._ids)
         self._first: tuple[str, str] | None = None  # the first conversation's first message and name, until it has it
         self._begun = False
         self.title: str | None = None
@@ -147,7 +147,7 @@ class Talks:
             self._number += 1
             self._begun = False
             self.title = None
-            self._chain = Chain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
+            self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
 
     def add(self, payloads: Sequence[Payload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
         """Entries of the present conversation; `messages` of the recording are among them."""

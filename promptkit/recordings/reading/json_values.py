@@ -23,6 +23,7 @@ __all__ = [
     "Record",
     "bad_line",
     "is_deep",
+    "json_text",
     "number_of",
     "object_of",
     "objects_of",
@@ -34,7 +35,6 @@ __all__ = [
     "usage_of",
     "value_of",
     "values_of",
-    "written",
 ]
 
 
@@ -102,7 +102,7 @@ def rest(record: Record, known: Collection[str]) -> dict[str, Json]:
     return {key: value for key, value in record.items() if key not in known and value not in (None, [], {}, "")}
 
 
-def written(value: Json) -> str:
+def json_text(value: Json) -> str:
     """A value as JSON text, for what is text with us and an object elsewhere."""
     return json.dumps(value, ensure_ascii=False)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
-from promptkit.recordings.reading.json_values import object_of, objects_of, rest, text_of, values_of, written
-from promptkit.transcript.entries import Custom, Said
+from promptkit.recordings.reading.json_values import json_text, object_of, objects_of, rest, text_of, values_of
+from promptkit.transcript.entries import Custom, MessageEntry
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
@@ -71,7 +71,7 @@ def part_of(block: Json) -> list[Part]:
         case Mapping():
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
-            return [written(block)]
+            return [json_text(block)]
     cache = object_of(block).get("cache_control")
     if isinstance(cache, Mapping):
         made.append(CacheBreakpointPart(kind=text_of(cache.get("type")), ttl=text_of(cache.get("ttl"))))
@@ -80,7 +80,7 @@ def part_of(block: Json) -> list[Part]:
 
 def _arguments(block: Record) -> str:
     given = block.get("input")
-    return given if isinstance(given, str) else written(given if given is not None else {})
+    return given if isinstance(given, str) else json_text(given if given is not None else {})
 
 
 def _result(block: Record, call: str) -> Message:
@@ -145,10 +145,10 @@ def read_chat(
         tool_calls=_calls(record) if role == "assistant" else (),
         tool_call_id=_answers(record) if role == "tool" else None,
     )
-    made: list[Payload] = [Said(message=result) for result in results]
+    made: list[Payload] = [MessageEntry(message=result) for result in results]
     if message.content or not results:
         about = {"usage": usage, "model": model, "finish": finish} if role == "assistant" else {}
-        made.append(Said(message=message, **about))  # type: ignore[arg-type]  # each field has its type above
+        made.append(MessageEntry(message=message, **about))  # type: ignore[arg-type]  # each field has its type above
     left = rest(record, KNOWN)
     if record.get("role") == "developer":
         left["role"] = "developer"
@@ -178,7 +178,7 @@ def _calls(record: Record) -> tuple[ToolCall, ...]:
 
 
 def _chat_arguments(given: Json) -> str:
-    return given if isinstance(given, str) else written(given if given is not None else {})
+    return given if isinstance(given, str) else json_text(given if given is not None else {})
 
 
 def _thoughts(record: Record) -> list[Part]:
@@ -210,7 +210,7 @@ def _part(block: Json) -> list[Part]:
             made: list[Part] = [part] if part != "" else []
             return made if isinstance(part, OpaquePart) else [*made, *_boundaries(block)]
         case _:
-            return [written(block)]
+            return [json_text(block)]
 
 
 def _known(block: Record) -> Part:

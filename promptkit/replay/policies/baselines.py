@@ -16,15 +16,15 @@ from promptkit.replay.policies.langchain import Summarizing
 
 if TYPE_CHECKING:
     from promptkit.messages import Message
-    from promptkit.replay.policies.strategy import Player, SummaryCall, Terms
+    from promptkit.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
 
-__all__ = ["NAIVE", "Naive", "Said", "Trim", "drop_oldest", "prompt_poet", "trim_last"]
+__all__ = ["NAIVE", "BaselinePolicy", "CountedMessages", "Trim", "drop_oldest", "prompt_poet", "trim_last"]
 
 STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
 
 
-class Said:
+class CountedMessages:
     """All that was said, with what rules ask of it: to look at the newest is enough."""
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class Said:
         return self.asked[at] if at < len(self.asked) else None
 
 
-Trim: TypeAlias = "Callable[[Said, int], Sequence[Message]]"
+Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
 """(all that was said, the tokens that messages may have) → the messages that are sent."""
 
 
-def drop_oldest(said: Said, room: int) -> Sequence[Message]:
+def drop_oldest(said: CountedMessages, room: int) -> Sequence[Message]:
     """Drop the oldest messages until the rest fits and begins with what the person said.
 
     The rule of many first chat programs. It is given the benefit of requests that providers take: calls leave with their results, and
@@ -76,7 +76,7 @@ def drop_oldest(said: Said, room: int) -> Sequence[Message]:
     return [said.messages[asked], *said.messages[_behind_results(said, start) :]]
 
 
-def trim_last(said: Said, room: int) -> Sequence[Message]:
+def trim_last(said: CountedMessages, room: int) -> Sequence[Message]:
     """Keep the newest messages that fit, from a person's message on.
 
     Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as its documentation recommends it for
@@ -86,7 +86,7 @@ def trim_last(said: Said, room: int) -> Sequence[Message]:
     return () if asked is None else said.messages[asked:]
 
 
-def prompt_poet(said: Said, room: int) -> Sequence[Message]:
+def prompt_poet(said: CountedMessages, room: int) -> Sequence[Message]:
     """Cut a multiple of STEP tokens from the front, message by message, so that the rest moves seldom.
 
     Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the oldest parts go until that much is
@@ -96,7 +96,7 @@ def prompt_poet(said: Said, room: int) -> Sequence[Message]:
     return said.messages[min(said.cut(math.ceil(surplus / STEP) * STEP), len(said.messages) - 1) :]
 
 
-def _behind_results(said: Said, place: int) -> int:
+def _behind_results(said: CountedMessages, place: int) -> int:
     """The first place from one on that is no result: of a block that is cut, all of it goes."""
     while place < len(said.messages) and said.messages[place].role == "tool":
         place += 1
@@ -104,14 +104,14 @@ def _behind_results(said: Said, place: int) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Naive:
+class BaselinePolicy:
     """A rule of another library's. `trim` is asked anew for every request, with all that was said."""
 
     name: str
     trim: Trim | None = None
     """None: LangChain's summarizing middleware."""
 
-    def enter(self, terms: Terms) -> Player:
+    def enter(self, terms: ReplayTerms) -> PolicyRun:
         """Begin a conversation."""
         return Summarizing(terms) if self.trim is None else _Trimming(self.trim, terms)
 
@@ -119,13 +119,13 @@ class Naive:
 class _Trimming:
     """One conversation that is trimmed for every request."""
 
-    def __init__(self, trim: Trim, terms: Terms) -> None:
+    def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
         self.calls: list[SummaryCall] = []
         self.place: str | None = None
         self._trim = trim
         self._terms = terms
-        self._said = Said()
+        self._said = CountedMessages()
 
     async def hear(self, message: Message) -> None:
         """Remember it."""
@@ -145,9 +145,9 @@ class _Trimming:
 
 
 NAIVE = (
-    Naive(name="drop_oldest", trim=drop_oldest),
-    Naive(name="trim_last", trim=trim_last),
-    Naive(name="prompt_poet", trim=prompt_poet),
-    Naive(name="langchain"),
+    BaselinePolicy(name="drop_oldest", trim=drop_oldest),
+    BaselinePolicy(name="trim_last", trim=trim_last),
+    BaselinePolicy(name="prompt_poet", trim=prompt_poet),
+    BaselinePolicy(name="langchain"),
 )
 """All of them."""

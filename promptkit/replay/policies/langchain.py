@@ -20,7 +20,7 @@ from promptkit.transcript.view import ViewItem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.policies.strategy import Terms
+    from promptkit.replay.policies.strategy import ReplayTerms
 
 __all__ = ["Summarizing"]
 
@@ -44,7 +44,7 @@ OPENING = "Here is a summary of the conversation to date:\n\n"
 class Summarizing:
     """One conversation under the middleware."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
         self.calls: list[SummaryCall] = []
         self.place: str | None = None

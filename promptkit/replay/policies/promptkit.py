@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.prompt import Conversation, ConversationView, Recordings
-from promptkit.compaction.config import Setup
+from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.events import CompactionCommitted, Decided, Events
 from promptkit.compaction.planning.blocks import summary_text
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.pruning.processors import Room
+from promptkit.compaction.pruning.processors import RequestLimits
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.errors import BudgetExceededError, ContextWindowFullError
 from promptkit.rendering.renderer import Renderer
 from promptkit.replay.policies.strategy import PLACE
 from promptkit.replay.policies.summary_cost import Metered, asks_live
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Event
     from promptkit.compaction.presets.preset import Preset
     from promptkit.messages import Message
-    from promptkit.replay.policies.strategy import SummaryCall, Terms
+    from promptkit.replay.policies.strategy import ReplayTerms, SummaryCall
 
-__all__ = ["OWN", "Own"]
+__all__ = ["OWN", "PresetPolicy"]
 
 WAITED = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the person waits."""
 
 
 @attrs.frozen(kw_only=True)
-class Own:
+class PresetPolicy:
     """One of promptkit's presets, or a composition of one's own."""
 
     preset: Preset
@@ -50,16 +50,16 @@ class Own:
         """The preset's."""
         return self.preset.name
 
-    def enter(self, terms: Terms) -> _Playing:
+    def enter(self, terms: ReplayTerms) -> _Playing:
         """Begin a conversation."""
         return _Playing(self.preset, terms)
 
 
-def _own(preset: Callable[[], Preset]) -> Own:
-    return Own(preset=preset())
+def _own(preset: Callable[[], Preset]) -> PresetPolicy:
+    return PresetPolicy(preset=preset())
 
 
-OWN: Mapping[str, Callable[[], Own]] = {name: partial(_own, preset) for name, preset in PRESETS.items()}
+OWN: Mapping[str, Callable[[], PresetPolicy]] = {name: partial(_own, preset) for name, preset in PRESETS.items()}
 """All presets, by name, with their defaults."""
 
 
@@ -78,7 +78,7 @@ class _Placed(InMemoryStore):
 class _Playing:
     """One conversation, kept as `AgentSession` keeps it."""
 
-    def __init__(self, preset: Preset, terms: Terms) -> None:
+    def __init__(self, preset: Preset, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
         self.calls: list[SummaryCall] = []
         self.place: str | None = PLACE
@@ -89,7 +89,7 @@ class _Playing:
         transcript = Transcript(_Placed(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}")
         writing = SummarizerContext(model=terms.model, budget=budget, tokenizer=terms.tokenizer)
         metered = Metered(preset.summarizer(writing), live=asks_live(preset, writing), terms=terms, calls=self.calls)
-        setup = Setup(draw=terms.draw, preset=preset, summarizer=metered, events=Events(self._heard))
+        setup = CompactionConfig(draw=terms.draw, preset=preset, summarizer=metered, events=Events(self._heard))
         self._keeper = setup.keeper(transcript, writing=writing, name=budget.model or "", tools=terms.tools, clock=lambda: 0.0)
         self._transcript = transcript
         self._recordings = Recordings()
@@ -101,7 +101,7 @@ class _Playing:
         """Append it, as a session does."""
         if message.role == "user":
             self._keeper.asked()
-        self._transcript.append(Said(message=message))
+        self._transcript.append(MessageEntry(message=message))
         self._worked = message.role == "tool"
 
     async def request(self) -> Sequence[Message]:
@@ -126,7 +126,7 @@ class _Playing:
 
     async def answered(self, reply: Message) -> None:
         """Append it, and let a summary that was begun for it come to its end."""
-        self._transcript.append(Said(message=reply))
+        self._transcript.append(MessageEntry(message=reply))
         if self._sent is not None:
             self._keeper.answered(self._sent, reply)
             await self._keeper.background.wait()
@@ -170,7 +170,7 @@ class _Playing:
         """The view as the preset's processors leave it."""
         messages: Sequence[Message] = self._keeper.view.messages
         keeper = self._keeper
-        case = Room(limit=room, beside=keeper.beside, tokenizer=self._terms.tokenizer, warm=keeper.warm, pruned=keeper.pruned)
+        case = RequestLimits(limit=room, beside=keeper.beside, tokenizer=self._terms.tokenizer, warm=keeper.warm, pruned=keeper.pruned)
         for process in self._preset.processors:
             messages = process(messages, case)
         return messages
@@ -182,7 +182,7 @@ class _Playing:
             self._waited = True
 
 
-def _near(messages: Sequence[Message], room: int, terms: Terms) -> Sequence[Message]:
+def _near(messages: Sequence[Message], room: int, terms: ReplayTerms) -> Sequence[Message]:
     """The messages that a pruned request may have at all.
 
     They are the newest that come to more than it has room for, what their turn began with, and what always stays. The oldest leave first, so that the request is the same as with all of them; but it is made in the time of what it holds.

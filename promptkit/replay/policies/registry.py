@@ -10,9 +10,9 @@ from promptkit.replay.policies.baselines import NAIVE
 from promptkit.replay.policies.promptkit import OWN
 
 if TYPE_CHECKING:
-    from promptkit.replay.policies.strategy import Contender
+    from promptkit.replay.policies.strategy import ReplayPolicy
 
-__all__ = ["GROUPS", "UnknownPolicyError", "contender_named", "names"]
+__all__ = ["GROUPS", "UnknownPolicyError", "names", "policy_named"]
 
 
 class UnknownPolicyError(PromptKitError):
@@ -37,12 +37,12 @@ def names(wanted: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in filter(None, (part.strip() for part in wanted.split(","))):
         for each in GROUPS.get(name, (name,)):
-            contender_named(each)
+            policy_named(each)
             found[each] = None
     return tuple(found)
 
 
-def contender_named(name: str) -> Contender:
+def policy_named(name: str) -> ReplayPolicy:
     """The policy of this name. Raises UnknownPolicyError."""
     if name in OWN:
         return OWN[name]()

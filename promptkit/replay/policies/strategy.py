@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model
-    from promptkit.replay.message_counts import Pieces
+    from promptkit.replay.message_counts import MessageCounts
     from promptkit.replay.policies.bill import Bill
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["PLACE", "Contender", "Player", "SummaryCall", "Terms"]
+__all__ = ["PLACE", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
 
 PLACE = "transcripts/replayed.jsonl"
 """Where policies that keep a transcript say that it is: a place for the breadcrumb to name."""
 
 
 @attrs.frozen(kw_only=True)
-class Terms:
+class ReplayTerms:
     """What every policy is given for a conversation, the same for all."""
 
     budget: Budget
     """Of the window. What policies may fill is its `limit`: the window less what is kept for the reply."""
     tokenizer: Tokenizer
-    pieces: Pieces
+    pieces: MessageCounts
     tools: tuple[ToolDefinition, ...]
     system: tuple[Message, ...]
     """What every request begins with."""
@@ -65,7 +65,7 @@ class SummaryCall:
     """What a model's provider has counted; then nothing else counts."""
 
 
-class Player(Protocol):
+class PolicyRun(Protocol):
     """A policy at work on one conversation. `checkpoints` and `waits` grow; `calls` are what was summarized so far."""
 
     checkpoints: int
@@ -93,7 +93,7 @@ class Player(Protocol):
         ...
 
 
-class Contender(Protocol):
+class ReplayPolicy(Protocol):
     """A policy that can be replayed. It must survive pickling: conversations are played in several processes."""
 
     @property
@@ -101,6 +101,6 @@ class Contender(Protocol):
         """As it is named on the command line and in tables."""
         ...
 
-    def enter(self, terms: Terms) -> Player:
+    def enter(self, terms: ReplayTerms) -> PolicyRun:
         """Begin a conversation."""
         ...

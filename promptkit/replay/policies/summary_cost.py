@@ -10,7 +10,7 @@ import attrs
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.quirks import quirks_of
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
 from promptkit.replay.policies.bill import Bill
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
-    from promptkit.replay.policies.strategy import Terms
+    from promptkit.replay.policies.strategy import ReplayTerms
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Metered", "asks_live", "question_tokens"]
@@ -38,7 +38,7 @@ class Metered:
     that is dropped and has room for it, else for a copy of what is dropped; and as long as the summary is.
     """
 
-    def __init__(self, summarizer: Summarizer, *, live: bool, terms: Terms, calls: list[SummaryCall]) -> None:
+    def __init__(self, summarizer: Summarizer, *, live: bool, terms: ReplayTerms, calls: list[SummaryCall]) -> None:
         self._summarizer = summarizer
         self._live = live
         self._terms = terms
@@ -76,7 +76,7 @@ def asks_live(preset: Preset, writing: SummarizerContext) -> bool:
     """Whether a preset's summaries are asked behind the live request, where a model writes them."""
     link: object = preset.summarizer(attrs.evolve(writing, model=_Nobody()))
     while not isinstance(link, InlineSummarizer):
-        link = next(iter(link.links), None) if isinstance(link, Chain) else getattr(link, "summarizer", None)
+        link = next(iter(link.links), None) if isinstance(link, FallbackSummarizer) else getattr(link, "summarizer", None)
         if link is None:
             return False
     return True

@@ -15,7 +15,7 @@ import attrs
 
 from promptkit.messages import Message, Usage
 from promptkit.testing.server.encoding import Made, chunks, compaction, completion, events, response
-from promptkit.testing.server.journal import CHAT, COMPACT, INPUT_TOKENS, Exchange, Tally
+from promptkit.testing.server.journal import CHAT, COMPACT, INPUT_TOKENS, Exchange, ServerStats
 from promptkit.testing.server.prompt_cache import PromptCache
 from promptkit.testing.server.replies import Delay, HttpAnswer, Malformed, Reset, Rule, Scripted, Truncated, api_error, scripted
 from promptkit.testing.server.validation import Problem, check_chat, check_responses
@@ -93,7 +93,7 @@ class Backend:
     ) -> None:
         self.closing = Event()
         self.arrivals = Arrivals()
-        self.tally = Tally()
+        self.tally = ServerStats()
         self._window = window
         self._script: deque[Step] = deque(script)
         self._rules = tuple(rules)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Usage
 
-__all__ = ["CHAT", "COMPACT", "INPUT_TOKENS", "MODELS", "RESPONSES", "Exchange", "Stats", "Tally"]
+__all__ = ["CHAT", "COMPACT", "INPUT_TOKENS", "MODELS", "RESPONSES", "Exchange", "ServerStats", "Stats"]
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -95,7 +95,7 @@ class Stats:
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
-class Tally:
+class ServerStats:
     """Counts, from many threads."""
 
     def __init__(self) -> None:

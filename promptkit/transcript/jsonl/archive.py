@@ -16,7 +16,7 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
 from promptkit.transcript.jsonl.format import SUFFIX, VERSION, Header, Segment, header_line
-from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.jsonl.reader import FilePass, Stored
 from promptkit.transcript.jsonl.store import replace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def archive(store: JsonlStore, *, through: str) -> Segment:
 
 def _find(path: Path, through: str) -> _Cut | Segment:
     """The archive that holds an entry, or the part of the file up to it."""
-    going = Pass(path)
+    going = FilePass(path)
     ids: list[str] = []
     end = 0
     for item in going:

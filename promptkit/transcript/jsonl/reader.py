@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.jsonl.format import Migrations, Record, Segment
 
-__all__ = ["Pass", "Scanner", "Seen", "Stored"]
+__all__ = ["FilePass", "Scanner", "Seen", "Stored"]
 
 LONGEST_HEADER = 1 << 24
 """Bytes. What has no line break for longer than this is no transcript, and is not read into memory to find out."""
@@ -138,7 +138,7 @@ class Scanner:
         yield Problem(line=batch.line, detail=f"of a batch of {batch.size:,} entries that begins here some are missing.")
 
 
-class Pass:
+class FilePass:
     """One pass through a file and the archives that it points at. Iterate; then `seen`, `torn` and `partial` are known.
 
     A file that does not exist is an empty transcript, and `seen` stays None. Raises TranscriptFormatError for a file that is no

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
 from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, batch_lines, header_line
-from promptkit.transcript.jsonl.reader import Pass, Seen, Stored
+from promptkit.transcript.jsonl.reader import FilePass, Seen, Stored
 from promptkit.transcript.store import Loaded, Problem
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class JsonlStore:
         entries: list[Entry] = []
         lines: list[int] = []
         problems: list[Problem] = []
-        going = Pass(self._path, start=start, archives=self._archives, migrations=self._migrations)
+        going = FilePass(self._path, start=start, archives=self._archives, migrations=self._migrations)
         for item in going:
             if isinstance(item, Stored):
                 entries.append(item.entry)
@@ -211,7 +211,7 @@ class JsonlStore:
         if at or any(segment.last == before.last for segment in segments):
             return at
         if not self._archives and segments:
-            archived = Pass(self._path, migrations=self._migrations)
+            archived = FilePass(self._path, migrations=self._migrations)
             if any(isinstance(item, Stored) and item.entry.id == before.last for item in archived):
                 return 0
         problem = f"{self._path} was removed, cut or replaced since it was read: the entry {before.last!r} is gone. Nothing was written."
@@ -271,7 +271,7 @@ class JsonlStore:
 
     def _rewrite_old(self, seen: Seen) -> None:
         """Bring the file to the present version; the old one is kept beside it. The lock is held."""
-        entries = [item.entry for item in Pass(self._path, archives=False, migrations=self._migrations) if isinstance(item, Stored)]
+        entries = [item.entry for item in FilePass(self._path, archives=False, migrations=self._migrations) if isinstance(item, Stored)]
 
         def write(file: BinaryIO) -> None:
             file.write(header_line(Header(segments=seen.header.segments)))

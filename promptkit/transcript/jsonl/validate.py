@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Label
 from promptkit.transcript.store import Problem
-from promptkit.transcript.transcript import Tree
+from promptkit.transcript.transcript import EntryTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.jsonl.reader import Pass, Stored
+    from promptkit.transcript.jsonl.reader import FilePass, Stored
 
 __all__ = ["problems"]
 
 
-def problems(going: Pass) -> Iterator[Problem]:
+def problems(going: FilePass) -> Iterator[Problem]:
     """What is wrong with a file: what cannot be read, ids that occur twice, and what refers to an entry that is not before it.
 
     References are not checked where archives are missing or were not read. Raises what the pass raises.
     """
-    tree = Tree()
+    tree = EntryTree()
     asked: set[str] = set()
     for item in going:
         if isinstance(item, Problem):
@@ -34,7 +34,7 @@ def problems(going: Pass) -> Iterator[Problem]:
             yield Problem(line=item.line, detail=f"{where}{detail}")
 
 
-def _of_entry(item: Stored, tree: Tree, asked: set[str]) -> Iterator[str]:
+def _of_entry(item: Stored, tree: EntryTree, asked: set[str]) -> Iterator[str]:
     entry = item.entry
     if entry.id in tree:
         yield f"the id {entry.id!r} is that of an entry before; this one is left out."

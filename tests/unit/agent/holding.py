@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
     from promptkit.testing.scripted_model import Step
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
@@ -34,7 +34,7 @@ __all__ = ["READ", "Held", "calls", "checkpoints", "held", "overflow", "reads", 
 READ = ToolDefinition(name="read")
 
 
-async def reads(arguments: Mapping[str, object]) -> Result:
+async def reads(arguments: Mapping[str, object]) -> ToolOutput:
     return f"text of {arguments.get('path', '?')}"
 
 

@@ -16,7 +16,7 @@ from promptkit.compaction.budget import Budget
 from promptkit.errors import BadPropError, ContextWindowFullError, MaxStepsExceededError, NoPendingMessageError
 from promptkit.testing import ScriptedModel
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
 
 
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:
@@ -42,7 +42,7 @@ def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> No
         "tool: text of a2",
         "assistant: It is fine.",
     ]
-    answers = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, Said) and entry.payload.usage]
+    answers = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, MessageEntry) and entry.payload.usage]
     assert [answer.finish for answer in answers] == ["tool_calls", "stop"]
     assert {answer.model for answer in answers} == {"scripted"}
     assert each.sent(1) == ["Be brief.", "Is it fine?", "read+read", "text of a1", "text of a2"]
@@ -216,7 +216,7 @@ def test_E08_after_a_crash_the_person_may_also_say_something_else() -> None:
     assert each.sent(1)[:5] == each.sent(0)  # the placeholder is the same from then on
 
 
-async def hangs(arguments: Mapping[str, object]) -> Result:
+async def hangs(arguments: Mapping[str, object]) -> ToolOutput:
     await asyncio.Event().wait()
     return "never"
 

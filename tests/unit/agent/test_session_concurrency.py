@@ -11,7 +11,7 @@ import pytest
 from promptkit import Message, PromptElement, Reply, Usage, component
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionStarted
-from promptkit.elements.from_message import recorded
+from promptkit.elements.from_message import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Edit
@@ -138,7 +138,7 @@ def test_what_is_sent_is_what_is_shown_even_where_a_component_takes_its_time() -
             if len(self.messages) == 5:
                 rendering.set()
                 await go.wait()
-            return [recorded(message) for message in self.messages]
+            return [element_from_message(message) for message in self.messages]
 
     each = held(words(50, "a"), words(50, "b"), "c", prompt=lambda view: Slow(messages=view.messages))
 

@@ -25,7 +25,7 @@ from tests.unit.compaction.conversation_builder import words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
 
 
 @pytest.mark.parametrize("content", ["", " \n", (), ("", " ")])
@@ -264,7 +264,7 @@ def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for()
 
 
 def test_a_large_result_is_cut_for_the_model_and_kept_in_full() -> None:
-    async def large(arguments: Mapping[str, object]) -> Result:
+    async def large(arguments: Mapping[str, object]) -> ToolOutput:
         return words(5_000)
 
     each = held(calls(1), "done", tools=[Tool(definition=READ, run=large)])

@@ -12,11 +12,11 @@ from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from promptkit.agent.tools import Result
+    from promptkit.agent.tools import ToolOutput
     from promptkit.messages import Message
 
 
-def tool(name: str, run: Callable[[Mapping[str, object]], Result | Awaitable[Result]]) -> Tool:
+def tool(name: str, run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]) -> Tool:
     return Tool(definition=ToolDefinition(name=name), run=run)
 
 
@@ -38,12 +38,12 @@ def test_results_come_in_the_order_of_the_calls_however_long_each_takes() -> Non
     ended: list[str] = []
     quick_ended = asyncio.Event()
 
-    async def slow(arguments: Mapping[str, object]) -> Result:
+    async def slow(arguments: Mapping[str, object]) -> ToolOutput:
         await quick_ended.wait()
         ended.append("slow")
         return "slow"
 
-    async def quick(arguments: Mapping[str, object]) -> Result:
+    async def quick(arguments: Mapping[str, object]) -> ToolOutput:
         ended.append("quick")
         quick_ended.set()
         return "quick"
@@ -56,7 +56,7 @@ def test_results_come_in_the_order_of_the_calls_however_long_each_takes() -> Non
 def test_plain_functions_run_side_by_side() -> None:
     meeting = threading.Barrier(2, timeout=10)
 
-    def meets(arguments: Mapping[str, object]) -> Result:
+    def meets(arguments: Mapping[str, object]) -> ToolOutput:
         meeting.wait()
         return "met"
 
@@ -64,7 +64,7 @@ def test_plain_functions_run_side_by_side() -> None:
 
 
 def test_arguments_are_the_json_object_that_the_model_wrote() -> None:
-    def shows(arguments: Mapping[str, object]) -> Result:
+    def shows(arguments: Mapping[str, object]) -> ToolOutput:
         return f"{arguments['path']} {arguments['lines']}"
 
     assert texts([call("shows", 1, '{"path": "a.py", "lines": [1, 2]}')], tool("shows", shows)) == ["a.py [1, 2]"]
@@ -83,7 +83,7 @@ def test_a_tool_that_is_not_there_is_told_with_those_that_are() -> None:
 
 
 def test_what_a_tool_raises_is_told_to_the_model_and_the_others_go_on() -> None:
-    def raises(arguments: Mapping[str, object]) -> Result:
+    def raises(arguments: Mapping[str, object]) -> ToolOutput:
         raise FileNotFoundError("a.py")
 
     assert texts([call("raises", 1), call("fine", 2)], tool("raises", raises), tool("fine", lambda _: "fine")) == [
@@ -99,25 +99,25 @@ def test_parts_such_as_images_are_passed_on() -> None:
 
 
 def test_a_plain_function_may_return_what_is_to_be_awaited() -> None:
-    async def later() -> Result:
+    async def later() -> ToolOutput:
         return "later"
 
     assert texts([call("later")], tool("later", lambda _: later())) == ["later"]
 
 
 def test_a_tool_that_cancels_itself_is_no_cancellation_of_the_turn() -> None:
-    async def quits(arguments: Mapping[str, object]) -> Result:
+    async def quits(arguments: Mapping[str, object]) -> ToolOutput:
         raise asyncio.CancelledError
 
     assert texts([call("quits", 1), call("fine", 2)], tool("quits", quits), tool("fine", lambda _: "fine")) == [CANCELLED, "fine"]
 
 
 def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is_answered() -> None:
-    async def hangs(arguments: Mapping[str, object]) -> Result:
+    async def hangs(arguments: Mapping[str, object]) -> ToolOutput:
         await asyncio.Event().wait()
         return "never"
 
-    async def quick(arguments: Mapping[str, object]) -> Result:
+    async def quick(arguments: Mapping[str, object]) -> ToolOutput:
         return "done"
 
     async def cancelled() -> list[Message]:

@@ -6,9 +6,9 @@ import itertools
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, Part, ToolCall, Usage
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said, Setting
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import TranscriptView, project
+from promptkit.transcript.view import TranscriptView, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Talk:
 
     @property
     def view(self) -> TranscriptView:
-        return project(self.path)
+        return build_view(self.path)
 
     @property
     def leaf(self) -> str:
@@ -47,7 +47,7 @@ class Talk:
         return self.log.append(*payloads)[-1].id
 
     def say(self, message: Message) -> str:
-        return self.append(Said(message=message))
+        return self.append(MessageEntry(message=message))
 
     def system(self, text: str) -> str:
         return self.say(Message(role="system", content=(text,)))
@@ -56,11 +56,11 @@ class Talk:
         return self.say(Message(role="user", content=content))
 
     def answer(self, text: str, *, used: Usage | None = None, model: str | None = None, finish: str = "stop") -> str:
-        return self.append(Said(message=Message(role="assistant", content=(text,)), usage=used, model=model, finish=finish))
+        return self.append(MessageEntry(message=Message(role="assistant", content=(text,)), usage=used, model=model, finish=finish))
 
     def calls(self, *ids: str, name: str = "read", used: Usage | None = None, finish: str = "tool_calls") -> str:
         made = tuple(ToolCall(id=each, name=name) for each in ids)
-        return self.append(Said(message=Message(role="assistant", tool_calls=made), usage=used, finish=finish))
+        return self.append(MessageEntry(message=Message(role="assistant", tool_calls=made), usage=used, finish=finish))
 
     def result(self, call: str, *content: Part) -> str:
         return self.say(Message(role="tool", content=content, tool_call_id=call))

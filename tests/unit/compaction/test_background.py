@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from promptkit.compaction.background import Work
-    from promptkit.compaction.compactor import Draft
+    from promptkit.compaction.compactor import DraftSummary
 
 
 PLAN = Plan(leaf="e1")
 
 
-async def makes(number: int) -> Draft | None:
+async def makes(number: int) -> DraftSummary | None:
     return draft(number)
 
 
-async def fails() -> Draft | None:
+async def fails() -> DraftSummary | None:
     raise ValueError("no provider")
 
 
-async def called_off() -> Draft | None:
+async def called_off() -> DraftSummary | None:
     return None
 
 
-async def never() -> Draft | None:
+async def never() -> DraftSummary | None:
     await asyncio.Event().wait()
     return None
 
@@ -45,11 +45,11 @@ async def settled(background: Background) -> None:
     await asyncio.sleep(0)
 
 
-def in_loop(check: Callable[[Background, list[Draft]], Awaitable[None]]) -> None:
+def in_loop(check: Callable[[Background, list[DraftSummary]], Awaitable[None]]) -> None:
     """Run a check with a background of its own, and the drafts that nobody used."""
 
     async def checked() -> None:
-        unused: list[Draft] = []
+        unused: list[DraftSummary] = []
         background = Background(unused=unused.append)
         await check(background, unused)
         await background.close()
@@ -58,7 +58,7 @@ def in_loop(check: Callable[[Background, list[Draft]], Awaitable[None]]) -> None
 
 
 def test_a_result_is_taken_once() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         assert state(background) == "idle"
         assert background.take() is None
         assert background.start(lambda: makes(1), PLAN)
@@ -78,7 +78,7 @@ def test_a_result_is_taken_once() -> None:
 
 @pytest.mark.parametrize(("work", "kind"), [(fails, ValueError), (called_off, None)])
 def test_what_fails_is_failed_and_says_why_and_another_may_start(work: Work, kind: type[BaseException] | None) -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(work, PLAN)
         await settled(background)
         assert state(background) == "failed"
@@ -92,7 +92,7 @@ def test_what_fails_is_failed_and_says_why_and_another_may_start(work: Work, kin
 
 
 def test_taking_after_a_failure_gives_nothing_and_clears_the_way() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(fails, PLAN)
         await settled(background)
         assert background.take() is None
@@ -102,7 +102,7 @@ def test_taking_after_a_failure_gives_nothing_and_clears_the_way() -> None:
 
 
 def test_only_one_pass_runs_or_waits_at_a_time() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(lambda: makes(1), PLAN)
         assert not background.start(lambda: makes(2), PLAN)
         await settled(background)
@@ -115,7 +115,7 @@ def test_only_one_pass_runs_or_waits_at_a_time() -> None:
 
 
 def test_a_running_pass_cannot_be_taken_and_goes_on() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(lambda: makes(1), PLAN)
         assert background.take() is None
         assert state(background) == "running"
@@ -126,7 +126,7 @@ def test_a_running_pass_cannot_be_taken_and_goes_on() -> None:
 
 
 def test_waiting_ends_when_its_time_is_over_and_cancels_nothing() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(never, PLAN)
         await background.wait(0.001)
         assert state(background) == "running"
@@ -135,7 +135,7 @@ def test_waiting_ends_when_its_time_is_over_and_cancels_nothing() -> None:
 
 
 def test_waiting_raises_nothing_of_the_work() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(fails, PLAN)
         await background.wait(5)
         assert state(background) == "failed"
@@ -144,10 +144,10 @@ def test_waiting_raises_nothing_of_the_work() -> None:
 
 
 def test_who_is_cancelled_while_waiting_does_not_cancel_the_work() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         gate = asyncio.Event()
 
-        async def work() -> Draft | None:
+        async def work() -> DraftSummary | None:
             await gate.wait()
             return draft(1)
 
@@ -165,7 +165,7 @@ def test_who_is_cancelled_while_waiting_does_not_cancel_the_work() -> None:
 
 
 def test_a_cancelled_pass_gives_back_what_it_had_made() -> None:
-    async def check(background: Background, unused: list[Draft]) -> None:
+    async def check(background: Background, unused: list[DraftSummary]) -> None:
         background.start(lambda: makes(1), PLAN)
         await settled(background)
         given = background.cancel()
@@ -177,10 +177,10 @@ def test_a_cancelled_pass_gives_back_what_it_had_made() -> None:
 
 
 def test_E83_what_settles_after_it_was_cancelled_is_not_taken_for_the_pass_after_it() -> None:
-    async def check(background: Background, unused: list[Draft]) -> None:
+    async def check(background: Background, unused: list[DraftSummary]) -> None:
         gate = asyncio.Event()
 
-        async def stubborn() -> Draft | None:
+        async def stubborn() -> DraftSummary | None:
             try:
                 await gate.wait()
             except asyncio.CancelledError:
@@ -203,8 +203,8 @@ def test_E83_what_settles_after_it_was_cancelled_is_not_taken_for_the_pass_after
 def test_closing_waits_for_work_that_heeds_its_cancellation_slowly() -> None:
     ended: list[str] = []
 
-    async def check(background: Background, _: list[Draft]) -> None:
-        async def slow() -> Draft | None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
+        async def slow() -> DraftSummary | None:
             try:
                 return await never()
             finally:
@@ -220,10 +220,10 @@ def test_closing_waits_for_work_that_heeds_its_cancellation_slowly() -> None:
 
 
 def test_closing_does_not_wait_for_ever() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         released = asyncio.Event()
 
-        async def stubborn() -> Draft | None:
+        async def stubborn() -> DraftSummary | None:
             while not released.is_set():
                 try:
                     await released.wait()
@@ -241,11 +241,11 @@ def test_closing_does_not_wait_for_ever() -> None:
 
 
 def test_nothing_is_begun_once_it_is_closed() -> None:
-    async def check(background: Background, _: list[Draft]) -> None:
+    async def check(background: Background, _: list[DraftSummary]) -> None:
         await background.close()
         begun: list[str] = []
 
-        async def work() -> Draft | None:
+        async def work() -> DraftSummary | None:
             begun.append("begun")
             return None
 
@@ -263,9 +263,9 @@ class Piece:
     number: int
     stubborn: bool
     outcome: asyncio.Future[str]
-    made: Draft | None = None
+    made: DraftSummary | None = None
 
-    async def work(self) -> Draft | None:
+    async def work(self) -> DraftSummary | None:
         try:
             come = await asyncio.shield(self.outcome)
         except asyncio.CancelledError:
@@ -284,8 +284,8 @@ class Passes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.unused: list[Draft] = []
-        self.used: list[Draft] = []
+        self.unused: list[DraftSummary] = []
+        self.used: list[DraftSummary] = []
         self.background = Background(unused=self.unused.append)
         self.pieces: list[Piece] = []
         self.current: Piece | None = None

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from promptkit.compaction.compactor import Compactor, checkpoint_of, known_facts
+from promptkit.compaction.compactor import Compactor, checkpoint_of, collect_facts
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, SummaryDiscarded
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.sizing import Sizer
@@ -27,7 +27,7 @@ from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project, summary_message
+from promptkit.transcript.view import build_view, summary_message
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 from tests.unit.compaction.compacting import checkpoint, compact, made
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -270,7 +270,7 @@ def test_E85_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_p
 
     asyncio.run(race())
     assert each.texts[-1] == "from elsewhere"
-    assert [message.text for message in project(Transcript(JsonlStore(file)).path()).messages] == each.texts
+    assert [message.text for message in build_view(Transcript(JsonlStore(file)).path()).messages] == each.texts
     each.told.check()
 
 
@@ -359,7 +359,7 @@ def test_E55_a_writer_is_told_how_long_a_summary_may_be_to_be_smaller() -> None:
 def test_E55_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str) -> None:
     first, second = Writer(text=bad), Writer(text="good")
     each = made(short_talk(12))
-    each.compactor.summarizer = Chain([first, second])
+    each.compactor.summarizer = FallbackSummarizer([first, second])
 
     assert checkpoint(compact(each)).summary == "good"
     assert (len(first.tasks), len(second.tasks)) == (1, 1)
@@ -371,7 +371,7 @@ def test_what_a_summary_cost_that_was_not_put_in_place_is_counted() -> None:
     each = made(short_talk(12))
     with ScriptedModel([words(5), words(7)], usage=used) as model:
         one = SimpleSummarizer(model=model, window=4_000, tokenizer=WordTokenizer())
-        each.compactor.summarizer = Chain([Spoiling(one), one])
+        each.compactor.summarizer = FallbackSummarizer([Spoiling(one), one])
         assert checkpoint(compact(each)).usage == Usage(input_tokens=20, output_tokens=4)
 
 
@@ -411,7 +411,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_failure_and_is_said() -> None:
 def known(talk: Talk) -> dict[str, object]:
     """Before all but the last request is summarized."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=WordTokenizer())
-    return dict(known_facts(talk.log, plan))
+    return dict(collect_facts(talk.log, plan))
 
 
 def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.events import Events
-from promptkit.compaction.hooks import Before, HookChain, Hooks
+from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactResult
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
@@ -21,15 +21,15 @@ from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 
 @attrs.define
-class Says(Hooks):
+class Says(CompactionHooks):
     """A hook that wants what a test says, and keeps what it was told."""
 
-    wanted: Before | BaseException = attrs.field(factory=Before)
+    wanted: PreCompactResult | BaseException = attrs.field(factory=PreCompactResult)
     after_error: Exception | None = None
     before_calls: list[tuple[str, str | None, int]] = attrs.field(factory=list[tuple[str, "str | None", int]])
     after_calls: list[str] = attrs.field(factory=list[str])
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         self.before_calls.append((trigger, instructions, len(plan.dropped)))
         if isinstance(self.wanted, BaseException):
             raise self.wanted
@@ -41,7 +41,7 @@ class Says(Hooks):
             raise self.after_error
 
 
-def compacted(hooks: Hooks, *, instructions: str | None = None) -> tuple[Entry | None, Writer, Recorder]:
+def compacted(hooks: CompactionHooks, *, instructions: str | None = None) -> tuple[Entry | None, Writer, Recorder]:
     log = Transcript()
     for name in ("one", "two"):
         log.say(Message(role="user", content=(words(10, name),)), Message(role="assistant", content=(words(10, name),)))
@@ -67,7 +67,7 @@ def text(entry: Entry | None) -> str:
 
 
 def test_a_hook_that_overrides_nothing_changes_nothing() -> None:
-    entry, writer, told = compacted(Hooks())
+    entry, writer, told = compacted(CompactionHooks())
     assert text(entry) == "S"
     assert writer.tasks[0].instructions is None
     assert told.ends == ["committed"]
@@ -82,7 +82,7 @@ def test_a_hook_is_told_what_is_to_happen_and_what_has() -> None:
 
 
 def test_a_hook_calls_a_compaction_off_and_no_model_is_asked() -> None:
-    hooks = Says(wanted=Before(cancel=True))
+    hooks = Says(wanted=PreCompactResult(cancel=True))
     entry, writer, told = compacted(hooks)
     assert entry is None
     assert writer.tasks == []
@@ -91,14 +91,14 @@ def test_a_hook_calls_a_compaction_off_and_no_model_is_asked() -> None:
 
 
 def test_a_hook_s_summary_takes_the_place_of_the_model_s() -> None:
-    entry, writer, _ = compacted(Says(wanted=Before(summary=Summary(text="mine", mode="hook"))))
+    entry, writer, _ = compacted(Says(wanted=PreCompactResult(summary=Summary(text="mine", mode="hook"))))
     assert text(entry) == "mine"
     assert writer.tasks == []
 
 
 @pytest.mark.parametrize("bad", ["  ", words(31), words(25)])
 def test_E105_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
-    entry, writer, told = compacted(Says(wanted=Before(summary=Summary(text=bad, mode="hook"))))
+    entry, writer, told = compacted(Says(wanted=PreCompactResult(summary=Summary(text=bad, mode="hook"))))
     assert text(entry) == "S"
     assert len(writer.tasks) == 1
     assert told.ends == ["committed"]
@@ -106,7 +106,9 @@ def test_E105_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytes
 
 
 def test_a_hook_adds_to_the_person_s_instructions() -> None:
-    _, writer, _ = compacted(Says(wanted=Before(instructions=("keep the ports", "and the names"))), instructions="mind the parser")
+    _, writer, _ = compacted(
+        Says(wanted=PreCompactResult(instructions=("keep the ports", "and the names"))), instructions="mind the parser"
+    )
     assert writer.tasks[0].instructions == "mind the parser\n\nkeep the ports\n\nand the names"
 
 
@@ -132,14 +134,14 @@ def test_a_cancellation_inside_a_hook_is_one() -> None:
 ENTRY = Entry(id="e1", parent_id=None, time=0.0, payload=Custom(name="n"))
 
 
-class Saying(Hooks):
+class Saying(CompactionHooks):
     """Wants what it is made with, and keeps what it was told; or raises."""
 
-    def __init__(self, wants: Before | None) -> None:
+    def __init__(self, wants: PreCompactResult | None) -> None:
         self.wants = wants
         self.told: list[str] = []
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         _ = plan, instructions
         self.told.append(trigger)
         if self.wants is None:
@@ -152,26 +154,28 @@ class Saying(Hooks):
         self.told.append(checkpoint.id)
 
 
-def asked(*hooks: Hooks) -> Before:
+def asked(*hooks: CompactionHooks) -> PreCompactResult:
     return asyncio.run(HookChain(*hooks, logger=logging.getLogger("test")).before(Plan(leaf=""), trigger="manual", instructions=None))
 
 
 def test_instructions_are_added_up_and_the_first_summary_counts() -> None:
     first, second = Summary(text="A", mode="hook"), Summary(text="B", mode="hook")
     wanted = asked(
-        Saying(Before(instructions=("one",))), Saying(Before(summary=first, instructions=("two",))), Saying(Before(summary=second))
+        Saying(PreCompactResult(instructions=("one",))),
+        Saying(PreCompactResult(summary=first, instructions=("two",))),
+        Saying(PreCompactResult(summary=second)),
     )
-    assert wanted == Before(summary=first, instructions=("one", "two"))
+    assert wanted == PreCompactResult(summary=first, instructions=("one", "two"))
 
 
 def test_the_first_that_calls_it_off_ends_the_questions() -> None:
-    last = Saying(Before())
-    assert asked(Saying(Before(cancel=True)), last).cancel
+    last = Saying(PreCompactResult())
+    assert asked(Saying(PreCompactResult(cancel=True)), last).cancel
     assert last.told == []
 
 
 def test_e105_a_hook_that_raises_is_logged_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
-    good = Saying(Before(instructions=("heed",)))
+    good = Saying(PreCompactResult(instructions=("heed",)))
     assert asked(Saying(None), good).instructions == ("heed",)
     asyncio.run(HookChain(Saying(None), good).after(ENTRY))
     assert good.told == ["manual", "e1"]

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.hooks import Before, Hooks
+from promptkit.compaction.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.planning.plan import LastRequest, Summary
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.replacement import Replacement
@@ -19,7 +19,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Checkpoint
@@ -57,7 +57,7 @@ def secret_talk() -> Talk:
     return talk
 
 
-def compacted(talk: Talk, summarizer: Summarizer, *, hooks: Hooks | None = None, last: LastRequest | None = None) -> Checkpoint:
+def compacted(talk: Talk, summarizer: Summarizer, *, hooks: CompactionHooks | None = None, last: LastRequest | None = None) -> Checkpoint:
     compactor = Compactor(
         talk.log, summarizer=summarizer, tokenizer=TOKENIZER, max_summary_tokens=200, redactor=redact_secrets, hooks=hooks
     )
@@ -76,7 +76,7 @@ MODES: list[Callable[[Model], Summarizer]] = [
     lambda model: FullSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: ChunkedSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
-    lambda model: Chain([InlineSummarizer(model=model), SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)]),
+    lambda model: FallbackSummarizer([InlineSummarizer(model=model), SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)]),
 ]
 
 
@@ -126,10 +126,10 @@ def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() 
 
 
 def test_E73_a_summary_of_one_s_own_is_looked_at_too() -> None:
-    class Own(Hooks):
-        async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> Before:
+    class Own(CompactionHooks):
+        async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
             _ = plan, trigger, instructions
-            return Before(summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET}))
+            return PreCompactResult(summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET}))
 
     writer = Writer()
 

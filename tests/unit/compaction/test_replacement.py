@@ -22,16 +22,16 @@ from promptkit.compaction.planning.selection import Keep, KeepNothing, select
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.replacement import Carried, Replacement, carried_over
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.summarizer import carried
+from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
-from promptkit.tool_pairing import pair
+from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.behaviour.conversations import TOKENIZER as FRAMED
 from tests.behaviour.conversations import keeps, talks
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -56,7 +56,7 @@ class Telling:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         self.tasks.append(task)
-        return Summary(text=f"summary-{len(self.tasks)}", mode="test", facts=carried(task))
+        return Summary(text=f"summary-{len(self.tasks)}", mode="test", facts=updated_facts(task))
 
 
 def compactor(talk: Talk, replacement: Replacement, telling: Telling) -> Compactor:
@@ -213,7 +213,7 @@ def test_what_was_built_is_stored_and_read_back_byte_for_byte(tmp_path: Path) ->
     turn(talk, "first wish")
     compacted(talk, CODEX, Telling())
     again = Transcript(JsonlStore(tmp_path / "t.jsonl"))
-    assert project(again.path()) == talk.view
+    assert build_view(again.path()) == talk.view
 
 
 def test_e23_an_edit_of_the_checkpoint_shows_the_edited_text_alone() -> None:
@@ -261,9 +261,9 @@ def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
 def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)
     compact_as(talk, form, keep, 1)
-    assert pair(talk.view.messages).repairs == ()
+    assert pair_tool_calls(talk.view.messages).repairs == ()
     loaded = Transcript(InMemoryStore(talk.log.entries))
-    assert project(loaded.path()) == talk.view
+    assert build_view(loaded.path()) == talk.view
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

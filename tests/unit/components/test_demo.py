@@ -7,7 +7,7 @@ import re
 import pytest
 from promptkit_components.demo import demo, load, save
 
-from promptkit import Message, ToolCall, pair, render
+from promptkit import Message, ToolCall, pair_tool_calls, render
 
 SHOWN = demo()
 
@@ -18,7 +18,7 @@ def test_is_a_conversation_of_some_length() -> None:
 
 
 def test_is_well_paired() -> None:
-    assert not pair(SHOWN.conversation).repairs
+    assert not pair_tool_calls(SHOWN.conversation).repairs
 
 
 def test_every_edit_and_run_was_a_real_one() -> None:

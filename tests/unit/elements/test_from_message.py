@@ -13,7 +13,7 @@ from promptkit import (
     OpaquePart,
     ToolCall,
     UserMessage,
-    recorded,
+    element_from_message,
     render,
 )
 from promptkit.testing import WordTokenizer
@@ -35,31 +35,35 @@ MESSAGES = [
 
 
 def test_every_message_renders_as_itself() -> None:
-    assert list(render([recorded(message) for message in MESSAGES], tokenizer=WordTokenizer()).messages) == MESSAGES
+    assert list(render([element_from_message(message) for message in MESSAGES], tokenizer=WordTokenizer()).messages) == MESSAGES
 
 
 def test_the_same_message_gives_the_same_element() -> None:
-    assert [recorded(message, priority=3) for message in MESSAGES] == [recorded(message, priority=3) for message in MESSAGES]
+    assert [element_from_message(message, priority=3) for message in MESSAGES] == [
+        element_from_message(message, priority=3) for message in MESSAGES
+    ]
 
 
 def test_cache_boundaries_are_left_out() -> None:
     message = Message(role="user", content=("a", CacheBreakpointPart()))
 
-    assert render(recorded(message)).messages == (Message(role="user", content=("a",)),)
+    assert render(element_from_message(message)).messages == (Message(role="user", content=("a",)),)
 
 
 def test_text_is_joined_and_shown_as_somebody_says_and_stands_first() -> None:
     image = ImagePart(url="u", width=1, height=1)
     message = Message(role="user", content=("a", image, "b"))
 
-    assert render(recorded(message, text=lambda text: f"[{text}]")).messages[0].content == ("[ab]", image)
-    assert render(recorded(Message(role="user", content=(image,)), text=lambda text: f"[{text}]")).messages[0].content == (image,)
+    assert render(element_from_message(message, text=lambda text: f"[{text}]")).messages[0].content == ("[ab]", image)
+    assert render(element_from_message(Message(role="user", content=(image,)), text=lambda text: f"[{text}]")).messages[0].content == (
+        image,
+    )
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
 def test_priority_fallback_and_being_required_are_the_elements(role: str) -> None:
     message = next(message for message in MESSAGES if message.role == role)
-    element = recorded(message, priority=3, required=True, fallback="gone")
+    element = element_from_message(message, priority=3, required=True, fallback="gone")
 
     assert (element.priority, element.required, element.fallback) == (3, True, "gone")
 
@@ -68,5 +72,7 @@ def test_what_is_required_stays_and_what_has_a_fallback_is_replaced() -> None:
     long = Message(role="user", content=("w " * 50,))
 
     with pytest.raises(BudgetExceededError):
-        render(recorded(long, required=True), budget=20, tokenizer=WordTokenizer())
-    assert render(recorded(long, fallback=UserMessage()["gone"]), budget=20, tokenizer=WordTokenizer()).messages[0].text == "gone"
+        render(element_from_message(long, required=True), budget=20, tokenizer=WordTokenizer())
+    assert (
+        render(element_from_message(long, fallback=UserMessage()["gone"]), budget=20, tokenizer=WordTokenizer()).messages[0].text == "gone"
+    )

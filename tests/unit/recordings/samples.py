@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit import InMemoryStore, Transcript, project
-from promptkit.recordings.counts import Tally
+from promptkit import InMemoryStore, Transcript, build_view
+from promptkit.recordings.counts import RecordingTotals
 from promptkit.recordings.importing import read_recording
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Read:
 
     @property
     def counts(self) -> Counts:
-        tally = Tally()
+        tally = RecordingTotals()
         for batch in self.batches:
             tally.add(batch)
         return tally.result
@@ -51,7 +51,7 @@ class Read:
 
     @property
     def shown(self) -> tuple[Message, ...]:
-        return project(self.transcript.path()).messages
+        return build_view(self.transcript.path()).messages
 
     @property
     def problems(self) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from promptkit import Checkpoint, Message, project
+from promptkit import Checkpoint, Message, build_view
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
 from promptkit.recordings.counts import Counts
-from promptkit.transcript.entries import Custom, Said, Setting
+from promptkit.transcript.entries import Custom, MessageEntry, Setting
 from tests.unit.recordings.samples import CLAUDE, answer, lines, read_text, result, text, use, user
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
 
 
 def branch(made: Read, leaf: str) -> list[str]:
-    return texts(project(made.transcript.path(leaf)).messages)
+    return texts(build_view(made.transcript.path(leaf)).messages)
 
 
 class TestAnswers:
@@ -42,13 +42,13 @@ class TestAnswers:
         )
         assert (first.tool_call_id, second.tool_call_id) == ("c1", "c2")
         assert done.text == "Done."
-        assert project(made.transcript.path()).repairs == ()
+        assert build_view(made.transcript.path()).repairs == ()
 
     def test_usage_model_and_reason_of_an_answer_are_read(self, tmp_path: Path) -> None:
         made = read(tmp_path, *CLAUDE[:9])
-        said = next(entry.payload for entry in made.entries if isinstance(entry.payload, Said) and entry.payload.message.tool_calls)
+        said = next(entry.payload for entry in made.entries if isinstance(entry.payload, MessageEntry) and entry.payload.message.tool_calls)
         assert (said.usage, said.model, said.finish) == (Usage(input_tokens=27, output_tokens=3, cached_tokens=5), "claude", "tool_calls")
-        assert {entry.time for entry in made.entries if isinstance(entry.payload, Said)} == {1_767_225_600.0}
+        assert {entry.time for entry in made.entries if isinstance(entry.payload, MessageEntry)} == {1_767_225_600.0}
 
     def test_a_piece_that_comes_after_the_next_answer_is_a_message_of_its_own_and_counts_no_second_time(self, tmp_path: Path) -> None:
         made = read(
@@ -62,7 +62,7 @@ class TestAnswers:
 
     def test_what_an_error_of_the_interface_said_is_marked(self, tmp_path: Path) -> None:
         made = read(tmp_path, user("u1", None, "a"), answer("a1", "u1", "m1", text("API Error"), isApiErrorMessage=True))
-        assert [entry.payload.finish for entry in made.entries if isinstance(entry.payload, Said)] == [None, "error"]
+        assert [entry.payload.finish for entry in made.entries if isinstance(entry.payload, MessageEntry)] == [None, "error"]
 
     def test_images_documents_and_what_is_not_known_keep_their_place(self, tmp_path: Path) -> None:
         pdf: Json = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}, "title": "t"}

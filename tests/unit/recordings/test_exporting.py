@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptkit import Checkpoint, InMemoryStore, JsonlStore, Message, ToolCall, Transcript, project
+from promptkit import Checkpoint, InMemoryStore, JsonlStore, Message, ToolCall, Transcript, build_view
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines, read_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def transcript_of(messages: Sequence[Message]) -> Transcript:
 def again(folder: Path, value: object, codec: str) -> list[Message]:
     made = read_text(folder, json.dumps(value), codec)
     assert made.problems == []
-    return [entry.payload.message for entry in made.entries if isinstance(entry.payload, Said)]
+    return [entry.payload.message for entry in made.entries if isinstance(entry.payload, MessageEntry)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,7 +72,7 @@ def test_our_own_transcript_is_read_as_it_was(tmp_path: Path) -> None:
         out.write_bytes(b"".join(transcript_lines(made.entries)))
         back = Transcript(JsonlStore(out))
         assert list(back.entries) == made.entries
-        assert project(back.path()) == project(made.transcript.path())
+        assert build_view(back.path()) == build_view(made.transcript.path())
 
 
 def test_thinking_goes_back_to_its_provider_and_to_no_other(tmp_path: Path) -> None:

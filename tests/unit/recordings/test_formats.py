@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Checkpoint, Message, project
+from promptkit import Checkpoint, Message, build_view
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.recordings.counts import Counts
 from promptkit.recordings.formats.codex import USER_CHARACTERS
-from promptkit.transcript.entries import BranchSummary, Custom, CustomMessage, Observation, Said, Setting
+from promptkit.transcript.entries import BranchSummary, Custom, CustomMessage, MessageEntry, Observation, Setting
 from tests.unit.recordings.samples import (
     ANTHROPIC,
     CHAT,
@@ -69,8 +69,8 @@ def payloads(made: Read, kind: type) -> list[object]:
     return [entry.payload for entry in made.entries if isinstance(entry.payload, kind)]
 
 
-def said(made: Read) -> list[Said]:
-    return [entry.payload for entry in made.entries if isinstance(entry.payload, Said)]
+def said(made: Read) -> list[MessageEntry]:
+    return [entry.payload for entry in made.entries if isinstance(entry.payload, MessageEntry)]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -78,7 +78,7 @@ def test_a_format_is_told_and_counted(name: str, tmp_path: Path) -> None:
     made = sample(name, tmp_path)
     assert (made.format, made.counts) == (SAMPLES[name][0], EXPECTED[name])
     assert read_text(tmp_path, SAMPLES[name][1], SAMPLES[name][0]).counts == EXPECTED[name]
-    assert {repair.kind for repair in project(made.transcript.path()).repairs} <= {"missing result", "repeated call id"}
+    assert {repair.kind for repair in build_view(made.transcript.path()).repairs} <= {"missing result", "repeated call id"}
 
 
 @pytest.mark.parametrize("name", SAMPLES)

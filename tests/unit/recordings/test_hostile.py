@@ -17,7 +17,7 @@ from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.recordings.exporting import transcript_lines
 from promptkit.recordings.importing import import_recording
 from promptkit.recordings.reading.json_values import DEEPEST
-from promptkit.transcript.jsonl.reader import Pass, Stored
+from promptkit.transcript.jsonl.reader import FilePass, Stored
 from tests.unit.recordings.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def survived(data: bytes, codec: str) -> Read | None:
         assert made.counts.messages >= 0
         out = Path(folder) / "out.jsonl"
         out.write_bytes(b"".join(transcript_lines(made.entries)))
-        stored = list(Pass(out))
+        stored = list(FilePass(out))
         assert [item.entry.id for item in stored if isinstance(item, Stored)] == [entry.id for entry in made.entries]
         assert len(stored) == len(made.entries)
         return made

@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from promptkit import JsonlStore, Transcript, project
+from promptkit import JsonlStore, Transcript, build_view
 from promptkit.recordings.importing import import_recording
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.validate import problems
 
 TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
@@ -150,11 +150,11 @@ def test_the_figures_are_those_of_the_file(path: Path, tmp_path: Path) -> None:
     figures = attrs.asdict(made.counts)
     assert made.format == path.parent.name.replace("-", "_")
     assert figures == COUNTERS.get(path.parent.name, json_text)(path).figures | {"conversations": figures["conversations"]}
-    assert list(problems(Pass(out))) == []
+    assert list(problems(FilePass(out))) == []
     transcript = Transcript(JsonlStore(out))
     assert transcript.problems == ()
     for leaf in transcript.leaves():
-        view = project(transcript.path(leaf.id))
+        view = build_view(transcript.path(leaf.id))
         assert {repair.kind for repair in view.repairs} <= {"missing result", "repeated call id"}
 
 
@@ -184,6 +184,6 @@ def test_what_the_agent_was_shown_after_a_compaction_is_shown() -> None:
     from promptkit.transcript.store import InMemoryStore
 
     transcript = Transcript(InMemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries]))
-    view = project(transcript.path())
+    view = build_view(transcript.path())
     assert records[start]["message"]["content"] in view.messages[0].text
     assert len(view.messages) == 1 + len(answers) + sum(record["type"] == "user" for record in behind)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.replay.recordings import Recording, recorded_messages
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,5 +56,5 @@ def written(path: Path, messages: Sequence[Message]) -> Path:
     numbers = iter(range(1_000_000))
     times = iter(range(1_767_225_600, 1_900_000_000, 60))
     transcript = Transcript(JsonlStore(path), clock=lambda: float(next(times)), new_id=lambda: f"e{next(numbers)}")
-    transcript.append(*(Said(message=message) for message in messages))
+    transcript.append(*(MessageEntry(message=message) for message in messages))
     return path

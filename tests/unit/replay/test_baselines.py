@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 from promptkit import Budget, Message, tokenizer_for
-from promptkit.replay.message_counts import Pieces
-from promptkit.replay.policies.baselines import Said, drop_oldest, prompt_poet, trim_last
+from promptkit.replay.message_counts import MessageCounts
+from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, prompt_poet, trim_last
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, Summarizing
-from promptkit.replay.policies.strategy import Terms
+from promptkit.replay.policies.strategy import ReplayTerms
 from tests.unit.replay.conversations import asked, call, long_talk, result, said
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from promptkit.replay.policies.baselines import Trim
 
 
-def heard(messages: Sequence[Message], tokens: int) -> Said:
-    known = Said()
+def heard(messages: Sequence[Message], tokens: int) -> CountedMessages:
+    known = CountedMessages()
     for message in messages:
         known.add(message, tokens)
     return known
@@ -62,12 +62,12 @@ def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> N
     assert list(drop_oldest(heard(chat(10), 10), 35)) == chat(10)[-2:]
 
 
-def terms(window: int) -> Terms:
+def terms(window: int) -> ReplayTerms:
     tokenizer = tokenizer_for("gpt-5")
-    return Terms(
+    return ReplayTerms(
         budget=Budget(window=window, reply_tokens=0),
         tokenizer=tokenizer,
-        pieces=Pieces(tokenizer),
+        pieces=MessageCounts(tokenizer),
         tools=(),
         system=(),
         beside=3,

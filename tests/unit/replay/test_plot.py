@@ -10,12 +10,12 @@ import pytest
 
 from promptkit.bench.plot import PlotError
 from promptkit.replay.plot import MOST, draw_timeline
-from promptkit.replay.results import FileResult, PolicyResult, Step, Tally
+from promptkit.replay.results import FileResult, PolicyResult, ReplayTotals, Step
 
 
 def policy(name: str, requests: int = 30) -> PolicyResult:
     steps = tuple(Step(tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0) for at in range(requests))
-    return PolicyResult(policy=name, tally=Tally(requests=requests), price=1.0, price_summaries=0.1, steps=steps)
+    return PolicyResult(policy=name, tally=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, steps=steps)
 
 
 def file(*names: str, name: str = "talk.jsonl") -> FileResult:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from promptkit import Message, tokenizer_for
 from promptkit.replay import prompt_cache
-from promptkit.replay.message_counts import Pieces
+from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_for, rule_for
 from tests.unit.replay.conversations import asked, call, result, said
 
 if TYPE_CHECKING:
     import pytest
 
-    from promptkit.replay.message_counts import Piece
+    from promptkit.replay.message_counts import MessageCount
 
-PIECES = Pieces(tokenizer_for("gpt-5"))
+PIECES = MessageCounts(tokenizer_for("gpt-5"))
 
 
-def pieces(*messages: Message) -> list[Piece]:
+def pieces(*messages: Message) -> list[MessageCount]:
     return PIECES.of(messages)
 
 
@@ -89,7 +89,7 @@ def test_a_cache_agrees_with_a_plain_search_of_all_requests() -> None:
     rng = random.Random(7)
     known = pieces(*(big(str(number), rng.randrange(50, 700)) for number in range(6)))
     cache = OpenAICache(100)
-    sent: list[tuple[float, list[Piece]]] = []
+    sent: list[tuple[float, list[MessageCount]]] = []
     now = 0.0
     for _ in range(300):
         now += rng.choice((1, 20, 60))

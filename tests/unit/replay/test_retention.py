@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall, tokenizer_for
-from promptkit.replay.message_counts import Pieces
+from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.retention import Kept, Needs, Retention, mentions, words_of
 from tests.unit.replay.conversations import asked, call, recorded, result, said
 
@@ -33,7 +33,7 @@ LAST = 5
 
 def kept(shown: Sequence[Message], *, place: str | None = None, system: Sequence[Message] = ()) -> Kept:
     """What a policy's only request knows, in the place of that which the last answer answered."""
-    pieces = Pieces(tokenizer_for(None))
+    pieces = MessageCounts(tokenizer_for(None))
     needs = Needs(recorded([*system, *TALK]), pieces)
     retention = Retention(needs, place=place)
     retention.request(pieces.of(shown), LAST)
@@ -68,13 +68,13 @@ def test_what_the_system_message_says_is_never_dropped() -> None:
 
 
 def test_what_an_answer_says_first_is_no_use_of_anything() -> None:
-    pieces = Pieces(tokenizer_for(None))
+    pieces = MessageCounts(tokenizer_for(None))
     needs = Needs(recorded(TALK), pieces)
     assert [len(needs.uses[at]) for at in (1, 3, LAST)] == [0, 1, 2]
 
 
 def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
-    pieces = Pieces(tokenizer_for(None))
+    pieces = MessageCounts(tokenizer_for(None))
     needs = Needs(recorded(TALK), pieces)
     retention = Retention(needs, place=None)
     retention.request(pieces.of(TALK[:1]), 1)
@@ -87,7 +87,7 @@ def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
 
 
 def test_a_way_that_is_not_shown_any_more_leads_nowhere() -> None:
-    pieces = Pieces(tokenizer_for(None))
+    pieces = MessageCounts(tokenizer_for(None))
     retention = Retention(Needs(recorded(TALK), pieces), place=PLACE)
     retention.request(pieces.of([asked(f"A summary. More is in {PLACE}."), TALK[2]]), 3)
     retention.request(pieces.of(TALK[4:5]), LAST)

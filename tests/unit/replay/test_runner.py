@@ -12,9 +12,9 @@ import pytest
 from promptkit.errors import TranscriptError
 from promptkit.replay.prices import read_prices
 from promptkit.replay.prompt_cache import rule_for
-from promptkit.replay.results import Failed, FileResult, Tally, as_json
-from promptkit.replay.runner import Order, replay, replay_file
-from promptkit.replay.simulate import Rules
+from promptkit.replay.results import Failed, FileResult, ReplayTotals, as_json
+from promptkit.replay.runner import ReplayOptions, replay, replay_file
+from promptkit.replay.simulate import ReplayRules
 from tests.unit.replay.conversations import long_talk, written
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ FIELDS = {
 }
 
 
-def order(model: str = "gpt-5", *, timeline: bool = False) -> Order:
-    rules = Rules(model=model, window=8_000, cache=rule_for(model))
-    return Order(policies=("vscode", "langchain", "drop_oldest"), rules=rules, price=read_prices().of(model), timeline=timeline)
+def order(model: str = "gpt-5", *, timeline: bool = False) -> ReplayOptions:
+    rules = ReplayRules(model=model, window=8_000, cache=rule_for(model))
+    return ReplayOptions(policies=("vscode", "langchain", "drop_oldest"), rules=rules, price=read_prices().of(model), timeline=timeline)
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ def test_anthropics_writes_are_priced(files: list[Path]) -> None:
 
 
 def test_tallies_add_up() -> None:
-    one = Tally(requests=2, longest_request=4, faults=("a", "b"))
-    two = Tally(requests=3, longest_request=5, faults=("c", "d"))
-    assert one + two == Tally(requests=5, longest_request=5, faults=("a", "b", "c"))
+    one = ReplayTotals(requests=2, longest_request=4, faults=("a", "b"))
+    two = ReplayTotals(requests=3, longest_request=5, faults=("c", "d"))
+    assert one + two == ReplayTotals(requests=5, longest_request=5, faults=("a", "b", "c"))
 
 
 def _chat(message: object) -> dict[str, object]:

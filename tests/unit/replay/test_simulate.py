@@ -31,34 +31,34 @@ from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
 from promptkit.replay import simulate
-from promptkit.replay.message_counts import Pieces
-from promptkit.replay.policies.promptkit import Own
-from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, contender_named, names
+from promptkit.replay.message_counts import MessageCounts
+from promptkit.replay.policies.promptkit import PresetPolicy
+from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, names, policy_named
 from promptkit.replay.recordings import recorded_messages
-from promptkit.replay.simulate import Rules, Stage, fault
+from promptkit.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.testing import ScriptedModel
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.replay.message_counts import Piece
+    from promptkit.replay.message_counts import MessageCount
 
 
 WINDOW = 8_000
 
 
-def rules(window: int = WINDOW, cache: str = "openai") -> Rules:
-    return Rules(model="gpt-5", window=window, cache=cache)
+def rules(window: int = WINDOW, cache: str = "openai") -> ReplayRules:
+    return ReplayRules(model="gpt-5", window=window, cache=cache)
 
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
     """Every request that is played, without the system's messages."""
     seen: list[list[Message]] = []
-    real = simulate.fault
+    real = simulate.find_fault
 
-    def fault(pieces: Sequence[Piece], *, opening: int | None = None) -> str | None:
+    def fault(pieces: Sequence[MessageCount], *, opening: int | None = None) -> str | None:
         seen.append([piece.message for piece in pieces if piece.role != "system"])
         return real(pieces, opening=opening)
 
@@ -68,7 +68,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
 
 def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(requests: list[list[Message]]) -> None:
     talk = long_talk(2)
-    tally = Stage(recorded(talk), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(talk), rules(128_000)).play(policy_named("vscode"), seed="s").tally
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     assert requests == [talk[:at] for at in answers]
     assert tally.requests == len(answers)
@@ -79,7 +79,7 @@ def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(reques
 def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) -> None:
     talk = long_talk(12)
     system = Message(role="system", content=("You mend things.",))
-    tally = Stage(recorded([system, *talk]), rules()).play(contender_named("vscode"), seed="s").tally
+    tally = Simulation(recorded([system, *talk]), rules()).play(policy_named("vscode"), seed="s").tally
     renderer = Renderer(budget=1 << 30, model="gpt-5")
     sizes = [renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens for each in requests]
     assert tally.bill.input_tokens == sum(sizes)
@@ -91,7 +91,7 @@ def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) ->
 def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
     definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
     recording = recorded_messages([(message, None) for message in talk], tools=[definition])
-    Stage(recording, rules()).play(contender_named("vscode"), seed="s")
+    Simulation(recording, rules()).play(policy_named("vscode"), seed="s")
     tokenizer = tokenizer_for("gpt-5")
     results = iter([message.text for message in talk if message.role == "tool"])
 
@@ -123,7 +123,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
 
 @pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "truncate_only"])
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
-    tally = Stage(recorded(long_talk(25)), rules()).play(contender_named(name), seed="s").tally
+    tally = Simulation(recorded(long_talk(25)), rules()).play(policy_named(name), seed="s").tally
     assert tally.faults == ()
     assert (tally.invalid_requests, tally.overflows) == (0, 0)
     assert tally.longest_request <= 6_000
@@ -131,7 +131,7 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
 
 @pytest.mark.parametrize("name", ["amp", "gsv", "off"])
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
-    tally = Stage(recorded(long_talk(60)), rules()).play(contender_named(name), seed="s").tally
+    tally = Simulation(recorded(long_talk(60)), rules()).play(policy_named(name), seed="s").tally
     assert tally.overflows
     assert tally.faults == ()
 
@@ -141,7 +141,7 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
     for number in range(4):
         talk += [call(f"c{number}"), result(f"c{number}", f"line {number} " * 3_000)]
     talk.append(said("Read."))
-    tally = Stage(recorded(talk), rules()).play(contender_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(talk), rules()).play(policy_named("vscode"), seed="s").tally
     assert (tally.overflows, tally.invalid_requests) == (0, 0)
     assert all(message.text != talk[2].text for request in requests for message in request)
 
@@ -149,7 +149,9 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
 def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
     talk = long_talk(14)
     tally = (
-        Stage(recorded(talk), rules()).play(Own(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s").tally
+        Simulation(recorded(talk), rules())
+        .play(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
+        .tally
     )
     renderer = Renderer(budget=6_000, model="gpt-5")
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
@@ -168,33 +170,33 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
 def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
     talk = [asked("word " * 9_000), said("Too long.")]
     for name in ("vscode", "drop_oldest", "langchain"):
-        assert Stage(recorded(talk), rules()).play(contender_named(name), seed="s").tally.overflows == 1
+        assert Simulation(recorded(talk), rules()).play(policy_named(name), seed="s").tally.overflows == 1
 
 
 def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> None:
     recording = recorded(long_talk(20))
-    stage = Stage(recording, rules())
-    before = [stage.play(contender_named(name), seed="s") for name in GROUPS["all"]]
-    after = [Stage(recording, rules()).play(contender_named(name), seed="s") for name in reversed(GROUPS["all"])]
+    stage = Simulation(recording, rules())
+    before = [stage.play(policy_named(name), seed="s") for name in GROUPS["all"]]
+    after = [Simulation(recording, rules()).play(policy_named(name), seed="s") for name in reversed(GROUPS["all"])]
     assert before == after[::-1]
 
 
 def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
-    tally = Stage(recorded(long_talk(20)), rules()).play(contender_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(long_talk(20)), rules()).play(policy_named("vscode"), seed="s").tally
     assert tally.checkpoints
     assert tally.summaries.output_tokens > 100 * tally.checkpoints
     assert tally.summaries.input_tokens > 500 * tally.checkpoints
     assert tally.summaries.cached_tokens > tally.summaries.input_tokens // 2
-    without = Stage(recorded(long_talk(20)), rules(cache="off")).play(contender_named("vscode"), seed="s").tally
+    without = Simulation(recorded(long_talk(20)), rules(cache="off")).play(policy_named("vscode"), seed="s").tally
     assert without.summaries.cached_tokens == without.bill.cached_tokens == 0
     assert without.bill.input_tokens == tally.bill.input_tokens
 
 
 def test_time_that_passes_between_requests_empties_the_cache() -> None:
     talk = [each for turn in range(4) for each in (asked(f"request {turn} " + "word " * 1_200), said("Done."))]
-    near = Stage(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).play(contender_named("vscode"), seed="s").tally
-    far = Stage(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).play(contender_named("vscode"), seed="s").tally
-    unknown = Stage(recorded(talk), rules(128_000)).play(contender_named("vscode"), seed="s").tally
+    near = Simulation(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).play(policy_named("vscode"), seed="s").tally
+    far = Simulation(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).play(policy_named("vscode"), seed="s").tally
+    unknown = Simulation(recorded(talk), rules(128_000)).play(policy_named("vscode"), seed="s").tally
     assert far.bill.cached_tokens == 0
     assert near.bill.cached_tokens == unknown.bill.cached_tokens > 5_000
 
@@ -211,9 +213,9 @@ def shallow_cut(budget: Budget) -> Keep:
 
 def test_a_policy_of_other_figures_can_be_played() -> None:
     recording = recorded(long_talk(20))
-    stage = Stage(recording, rules())
-    deep = stage.play(Own(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").tally
-    shallow = stage.play(Own(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").tally
+    stage = Simulation(recording, rules())
+    deep = stage.play(PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").tally
+    shallow = stage.play(PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").tally
     assert deep != shallow
     assert deep.invalid_requests == shallow.invalid_requests == 0
 
@@ -221,7 +223,7 @@ def test_a_policy_of_other_figures_can_be_played() -> None:
 def test_tools_that_leave_nothing_of_the_window_are_refused() -> None:
     tool = ToolDefinition(name="run", description="word " * 3_000)
     with pytest.raises(ToolsFillBudgetError):
-        Stage(recorded(long_talk(1)).__class__(messages=tuple(long_talk(1)), times=(None,) * 8, tools=(tool,)), rules(2_000))
+        Simulation(recorded(long_talk(1)).__class__(messages=tuple(long_talk(1)), times=(None,) * 8, tools=(tool,)), rules(2_000))
 
 
 def test_names_of_policies() -> None:
@@ -233,7 +235,7 @@ def test_names_of_policies() -> None:
 
 def test_an_empty_recording_has_no_requests() -> None:
     for talk in ([], [asked("Hello")], [said("Hello")]):
-        assert Stage(recorded(talk), rules()).play(contender_named("vscode"), seed="s").tally.requests == 0
+        assert Simulation(recorded(talk), rules()).play(policy_named("vscode"), seed="s").tally.requests == 0
 
 
 class _Placed(InMemoryStore):
@@ -275,7 +277,7 @@ BOTH = Message(role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolC
     ],
 )
 def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
-    assert fault(Pieces(tokenizer_for(None)).of(messages)) is None
+    assert find_fault(MessageCounts(tokenizer_for(None)).of(messages)) is None
 
 
 @pytest.mark.parametrize(
@@ -293,10 +295,10 @@ def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
     ],
 )
 def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
-    assert why in (fault(Pieces(tokenizer_for(None)).of(messages)) or "")
+    assert why in (find_fault(MessageCounts(tokenizer_for(None)).of(messages)) or "")
 
 
 def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
-    greeted = Pieces(tokenizer_for(None)).of([said("Hello, what can I do?"), asked("Mend it.")])
-    assert fault(greeted, opening=greeted[0].number) is None
-    assert fault(greeted) is not None
+    greeted = MessageCounts(tokenizer_for(None)).of([said("Hello, what can I do?"), asked("Mend it.")])
+    assert find_fault(greeted, opening=greeted[0].number) is None
+    assert find_fault(greeted) is not None

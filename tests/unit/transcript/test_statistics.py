@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from promptkit import Message, ToolCall, Usage
-from promptkit.transcript.entries import Checkpoint, Entry, Observation, Reset, Said, Unknown
-from promptkit.transcript.statistics import Statistics, Tally, statistics
+from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Observation, Reset, Unknown
+from promptkit.transcript.statistics import Statistics, TranscriptTotals, statistics
 
 
 def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
@@ -14,8 +14,8 @@ def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
 ASKED = Message(role="user", content=("one two",))
 CALLED = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"), ToolCall(id="d", name="read")))
 ENTRIES = [
-    entry("a", None, 3, Said(message=ASKED)),
-    entry("b", "a", 1, Said(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
+    entry("a", None, 3, MessageEntry(message=ASKED)),
+    entry("b", "a", 1, MessageEntry(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
     entry("b", "a", 99, Reset()),
     entry("c", "a", 2, Checkpoint(summary="s", usage=Usage(input_tokens=1, cached_tokens=1))),
     entry("d", "c", 5, Unknown(kind="novel", data={})),
@@ -43,5 +43,5 @@ def test_counts_tokens_if_it_is_told_how() -> None:
 
 
 def test_of_nothing_is_nothing() -> None:
-    made = Tally().result
+    made = TranscriptTotals().result
     assert (made.entries, made.branches, made.first, made.last, made.usage) == (0, 0, None, None, Usage(input_tokens=0))

@@ -14,7 +14,7 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Observation, Said, Setting
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Observation, Setting
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import ViewBuilder
@@ -47,8 +47,8 @@ class TestAppending:
         transcript = talk("one")
         made = transcript.say(said("two"), said("three"))
         assert made == [
-            Entry(id="b", parent_id="a", time=5.0, payload=Said(message=said("two"))),
-            Entry(id="c", parent_id="b", time=5.0, payload=Said(message=said("three"))),
+            Entry(id="b", parent_id="a", time=5.0, payload=MessageEntry(message=said("two"))),
+            Entry(id="c", parent_id="b", time=5.0, payload=MessageEntry(message=said("three"))),
         ]
         assert transcript.leaf == "c"
         assert ids(transcript.path()) == "abc"
@@ -59,12 +59,12 @@ class TestAppending:
 
     def test_refuses_a_result_before_its_call(self) -> None:
         transcript = talk("one")
-        result = Said(message=Message(role="tool", tool_call_id="c1", content=("ok",)))
+        result = MessageEntry(message=Message(role="tool", tool_call_id="c1", content=("ok",)))
         with pytest.raises(TranscriptError, match="the call 'c1', which is not on this path: append the call first"):
             transcript.append(result)
         with pytest.raises(TranscriptError, match="the call None"):
             transcript.say(Message(role="tool"))
-        call = Said(message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        call = MessageEntry(message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
         with pytest.raises(TranscriptError, match="append the call first"):
             transcript.append(result, call)
         assert ids(transcript.entries) == "a", "and nothing of a batch is appended of which a part is wrong"
@@ -105,11 +105,11 @@ class TestAppending:
     def test_expects_the_leaf_that_the_caller_saw(self) -> None:
         transcript = talk("one", "two")
         with pytest.raises(TranscriptConflictError, match="1 entry was appended behind 'a' meanwhile") as caught:
-            transcript.append(Said(message=said("three")), expect="a")
+            transcript.append(MessageEntry(message=said("three")), expect="a")
         assert ids(caught.value.entries) == "b"
-        transcript.append(Said(message=said("three")), expect="b")
+        transcript.append(MessageEntry(message=said("three")), expect="b")
         with pytest.raises(TranscriptConflictError, match="3 entries were appended to an empty transcript"):
-            transcript.append(Said(message=said("four")), expect="")
+            transcript.append(MessageEntry(message=said("four")), expect="")
 
     def test_expects_a_leaf_after_others_wrote_on_another_branch(self) -> None:
         store = InMemoryStore()
@@ -119,7 +119,7 @@ class TestAppending:
         other.say(said("elsewhere"))
         one.refresh()
         assert one.leaf == "a"
-        one.append(Said(message=said("two")), expect="a")
+        one.append(MessageEntry(message=said("two")), expect="a")
 
     def test_from_several_threads_makes_one_path(self) -> None:
         class Slow(InMemoryStore):
@@ -275,7 +275,7 @@ class TestFork:
 
 
 def entry(name: str, parent: str | None) -> Entry:
-    return Entry(id=name, parent_id=parent, time=0, payload=Said(message=said(name)))
+    return Entry(id=name, parent_id=parent, time=0, payload=MessageEntry(message=said(name)))
 
 
 class TestLoading:
@@ -337,4 +337,4 @@ class TestRefreshing:
 
 
 def test_an_entry_is_a_value() -> None:
-    assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(entry("b", None), payload=Said(message=said("a")))
+    assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(entry("b", None), payload=MessageEntry(message=said("a")))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from promptkit import Message, ToolCall
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, Reset, Said
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import ViewBuilder, ViewItem, project, summary_message
+from promptkit.transcript.view import ViewBuilder, ViewItem, build_view, summary_message
 
 
 def said(text: str) -> Message:
@@ -24,7 +24,7 @@ def talk(*texts: str) -> Transcript:
 
 
 def texts(transcript: Transcript) -> list[str]:
-    return [message.text for message in project(transcript.path()).messages]
+    return [message.text for message in build_view(transcript.path()).messages]
 
 
 def hide(transcript: Transcript, target: str) -> str:
@@ -35,7 +35,7 @@ class TestEdits:
     def test_show_other_content_in_the_place_of_the_entry(self) -> None:
         transcript = talk("one", "two")
         transcript.append(Edit(target="a", content=("short",), reason="pruned"))
-        assert project(transcript.path()).items == (ViewItem(message=said("short"), entry="a"), ViewItem(message=said("two"), entry="b"))
+        assert build_view(transcript.path()).items == (ViewItem(message=said("short"), entry="a"), ViewItem(message=said("two"), entry="b"))
 
     def test_the_latest_of_an_entry_holds(self) -> None:
         transcript = talk("one")
@@ -67,7 +67,7 @@ class TestEdits:
         transcript.append(Checkpoint(summary="with a secret"))
         transcript.say(said("two"))
         transcript.append(Edit(target="b", content=("without", " it"), reason="redacted"))
-        assert project(transcript.path()).messages == (summary_message("without it"), said("two"))
+        assert build_view(transcript.path()).messages == (summary_message("without it"), said("two"))
         hide(transcript, "b")
         assert texts(transcript) == ["one", "two"]
 
@@ -75,7 +75,7 @@ class TestEdits:
         transcript = talk("one")
         transcript.append(Checkpoint(summary="s", replacement=(said("x"), said("secret"))))
         transcript.append(Edit(target="b", content=("y",), reason="redacted"))
-        assert project(transcript.path()).messages == (summary_message("y"),)
+        assert build_view(transcript.path()).messages == (summary_message("y"),)
 
     def test_of_the_latest_checkpoint_bring_back_the_one_before(self) -> None:
         transcript = talk("one")
@@ -83,8 +83,8 @@ class TestEdits:
         transcript.say(said("two"))
         transcript.append(Checkpoint(summary="second"))
         hide(transcript, "d")
-        assert project(transcript.path()).messages == (summary_message("first"), said("two"))
-        assert project(transcript.path()).checkpoint == "b"
+        assert build_view(transcript.path()).messages == (summary_message("first"), said("two"))
+        assert build_view(transcript.path()).checkpoint == "b"
 
     def test_of_a_reset_undo_it(self) -> None:
         transcript = talk("one")
@@ -107,7 +107,7 @@ class TestEdits:
         call = ToolCall(id="c", name="read")
         transcript.say(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c", content=("ok",)))
         hide(transcript, "b")
-        shown = project(transcript.path())
+        shown = build_view(transcript.path())
         assert (shown.messages, shown.repairs) == ((said("one"),), ())
 
     def test_leave_calls_as_they_are(self) -> None:
@@ -115,7 +115,7 @@ class TestEdits:
         call = ToolCall(id="c", name="read")
         transcript.say(Message(role="assistant", content=("long",), tool_calls=(call,)), Message(role="tool", tool_call_id="c"))
         transcript.append(Edit(target="a", content=(), reason="pruned"), Edit(target="b", content=("gone",), reason="pruned"))
-        assert project(transcript.path()).messages == (
+        assert build_view(transcript.path()).messages == (
             Message(role="assistant", tool_calls=(call,)),
             Message(role="tool", tool_call_id="c", content=("gone",)),
         )
@@ -125,17 +125,17 @@ class TestWhatIsShown:
     def test_of_custom_messages_is_the_message(self) -> None:
         transcript = talk("one")
         transcript.append(CustomMessage(name="hook", message=said("mind the style")))
-        assert project(transcript.path()).items[1] == ViewItem(message=said("mind the style"), entry="b", kind="custom_message")
+        assert build_view(transcript.path()).items[1] == ViewItem(message=said("mind the style"), entry="b", kind="custom_message")
 
     @pytest.mark.parametrize("finish", [None, "stop", "error", "aborted"])
     def test_of_an_answer_without_anything_in_it_is_nothing(self, finish: str | None) -> None:
         transcript = talk("one")
-        transcript.append(Said(message=Message(role="assistant"), finish=finish))
+        transcript.append(MessageEntry(message=Message(role="assistant"), finish=finish))
         assert texts(transcript) == ["one"]
 
     def test_of_an_answer_that_was_cut_short_is_what_there_is(self) -> None:
         transcript = talk("one")
-        transcript.append(Said(message=Message(role="assistant", content=("I was abo",)), finish="aborted"))
+        transcript.append(MessageEntry(message=Message(role="assistant", content=("I was abo",)), finish="aborted"))
         assert texts(transcript) == ["one", "I was abo"]
 
     def test_of_a_checkpoint_without_words_is_nothing(self) -> None:
@@ -146,7 +146,7 @@ class TestWhatIsShown:
     def test_repairs_name_entries(self) -> None:
         transcript = talk("one")
         transcript.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)), said("two"))
-        assert [repair.detail for repair in project(transcript.path()).repairs] == [
+        assert [repair.detail for repair in build_view(transcript.path()).repairs] == [
             "entry b: call 'c' has no result; '[no result was recorded]' answers it."
         ]
 
@@ -171,7 +171,7 @@ class TestTheProjector:
         transcript.rewind("b")
         transcript.say(said("four"))
         for path in (transcript.path(), transcript.path("b"), transcript.path("c"), (), talk("else", "where").path(), transcript.path()):
-            assert projector.project(path) == project(path)
+            assert projector.project(path) == build_view(path)
 
     def test_notices_an_entry_that_changes_what_was_before(self) -> None:
         transcript = talk("one", "two")
@@ -179,7 +179,7 @@ class TestTheProjector:
         projector.project(transcript.path())
         for payload in (Edit(target="a", content=("x",), reason="r"), Checkpoint(summary="s", first_kept="b"), Reset()):
             transcript.append(payload)
-            assert projector.project(transcript.path()) == project(transcript.path())
+            assert projector.project(transcript.path()) == build_view(transcript.path())
 
     def test_can_be_used_for_a_reloaded_transcript(self) -> None:
         transcript = talk("one", "two")
@@ -187,4 +187,4 @@ class TestTheProjector:
         projector.project(transcript.path())
         loaded = Transcript(InMemoryStore(list(transcript.entries)))
         loaded.say(said("three"))
-        assert projector.project(loaded.path()) == project(loaded.path())
+        assert projector.project(loaded.path()) == build_view(loaded.path())

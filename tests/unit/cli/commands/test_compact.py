@@ -16,7 +16,7 @@ from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ class TestWithoutAModel:
         transcript = Transcript(JsonlStore(file))
         (checkpoint,) = [entry for entry in transcript.entries if isinstance(entry.payload, Checkpoint)]
         assert f"entry {checkpoint.id} written to talk.jsonl" in out
-        assert project(transcript.path()).messages[0].text.startswith("<conversation-summary>\n1. Conversation Overview")
+        assert build_view(transcript.path()).messages[0].text.startswith("<conversation-summary>\n1. Conversation Overview")
 
     def test_statistics_count_the_same_tokens_before_and_after(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         def shown() -> object:

@@ -18,9 +18,9 @@ from promptkit.transcript.entries import (
     CustomMessage,
     Edit,
     Label,
+    MessageEntry,
     Observation,
     Reset,
-    Said,
     Setting,
     Unknown,
 )
@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     transcript = talk(tmp_path / "talk.jsonl")
     call = Message(role="assistant", content=("I look.",), tool_calls=(ToolCall(id="c", name="read", arguments='{"path":"a.py"}'),))
     transcript.say(user("Where is the\nbug?"))
-    transcript.append(Said(message=call, usage=Usage(input_tokens=30, output_tokens=5, cached_tokens=10)))
+    transcript.append(MessageEntry(message=call, usage=Usage(input_tokens=30, output_tokens=5, cached_tokens=10)))
     transcript.say(Message(role="tool", tool_call_id="c", content=("def f():\n    raise TypeError\n",)))
     transcript.append(Label(target="e0", label="start"))
     transcript.rewind("e0")
@@ -142,7 +142,7 @@ class TestShow:
             Custom(name="c", data=[1]),
             Observation(name="o"),
             Reset(),
-            Said(message=Message(role="assistant"), finish="aborted"),
+            MessageEntry(message=Message(role="assistant"), finish="aborted"),
         )
         transcript.append(
             BranchSummary(summary="it failed", leaf="e0"),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.lifecycle.branch_summary import PREFACE, branch_items, left_behind, navigate
+from promptkit.compaction.lifecycle.branch_summary import PREFACE, branch_items, left_behind, switch_branch
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
@@ -35,7 +35,7 @@ def told(writer: Writer) -> list[str]:
 
 
 def go(talk: Talk, to: str | None, writer: Writer) -> Entry:
-    return asyncio.run(navigate(talk.log, to, summarizer=writer))
+    return asyncio.run(switch_branch(talk.log, to, summarizer=writer))
 
 
 def test_e108_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored_at_the_target() -> None:
@@ -78,7 +78,7 @@ def test_e108_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() ->
     before, leaf = len(talk.log), talk.leaf
 
     async def run() -> None:
-        running = asyncio.ensure_future(navigate(talk.log, target, summarizer=Writer(gate=asyncio.Event())))
+        running = asyncio.ensure_future(switch_branch(talk.log, target, summarizer=Writer(gate=asyncio.Event())))
         await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -102,7 +102,7 @@ def test_e85_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
 
     async def run() -> None:
         gate = asyncio.Event()
-        running = asyncio.ensure_future(navigate(talk.log, target, summarizer=Writer(gate=gate)))
+        running = asyncio.ensure_future(switch_branch(talk.log, target, summarizer=Writer(gate=gate)))
         await asyncio.sleep(0)
         talk.user("wait")
         gate.set()
@@ -157,7 +157,7 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     talk.result("c9", "done")
     tokenizer = WordTokenizer()
     summarizer = FileListSummarizer(summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer)
-    entry = asyncio.run(navigate(talk.log, target, summarizer=summarizer))
+    entry = asyncio.run(switch_branch(talk.log, target, summarizer=summarizer))
     assert isinstance(entry.payload, BranchSummary)
     assert "<modified-files>\na.py\n</modified-files>" in entry.payload.summary
     assert Facts.from_json(entry.payload.facts).changed == ("a.py",)
@@ -166,14 +166,14 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
 def test_e107_the_files_of_a_branch_s_own_branches_are_known() -> None:
     talk, target = forked()
     talk.append(BranchSummary(summary="an older branch", leaf=talk.leaf, facts=Facts(changed=("b.py",)).to_json()))
-    entry = asyncio.run(navigate(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())))
+    entry = asyncio.run(switch_branch(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())))
     assert isinstance(entry.payload, BranchSummary)
     assert Facts.from_json(entry.payload.facts).changed == ("b.py",)
 
 
 def test_where_nothing_was_said_or_nobody_summarizes_one_simply_goes() -> None:
     talk, target = forked()
-    entry = asyncio.run(navigate(talk.log, target, summarizer=None))
+    entry = asyncio.run(switch_branch(talk.log, target, summarizer=None))
     assert entry.kind == "setting"
     writer = Writer()
     assert go(talk, target, writer).kind == "setting"
@@ -189,7 +189,7 @@ def test_secrets_are_taken_out_before_and_behind_the_summarizer() -> None:
     def redactor(text: str) -> str:
         return text.replace("found it", "found -").replace("SECRET", "-")
 
-    entry = asyncio.run(navigate(talk.log, target, summarizer=writer, redactor=redactor))
+    entry = asyncio.run(switch_branch(talk.log, target, summarizer=writer, redactor=redactor))
     assert told(writer)[2] == "found -"
     assert isinstance(entry.payload, BranchSummary)
     assert entry.payload.summary.endswith("found -")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT, Handoff, hand_off
+from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT, Handoff, handoff
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
@@ -17,7 +17,7 @@ from promptkit.transcript.entries import Checkpoint, CustomMessage
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.unit.compaction.conversation_builder import Talk
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -41,7 +41,7 @@ def spoken() -> Talk:
 
 def handed(talk: Talk, writer: Summarizer, store: Store | None = None, *, last: LastRequest | None = None) -> Handoff:
     given = InMemoryStore() if store is None else store
-    return asyncio.run(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=given, max_tokens=50, last_request=last))
+    return asyncio.run(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=given, max_tokens=50, last_request=last))
 
 
 def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_
     made = handed(talk, Writer(text="The parser is in p.py."), JsonlStore(tmp_path / "new.jsonl"))
     assert made.document == "The parser is in p.py."
     new = Transcript(JsonlStore(tmp_path / "new.jsonl"))
-    assert [(item.kind, item.message.role, item.message.text) for item in project(new.path()).items] == [
+    assert [(item.kind, item.message.role, item.message.text) for item in build_view(new.path()).items] == [
         ("message", "system", "rules"),
         ("custom_message", "user", "The parser is in p.py."),
     ]
@@ -84,7 +84,7 @@ def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Wr
     async def compact() -> Entry:
         return talk.log.append(Checkpoint(summary="S"))[0]
 
-    made = asyncio.run(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, fallback=compact))
+    made = asyncio.run(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, fallback=compact))
     assert made.transcript is None
     assert made.checkpoint is talk.path[-1]
     assert store.load().entries == ()
@@ -118,7 +118,7 @@ def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         writer = Writer(gate=gate)
-        running = asyncio.ensure_future(hand_off(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50))
+        running = asyncio.ensure_future(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50))
         await asyncio.sleep(0)
         talk.user("wait")
         gate.set()
@@ -134,7 +134,7 @@ def test_secrets_do_not_travel() -> None:
     store = InMemoryStore()
     writer = Writer(text="key SECRET")
     made = asyncio.run(
-        hand_off(
+        handoff(
             talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-")
         )
     )

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import Daily, Idle, Manual, reset, reset_due
+from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, reset, reset_due
 from promptkit.compaction.storage.memory_extraction import StatedMemories
 from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
 from promptkit.errors import BadPropError, TranscriptConflictError
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.unit.compaction.conversation_builder import Talk
 
 if TYPE_CHECKING:
@@ -35,17 +35,17 @@ def at(hour: float, *, day: int = 2) -> datetime:
 @pytest.mark.parametrize(
     ("policy", "last", "now", "due"),
     [
-        (Manual(), at(0), at(0, day=9), False),
-        (Daily(), at(3.9), at(4), True),
-        (Daily(), at(4), at(23), False),
-        (Daily(), at(5), at(3.9, day=3), False),
-        (Daily(), at(5), at(4, day=3), True),
-        (Daily(), at(5), at(1, day=5), True),
-        (Daily(hour=0), at(23.9), at(0, day=3), True),
-        (Daily(), at(9), at(3), False),
-        (Idle(minutes=30), at(0), at(0.4), False),
-        (Idle(minutes=30), at(0), at(0.5), True),
-        (Idle(minutes=30), at(9), at(1), False),
+        (ManualReset(), at(0), at(0, day=9), False),
+        (DailyReset(), at(3.9), at(4), True),
+        (DailyReset(), at(4), at(23), False),
+        (DailyReset(), at(5), at(3.9, day=3), False),
+        (DailyReset(), at(5), at(4, day=3), True),
+        (DailyReset(), at(5), at(1, day=5), True),
+        (DailyReset(hour=0), at(23.9), at(0, day=3), True),
+        (DailyReset(), at(9), at(3), False),
+        (IdleReset(minutes=30), at(0), at(0.4), False),
+        (IdleReset(minutes=30), at(0), at(0.5), True),
+        (IdleReset(minutes=30), at(9), at(1), False),
     ],
 )
 def test_a_reset_is_due_by_the_clock(policy: ResetPolicy, last: datetime, now: datetime, due: bool) -> None:
@@ -55,17 +55,17 @@ def test_a_reset_is_due_by_the_clock(policy: ResetPolicy, last: datetime, now: d
 def test_the_hour_is_that_of_the_present_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     last = datetime(2026, 1, 2, 2, 30, tzinfo=UTC)  # 3:30 in Berlin
-    assert reset_due(Daily(), last=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
-    assert not reset_due(Daily(), last=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
+    assert reset_due(DailyReset(), last=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
+    assert not reset_due(DailyReset(), last=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
 
 
 def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
     with pytest.raises(BadPropError, match="zone"):
-        reset_due(Daily(), last=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
+        reset_due(DailyReset(), last=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
     with pytest.raises(BadPropError):
-        Daily(hour=24)
+        DailyReset(hour=24)
     with pytest.raises(BadPropError):
-        Idle(minutes=0)
+        IdleReset(minutes=0)
 
 
 def spoken(path: Path | None = None) -> Talk:
@@ -104,7 +104,7 @@ def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: 
     again = Transcript(store)
     assert [segment.entries for segment in store.segments] == [2]
     assert list(again.entries)[:2] == entries
-    assert project(again.path()).items == ()
+    assert build_view(again.path()).items == ()
     assert b"Always run" not in path.read_bytes()
 
 

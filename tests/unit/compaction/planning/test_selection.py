@@ -18,7 +18,7 @@ from promptkit.compaction.planning.selection import (
 from promptkit.errors import CutPointError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import project, summary_message
+from promptkit.transcript.view import build_view, summary_message
 from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
@@ -498,5 +498,5 @@ def test_a_plan_of_a_view_of_the_past_is_the_plan_of_then() -> None:
     talk = conversation(2, 0)
     then = plan(talk)
     talk.round("x", "r")
-    again = select(project(list(talk.path)[:9]), leaf=then.leaf, tokenizer=TOKENIZER)
+    again = select(build_view(list(talk.path)[:9]), leaf=then.leaf, tokenizer=TOKENIZER)
     assert again == then

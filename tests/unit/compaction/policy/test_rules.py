@@ -7,12 +7,12 @@ import pytest
 
 from promptkit.compaction.budget import Budget
 from promptkit.compaction.policy.decisions import (
-    Apply,
+    ApplySummary,
     Compact,
     Decision,
-    Discard,
+    DiscardSummary,
     Fail,
-    Nothing,
+    NoAction,
     Promote,
     Prune,
     Reason,
@@ -42,7 +42,7 @@ from promptkit.compaction.policy.rules import (
     start_at,
     start_background,
 )
-from promptkit.compaction.policy.state import Attempts, Phase, State
+from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +69,11 @@ def never() -> NoReturn:
     raise AssertionError("the cold path draws")
 
 
-def state(phase: Phase, tokens: int | None = 5_000, budget: Budget = BUDGET, **more: Any) -> State:
-    return State(phase=phase, tokens=tokens, budget=budget, **more)
+def state(phase: Phase, tokens: int | None = 5_000, budget: Budget = BUDGET, **more: Any) -> PolicyState:
+    return PolicyState(phase=phase, tokens=tokens, budget=budget, **more)
 
 
-def decide(at: State, draw: Callable[[], float] = never) -> Decision:
+def decide(at: PolicyState, draw: Callable[[], float] = never) -> Decision:
     return default_policy(draw=draw).decide(at)
 
 
@@ -95,7 +95,7 @@ def test_with_a_cold_cache_it_starts_at_90_percent_and_draws_nothing(tokens: int
 
 
 def test_a_warm_cache_never_starts_below_78_nor_waits_beyond_82_percent() -> None:
-    assert isinstance(decide(state("rendered", 7_799, warm=True), Draws(0.0)), Nothing)
+    assert isinstance(decide(state("rendered", 7_799, warm=True), Draws(0.0)), NoAction)
     assert isinstance(decide(state("rendered", 8_200, warm=True), Draws(0.999_999)), StartBackground)
 
 
@@ -111,7 +111,7 @@ def test_each_warm_check_draws_once_also_while_a_pass_is_running(background: str
 
 @pytest.mark.parametrize("more", [{"enabled": False}, {"compacted": True}, {"pruned": True}, {"budget": Budget()}, {"tokens": None}])
 def test_where_nothing_is_checked_nothing_is_drawn(more: dict[str, Any]) -> None:
-    assert isinstance(decide(attrs.evolve(state("rendered", 9_900, warm=True), **more), never), Nothing)
+    assert isinstance(decide(attrs.evolve(state("rendered", 9_900, warm=True), **more), never), NoAction)
 
 
 @pytest.mark.parametrize(("background", "started"), [("idle", True), ("failed", True), ("running", False), ("ready", False)])
@@ -133,7 +133,9 @@ def test_the_same_draws_give_the_same_decisions() -> None:
 # -- before a render: apply or discard
 
 
-@pytest.mark.parametrize(("tokens", "kind"), [(6_499, Discard), (6_500, Apply), (6_501, Apply), (0, Discard), (None, Discard)])
+@pytest.mark.parametrize(
+    ("tokens", "kind"), [(6_499, DiscardSummary), (6_500, ApplySummary), (6_501, ApplySummary), (0, DiscardSummary), (None, DiscardSummary)]
+)
 def test_a_ready_summary_is_put_in_place_from_65_percent_on(tokens: int | None, kind: type[Decision]) -> None:
     assert isinstance(decide(state("before_render", tokens, background="ready")), kind)
 
@@ -141,22 +143,22 @@ def test_a_ready_summary_is_put_in_place_from_65_percent_on(tokens: int | None, 
 @pytest.mark.parametrize("background", ["idle", "running", "failed"])
 @pytest.mark.parametrize("tokens", [6_500, 9_900, 20_000])
 def test_before_a_render_nothing_waits_for_a_running_pass(background: str, tokens: int) -> None:
-    assert isinstance(decide(state("before_render", tokens, background=background)), Nothing)
+    assert isinstance(decide(state("before_render", tokens, background=background)), NoAction)
 
 
 def test_E91_a_summary_of_what_is_no_more_is_dropped_in_every_phase() -> None:
     phases: tuple[Phase, ...] = ("before_render", "rendered", "overflow", "rejected", "idle", "model_switch")
     for phase in phases:
         for background in ("ready", "running"):
-            assert isinstance(decide(state(phase, 9_900, background=background, stale=True)), Discard)
-        assert not isinstance(decide(state(phase, 9_900, background="failed", stale=True)), Discard)
+            assert isinstance(decide(state(phase, 9_900, background=background, stale=True)), DiscardSummary)
+        assert not isinstance(decide(state(phase, 9_900, background="failed", stale=True)), DiscardSummary)
 
 
 # -- when a request is too large
 
 
 def test_on_overflow_a_ready_summary_is_put_in_place_whatever_the_ratio() -> None:
-    assert isinstance(decide(state("overflow", 100, background="ready")), Apply)
+    assert isinstance(decide(state("overflow", 100, background="ready")), ApplySummary)
 
 
 def test_on_overflow_a_running_pass_is_waited_for_once_and_not_for_ever() -> None:
@@ -203,37 +205,37 @@ def test_E30_a_second_overflow_behind_a_compaction_brings_no_second_attempt() ->
 
 
 def test_one_failed_attempt_per_message_of_the_person() -> None:
-    tried = Attempts().settled("failed")
+    tried = Attempts().after_attempt("failed")
     assert isinstance(decide(state("overflow", attempts=Attempts())), Compact)
     assert isinstance(decide(state("overflow", attempts=tried)), RenderPruned)
-    assert isinstance(decide(state("overflow", attempts=tried.asked())), Compact)
-    assert isinstance(decide(state("overflow", attempts=tried.settled("reduced"))), Compact)
+    assert isinstance(decide(state("overflow", attempts=tried.after_user_message())), Compact)
+    assert isinstance(decide(state("overflow", attempts=tried.after_attempt("reduced"))), Compact)
 
 
 @pytest.mark.parametrize("outcome", ["not enough", "not reduced"])
 def test_what_did_not_help_is_not_tried_again_before_the_person_speaks(outcome: Any) -> None:
-    tried = Attempts().settled(outcome, background=True)
+    tried = Attempts().after_attempt(outcome, background=True)
     phases: tuple[Phase, ...] = ("overflow", "rejected")
     for phase in phases:
         assert isinstance(decide(state(phase, attempts=tried)), RenderPruned)
-    assert isinstance(decide(state("rendered", 9_900, attempts=tried)), Nothing)
-    assert isinstance(decide(state("rendered", 9_900, attempts=tried.asked())), StartBackground)
+    assert isinstance(decide(state("rendered", 9_900, attempts=tried)), NoAction)
+    assert isinstance(decide(state("rendered", 9_900, attempts=tried.after_user_message())), StartBackground)
 
 
 def test_a_background_pass_that_failed_is_started_again_and_leaves_the_foreground_its_attempt() -> None:
-    tried = Attempts().settled("failed", background=True)
+    tried = Attempts().after_attempt("failed", background=True)
     assert isinstance(decide(state("rendered", 9_900, attempts=tried, background="failed")), StartBackground)
     assert isinstance(decide(state("overflow", attempts=tried, background="failed")), Compact)
 
 
 def test_a_foreground_attempt_that_failed_leaves_the_background_its_own() -> None:
-    assert isinstance(decide(state("rendered", 9_900, attempts=Attempts().settled("failed"))), StartBackground)
+    assert isinstance(decide(state("rendered", 9_900, attempts=Attempts().after_attempt("failed"))), StartBackground)
 
 
 @pytest.mark.parametrize(("row", "stopped"), [(0, False), (2, False), (3, True), (4, True)])
 def test_three_failures_in_a_row_stop_every_automatic_reason(row: int, stopped: bool) -> None:
     tried = Attempts(in_a_row=row, last="failed")
-    assert isinstance(decide(state("rendered", 9_900, attempts=tried)), Nothing) is stopped
+    assert isinstance(decide(state("rendered", 9_900, attempts=tried)), NoAction) is stopped
     assert isinstance(decide(state("overflow", attempts=tried)), RenderPruned) is stopped
     assert isinstance(decide(state("manual", attempts=tried)), Compact)
 
@@ -244,12 +246,12 @@ def test_E32_what_every_request_has_alone_is_too_much_stops_and_explains() -> No
     assert "takes 10,000 tokens" in decision.reason.why
     assert "no summary helps" in decision.reason.why
     assert isinstance(decide(state("overflow", 12_000, fixed=9_999)), Compact)
-    assert isinstance(decide(state("rendered", 9_900, fixed=7_800)), Nothing)
+    assert isinstance(decide(state("rendered", 9_900, fixed=7_800)), NoAction)
     assert isinstance(decide(state("rendered", 9_900, fixed=7_799)), StartBackground)
 
 
 def test_E34_a_refusal_of_another_model_is_ignored() -> None:
-    assert isinstance(decide(state("rejected", model="small", refused_by="large")), Nothing)
+    assert isinstance(decide(state("rejected", model="small", refused_by="large")), NoAction)
     assert isinstance(decide(state("rejected", model="small", refused_by="small")), Compact)
     assert isinstance(decide(state("rejected", model="small")), Compact)
 
@@ -263,7 +265,7 @@ def test_E41_switched_off_nothing_is_done_that_nobody_asked_for(background: str,
     phases: tuple[Phase, ...] = ("before_render", "rendered", "overflow", "rejected", "idle", "model_switch")
     for phase in phases:
         decision = decide(state(phase, tokens, enabled=False, background=background, warm=True, prunable=90_000))
-        assert isinstance(decision, Nothing | Discard | RenderPruned)
+        assert isinstance(decision, NoAction | DiscardSummary | RenderPruned)
     assert isinstance(decide(state("overflow", tokens, enabled=False, background=background)), RenderPruned)
 
 
@@ -279,15 +281,15 @@ def test_what_somebody_asks_for_is_done_at_any_time(more: dict[str, Any]) -> Non
 
 def test_E51_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
     unknown = Budget()
-    assert isinstance(decide(state("rendered", 9_999_999, budget=unknown, warm=True)), Nothing)
-    assert isinstance(decide(state("before_render", 9_999_999, budget=unknown, background="ready")), Discard)
+    assert isinstance(decide(state("rendered", 9_999_999, budget=unknown, warm=True)), NoAction)
+    assert isinstance(decide(state("before_render", 9_999_999, budget=unknown, background="ready")), DiscardSummary)
     assert isinstance(decide(state("rejected", 9_999_999, budget=unknown)), Compact)  # the provider knows the window
 
 
 @pytest.mark.parametrize("phase", ["idle", "model_switch"])
 def test_the_default_policy_leaves_idle_conversations_alone(phase: Phase) -> None:
     decision = decide(state(phase, 9_900))
-    assert isinstance(decision, Nothing)
+    assert isinstance(decision, NoAction)
     assert phase in decision.reason.why
 
 
@@ -297,18 +299,18 @@ def test_the_default_policy_leaves_idle_conversations_alone(phase: Phase) -> Non
 def test_the_first_rule_that_says_something_decides() -> None:
     asked: list[str] = []
 
-    def silent(at: State) -> Decision | None:
+    def silent(at: PolicyState) -> Decision | None:
         asked.append("silent")
         return None
 
-    def loud(at: State) -> Decision | None:
+    def loud(at: PolicyState) -> Decision | None:
         asked.append("loud")
-        return Nothing(reason=Reason(why="loud"))
+        return NoAction(reason=Reason(why="loud"))
 
     policy: Policy = first_match([silent, loud, manual])
-    assert policy.decide(state("manual")) == Nothing(reason=Reason(why="loud"))
+    assert policy.decide(state("manual")) == NoAction(reason=Reason(why="loud"))
     assert asked == ["silent", "loud"]
-    assert first_match([]).decide(state("idle")) == Nothing(reason=Reason(why="no rule is about the phase 'idle'", ratio=0.5))
+    assert first_match([]).decide(state("idle")) == NoAction(reason=Reason(why="no rule is about the phase 'idle'", ratio=0.5))
 
 
 @pytest.mark.parametrize(
@@ -318,14 +320,14 @@ def test_pruning_is_decided_where_it_saves_enough(tokens: int | None, prunable: 
     policy = first_match([prune_at(0.7), settle_background()])
     decision = policy.decide(state("before_render", tokens, prunable=prunable))
     assert isinstance(decision, Prune) is pruned
-    assert isinstance(policy.decide(state("before_render", tokens, prunable=prunable, enabled=False)), Nothing)
+    assert isinstance(policy.decide(state("before_render", tokens, prunable=prunable, enabled=False)), NoAction)
 
 
 def test_pruning_nothing_is_never_decided() -> None:
-    assert isinstance(first_match([prune_at(0.0, least=0)]).decide(state("before_render", prunable=0)), Nothing)
+    assert isinstance(first_match([prune_at(0.0, least=0)]).decide(state("before_render", prunable=0)), NoAction)
 
 
-@pytest.mark.parametrize(("tokens", "kind"), [(8_499, Nothing), (8_500, Compact), (8_501, Compact), (None, Nothing)])
+@pytest.mark.parametrize(("tokens", "kind"), [(8_499, NoAction), (8_500, Compact), (8_501, Compact), (None, NoAction)])
 def test_a_foreground_threshold_is_a_rule_of_its_own(tokens: int | None, kind: type[Decision]) -> None:
     assert isinstance(first_match([compact_at(0.85)]).decide(state("before_render", tokens)), kind)
 
@@ -344,14 +346,14 @@ def test_a_foreground_threshold_is_a_rule_of_its_own(tokens: int | None, kind: t
     ],
 )
 def test_a_foreground_threshold_knows_the_bounds(more: dict[str, Any]) -> None:
-    assert isinstance(first_match([compact_at(0.85)]).decide(attrs.evolve(state("before_render", 9_000), **more)), Nothing)
+    assert isinstance(first_match([compact_at(0.85)]).decide(attrs.evolve(state("before_render", 9_000), **more)), NoAction)
 
 
 def test_thresholds_can_be_set() -> None:
     policy = default_policy(draw=Draws(1.0), thresholds=Thresholds(warm=0.5, jitter=0.1, cold=0.7, apply=0.3))
-    assert isinstance(policy.decide(state("rendered", 5_999, warm=True)), Nothing)
+    assert isinstance(policy.decide(state("rendered", 5_999, warm=True)), NoAction)
     assert isinstance(policy.decide(state("rendered", 7_000)), StartBackground)
-    assert isinstance(policy.decide(state("before_render", 3_000, background="ready")), Apply)
+    assert isinstance(policy.decide(state("before_render", 3_000, background="ready")), ApplySummary)
 
 
 # -- what logs are told
@@ -389,8 +391,8 @@ def test_a_rule_alone_is_a_policy() -> None:
 SPENT = Attempts(failed=1, in_a_row=1, last="failed")
 
 
-def at(phase: Phase, tokens: int | None = 9_600, **more: Any) -> State:  # Any: the other fields of a state
-    return State(phase=phase, tokens=tokens, budget=BUDGET, **more)
+def at(phase: Phase, tokens: int | None = 9_600, **more: Any) -> PolicyState:  # Any: the other fields of a state
+    return PolicyState(phase=phase, tokens=tokens, budget=BUDGET, **more)
 
 
 def kind(decision: Decision | None) -> type[Decision] | None:
@@ -405,21 +407,21 @@ def kind(decision: Decision | None) -> type[Decision] | None:
         (block_at(0.95), at("before_render", 9_499), None),
         (block_at(0.95), at("before_render", None), None),
         (block_at(0.95), at("rendered"), None),
-        (block_at(0.95), at("before_render", background="ready"), Apply),
+        (block_at(0.95), at("before_render", background="ready"), ApplySummary),
         (block_at(0.95), at("before_render", background="running"), Wait),
         (block_at(0.95), at("before_render", background="running", waited=True), Compact),
         (block_at(0.95), at("before_render", background="failed"), Compact),
         (block_at(0.95), at("before_render", compacted=True), None),
-        (block_at(0.95), at("before_render", attempts=SPENT), Nothing),
-        (block_at(0.95), at("before_render", enabled=False, background="ready"), Nothing),
+        (block_at(0.95), at("before_render", attempts=SPENT), NoAction),
+        (block_at(0.95), at("before_render", enabled=False, background="ready"), NoAction),
         # the background's threshold
         (start_at(0.8), at("rendered", 8_000), StartBackground),
         (start_at(0.8), at("rendered", 7_999), None),
         (start_at(0.8), at("rendered", background="running"), None),
         (start_at(0.8), at("rendered", background="failed"), StartBackground),
-        (start_at(0.8), at("rendered", compacted=True), Nothing),
-        (start_at(0.8), at("rendered", pruned=True), Nothing),
-        (start_at(0.8), at("rendered", enabled=False), Nothing),
+        (start_at(0.8), at("rendered", compacted=True), NoAction),
+        (start_at(0.8), at("rendered", pruned=True), NoAction),
+        (start_at(0.8), at("rendered", enabled=False), NoAction),
         # a threshold in tokens of a budget
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", 9_001), Compact),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", 9_000), None),
@@ -428,16 +430,16 @@ def kind(decision: Decision | None) -> type[Decision] | None:
         (compact_above(lambda budget: 9_000, "turn_end", inclusive=True), at("turn_end", 8_999), None),
         (compact_above(lambda budget: None, "turn_end"), at("turn_end"), None),
         (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", None), None),
-        (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", fixed=9_000), Nothing),
-        (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", attempts=SPENT), Nothing),
+        (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", fixed=9_000), NoAction),
+        (compact_above(lambda budget: 9_000, "turn_end"), at("turn_end", attempts=SPENT), NoAction),
         # phases
         (compact_on("memory", "model_switch"), at("memory", None), Compact),
         (compact_on("memory", "model_switch"), at("model_switch", 10, smaller=True), Compact),
         (compact_on("memory", "model_switch"), at("model_switch", 9_900), None),
-        (compact_on("rejected"), at("rejected", model="a", refused_by="b"), Nothing),
+        (compact_on("rejected"), at("rejected", model="a", refused_by="b"), NoAction),
         (compact_on("rejected"), at("rejected", model="a", refused_by="a"), Compact),
         (compact_on("memory"), at("idle"), None),
-        (compact_on("memory"), at("memory", enabled=False), Nothing),
+        (compact_on("memory"), at("memory", enabled=False), NoAction),
         # with nothing to do
         (idle_at(5_000, seconds=300), at("idle", idle_seconds=300), Compact),
         (idle_at(5_000, seconds=300), at("idle", idle_seconds=299.9), None),
@@ -459,15 +461,15 @@ def kind(decision: Decision | None) -> type[Decision] | None:
         (fail_on(), at("manual"), None),
         # a refusal by a model that was switched from
         (promote(), at("rejected", larger="big", model="a", refused_by="b"), None),
-        (prune_on(), at("rejected", model="a", refused_by="b"), Nothing),
-        (fail_on(), at("rejected", model="a", refused_by="b"), Nothing),
+        (prune_on(), at("rejected", model="a", refused_by="b"), NoAction),
+        (fail_on(), at("rejected", model="a", refused_by="b"), NoAction),
         # one in a turn
         (once_a_turn(compact_on("memory")), at("memory"), Compact),
         (once_a_turn(compact_on("memory")), at("memory", attempts=Attempts(done=1)), None),
         (once_a_turn(manual), at("manual", attempts=Attempts(done=1)), Compact),
     ],
 )
-def test_each_rule_has_its_moment(rule: Rule, state: State, expected: type[Decision] | None) -> None:
+def test_each_rule_has_its_moment(rule: Rule, state: PolicyState, expected: type[Decision] | None) -> None:
     assert kind(rule(state)) is expected
 
 
@@ -496,11 +498,11 @@ def test_a_short_conversation_is_not_summarized_unless_it_does_not_fit() -> None
     assert rule(at("before_render", messages=3)) is None
     assert kind(rule(at("before_render", messages=4))) is Compact
     assert kind(rule(at("overflow", messages=1))) is Compact
-    assert kind(rule(at("manual", messages=1))) is Nothing
+    assert kind(rule(at("manual", messages=1))) is NoAction
     assert kind(rule(at("manual", messages=2))) is Compact
 
 
 def test_what_somebody_asks_for_is_done_where_no_rule_says_otherwise() -> None:
     assert kind(first_match([fail_on()]).decide(at("manual"))) is Compact
-    assert kind(first_match([least_messages(4, [], asked=2)]).decide(at("manual", messages=1))) is Nothing
-    assert kind(first_match([fail_on()]).decide(at("idle"))) is Nothing
+    assert kind(first_match([least_messages(4, [], asked=2)]).decide(at("manual", messages=1))) is NoAction
+    assert kind(first_match([fail_on()]).decide(at("idle"))) is NoAction

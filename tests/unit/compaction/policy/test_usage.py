@@ -6,8 +6,8 @@ import pytest
 from promptkit.compaction.policy.usage import FACTORS, LOOK_BACK, Anchor, Rejected, UsageMeter, UsageReading, anchors
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Said
-from promptkit.transcript.view import project
+from promptkit.transcript.entries import MessageEntry
+from promptkit.transcript.view import build_view
 from tests.unit.compaction.conversation_builder import Talk, words
 
 TOKENIZER = WordTokenizer(per_message=1)
@@ -394,7 +394,7 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
     meter.switch(None)
     path = list(talk.path)
     del path[left_out]
-    assert meter.read(path, project(path)) == UsageMeter(TOKENIZER).read(path, project(path))
+    assert meter.read(path, build_view(path)) == UsageMeter(TOKENIZER).read(path, build_view(path))
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
@@ -430,7 +430,7 @@ def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
 def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
     talk = asked_and_answered(100, 10)
     talk.answer("x", used=used(0))
-    talk.append(Said(message=Message(role="assistant", content=("no count",))))
+    talk.append(MessageEntry(message=Message(role="assistant", content=("no count",))))
     assert list(anchors(talk.path)) == [
         Rejected(entry="e3", why="no input was counted"),
         Anchor(entry="e2", input_tokens=100, output_tokens=10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb, without_breadcrumb
-from promptkit.compaction.summarizers.prompts import neutral
+from promptkit.compaction.summarizers.prompts import neutralize_tags
 
 
 def test_a_summary_says_where_the_rest_is_how_long_it_was_and_how_to_read_it() -> None:
@@ -35,7 +35,7 @@ def test_E61_a_place_cannot_break_out_of_its_line_or_end_a_tag() -> None:
 
     assert "\n" not in line
     assert "<" not in line
-    assert neutral(line) == line
+    assert neutralize_tags(line) == line
     assert json.loads(line[line.rindex("(") + 1 : -1]) == {"path": place}
 
 

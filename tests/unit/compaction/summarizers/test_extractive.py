@@ -17,7 +17,7 @@ from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SECTIONS
-from promptkit.compaction.summarizers.summarizer import Chain, carried
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer, updated_facts
 from promptkit.errors import BadPropError, ContextLengthExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel
@@ -162,7 +162,7 @@ class TestTheSummaryBefore:
 
     def test_it_is_told_though_facts_of_it_are_known(self) -> None:
         task = task_of(parser_talk("A model wrote this."))
-        facts = carried(task_of(work()))
+        facts = updated_facts(task_of(work()))
 
         text = told(attrs.evolve(task, facts=facts))
 
@@ -190,7 +190,7 @@ class TestTheSummaryBefore:
         task = attrs.evolve(task_of(parser_talk(summary.text)), facts=summary.facts)
 
         assert Facts.from_json(summary.facts).earlier == "A model wrote this."
-        assert Facts.from_json(carried(task)).earlier is None
+        assert Facts.from_json(updated_facts(task)).earlier is None
 
     def test_E20_where_nothing_is_new_there_is_no_summary(self) -> None:
         assert refusal(EXTRACTIVE, nothing_new()).reason == "nothing"
@@ -257,7 +257,7 @@ def test_the_summary_before_stays_while_there_is_room() -> None:
 
 def test_it_can_only_be_the_last_of_a_chain() -> None:
     with pytest.raises(BadPropError, match="last of a chain"):
-        Chain([PLACEHOLDER, PLACEHOLDER])
+        FallbackSummarizer([PLACEHOLDER, PLACEHOLDER])
 
 
 def test_a_stretch_larger_than_half_the_window_is_named_by_its_size_and_nobody_is_asked_for_it() -> None:
@@ -285,7 +285,7 @@ class Full:
 
 def test_e56_three_tiers_full_then_by_size_then_a_note() -> None:
     model = Full()
-    chain = Chain(
+    chain = FallbackSummarizer(
         [
             ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER),
             ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, largest=0.5),

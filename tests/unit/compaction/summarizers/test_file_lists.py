@@ -9,7 +9,7 @@ from promptkit.compaction.planning.selection import KeepNothing, select
 from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer, FileOperations, file_blocks, file_operations, without_files
-from promptkit.compaction.summarizers.summarizer import carried
+from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
@@ -28,7 +28,7 @@ class Telling:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         self.asked.append(task)
-        return Summary(text=self.text, mode="test", facts=carried(task) if self.facts else {})
+        return Summary(text=self.text, mode="test", facts=updated_facts(task) if self.facts else {})
 
 
 def touch(talk: Talk, call: str, name: str, path: str) -> None:

@@ -11,18 +11,18 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepNothing, KeepRecentTokens
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.emitters import to_anthropic, to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.providers.openai.compact import compacted
+from promptkit.providers.openai.compact import summary_from_compaction
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import project
+from promptkit.transcript.view import build_view
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.tasks import nothing_new, refusal
 from tests.unit.providers.openai.asking import client
@@ -94,7 +94,7 @@ def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_
     talk.answer(words(20))
     with serve() as server:
         compact(talk, server.url, keep=KeepRecentTokens(tokens=24))
-    again = project(Transcript(JsonlStore(tmp_path / "t.jsonl")).path())
+    again = build_view(Transcript(JsonlStore(tmp_path / "t.jsonl")).path())
     assert again == talk.view
     assert [item.kind for item in again.items] == ["replacement", "summary", "message", "message"]
     assert sealed(again.messages) == sealed(talk.view.messages) != []
@@ -159,7 +159,7 @@ def test_where_the_provider_has_no_compaction_the_chain_goes_on() -> None:
             native = NativeSummarizer(model=model)
             compactor = Compactor(
                 talk.log,
-                summarizer=Chain([native, ExtractiveSummarizer(tokenizer=TOKENIZER)]),
+                summarizer=FallbackSummarizer([native, ExtractiveSummarizer(tokenizer=TOKENIZER)]),
                 keep=KeepNothing(),
                 tokenizer=TOKENIZER,
                 max_summary_tokens=150,
@@ -183,13 +183,13 @@ def test_nothing_new_asks_nobody() -> None:
 )
 def test_an_answer_that_stands_for_nothing_is_a_failure(output: object) -> None:
     with pytest.raises(EmptyReplyError):
-        compacted({"output": output}, "gpt-5")
+        summary_from_compaction({"output": output}, "gpt-5")
 
 
 def test_what_is_no_plain_text_of_the_person_is_kept_as_it_is() -> None:
     picture = {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]}
     seal = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz", "created_by": "them"}
-    made = compacted({"output": [picture, seal], "usage": {"input_tokens": 9, "output_tokens": 5}}, "gpt-5")
+    made = summary_from_compaction({"output": [picture, seal], "usage": {"input_tokens": 9, "output_tokens": 5}}, "gpt-5")
     assert to_responses(made.messages) == [picture, {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"}]
     assert [part.tokens for message in made.messages for part in message.content if isinstance(part, OpaquePart)][1] == 5
     assert made.usage.input_tokens == 9

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import UserMessage, recorded, render
+from promptkit import UserMessage, element_from_message, render
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
@@ -19,7 +19,7 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryOfMessages,
     SummaryOfText,
     entries_of,
-    neutral,
+    neutralize_tags,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
 from promptkit.errors import TemplateError
@@ -65,7 +65,7 @@ def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) ->
     with ScriptedModel([TAGGED], name="claude-opus-4-1") as model:
         summarized(InlineSummarizer(model=model, tokenizer=TOKENIZER), task)
 
-    assert [recorded(message) for message in model.requests[0].messages] == prompt_snapshot
+    assert [element_from_message(message) for message in model.requests[0].messages] == prompt_snapshot
 
 
 def text(instructions: SummaryInstructions) -> str:
@@ -126,18 +126,18 @@ OURS = [
 @pytest.mark.parametrize("written", ["<{}>", "</{}>", "<{} a='1'>", "</ {} >", "< / {}>", "<{}/>"])
 def test_E61_no_tag_of_ours_survives(tag: str, written: str) -> None:
     for text in (written.format(tag), written.format(tag.upper())):
-        assert neutral(f"x {text} y") == f"x &lt;{text[1:]} y"
+        assert neutralize_tags(f"x {text} y") == f"x &lt;{text[1:]} y"
 
 
 @pytest.mark.parametrize("text", ["a < b", "<div>", "<summarize>", "<users>", "List<Result2>", "<", ""])
 def test_other_text_stays_byte_for_byte(text: str) -> None:
-    assert neutral(text) == text
+    assert neutralize_tags(text) == text
 
 
 def test_hostile_text_costs_linear_time() -> None:
     for piece in ("<", "< ", "<" + " " * 50, "</", "<\n"):
-        neutral(piece * 100_000)
-    neutral("<" + " " * 1_000_000)
+        neutralize_tags(piece * 100_000)
+    neutralize_tags("<" + " " * 1_000_000)
 
 
 def test_a_message_is_its_text_and_its_calls() -> None:

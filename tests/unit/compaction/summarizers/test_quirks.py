@@ -8,7 +8,7 @@ from promptkit.compaction.summarizers.quirks import (
     QUIRKS,
     REMINDER,
     Quirks,
-    adapted,
+    adapt_messages,
     is_thinking,
     quirks_of,
     without_calls,
@@ -63,20 +63,20 @@ class TestAdapted:
     def test_without_quirks_nothing_is_changed(self) -> None:
         messages = (SUMMARY, calls("c1"), asked("x"), result("c9"))
 
-        assert adapted(messages, Quirks(), thinking=THOUGHT) == messages
+        assert adapt_messages(messages, Quirks(), thinking=THOUGHT) == messages
 
     def test_the_reminder_stands_behind_the_summary(self) -> None:
         system = Message(role="system", content=("You help.",))
 
-        shown = adapted((system, SUMMARY, asked("x")), Quirks(remind_to_go_on=True))
+        shown = adapt_messages((system, SUMMARY, asked("x")), Quirks(remind_to_go_on=True))
 
         assert shown == (system, SUMMARY, asked(REMINDER), asked("x"))
 
     def test_without_a_summary_nobody_is_reminded(self) -> None:
-        assert adapted((asked("x"),), Quirks(remind_to_go_on=True)) == (asked("x"),)
+        assert adapt_messages((asked("x"),), Quirks(remind_to_go_on=True)) == (asked("x"),)
 
     def test_E14_the_last_thought_leads_the_first_answer_behind_a_summary(self) -> None:
-        shown = adapted((SUMMARY, asked("x"), calls("c1", text="I look."), result("c1"), calls("c2")), CLAUDE, thinking=THOUGHT)
+        shown = adapt_messages((SUMMARY, asked("x"), calls("c1", text="I look."), result("c1"), calls("c2")), CLAUDE, thinking=THOUGHT)
 
         assert shown[2].content == (THOUGHT, "I look.")
         assert shown[4].content == ()
@@ -85,19 +85,19 @@ class TestAdapted:
         own = OpaquePart(value={"type": "redacted_thinking", "data": "z"}, provider="anthropic")
         answer = Message(role="assistant", content=(own, "I look."))
 
-        assert adapted((SUMMARY, answer), CLAUDE, thinking=THOUGHT) == (SUMMARY, answer)
+        assert adapt_messages((SUMMARY, answer), CLAUDE, thinking=THOUGHT) == (SUMMARY, answer)
 
     def test_without_a_summary_no_thought_is_moved(self) -> None:
-        assert adapted((asked("x"), calls("c1"), result("c1")), CLAUDE, thinking=THOUGHT)[1].content == ()
+        assert adapt_messages((asked("x"), calls("c1"), result("c1")), CLAUDE, thinking=THOUGHT)[1].content == ()
 
     def test_twice_is_once(self) -> None:
         messages = (SUMMARY, asked("x"), calls("c1", "c2"), result("c1"), result("c9"))
         every = Quirks(remind_to_go_on=True, strip_orphans=True, keep_thinking=True)
 
-        once = adapted(messages, every, thinking=THOUGHT)
+        once = adapt_messages(messages, every, thinking=THOUGHT)
 
         assert once != messages
-        assert adapted(once, every, thinking=THOUGHT) == once
+        assert adapt_messages(once, every, thinking=THOUGHT) == once
 
 
 class TestOrphans:

@@ -14,7 +14,7 @@ import pytest
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.remote import LARGEST, RemoteSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import BadPropError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, parser_talk, summarized, task_of
 
@@ -148,7 +148,7 @@ def test_a_service_that_does_not_answer_in_time_is_given_up() -> None:
 def test_a_service_that_is_not_there_leaves_the_chain_its_next_link() -> None:
     with running(Service()) as service:
         pass
-    made = summarized(Chain([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]), task_of(parser_talk()))
+    made = summarized(FallbackSummarizer([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]), task_of(parser_talk()))
     assert made.mode == "extractive"
     with pytest.raises(ModelUnavailableError, match="could not be asked"):
         summarized(remote(service), task_of(parser_talk()))

@@ -14,7 +14,7 @@ from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.compaction.summarizers.summarizer import Chain
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import BadPropError, SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer
@@ -163,7 +163,7 @@ def test_cancelling_ends_both_parts() -> None:
 
 def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
     talk = long_turn(history=True)
-    chain = Chain([SplitTurnSummarizer(summarizer=Part(together=2), tokenizer=TOKENIZER)])
+    chain = FallbackSummarizer([SplitTurnSummarizer(summarizer=Part(together=2), tokenizer=TOKENIZER)])
     compactor = Compactor(
         talk.log,
         summarizer=chain,

@@ -17,13 +17,13 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
-    Chain,
-    accepted,
-    added,
-    carried,
+    FallbackSummarizer,
     dropped_messages,
     earlier_summary,
     extract_summary,
+    sum_usage,
+    summary_from_reply,
+    updated_facts,
     without_analysis,
 )
 from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
@@ -42,7 +42,7 @@ def reply(text: str, *calls: ToolCall, finish: Literal["stop", "tool_calls", "le
 
 
 def taken(answer: Reply, *, tagged: bool = True, task: SummaryTask = TASK) -> Summary:
-    return accepted(answer, task, mode="live", model="m", tokenizer=TOKENIZER, tagged=tagged)
+    return summary_from_reply(answer, task, mode="live", model="m", tokenizer=TOKENIZER, tagged=tagged)
 
 
 def refused(answer: Reply, *, tagged: bool = True) -> SummaryError:
@@ -122,7 +122,7 @@ class TestTask:
         talk.answer("Now this.")
         talk.user("Good.")
 
-        facts = Facts.from_json(carried(attrs.evolve(task_of(talk), facts=carried(first))))
+        facts = Facts.from_json(updated_facts(attrs.evolve(task_of(talk), facts=updated_facts(first))))
 
         assert facts.requests == ("Read the parser.", "And now?")
         assert facts.messages == len(first.plan.dropped) + 2
@@ -153,7 +153,7 @@ class TestChain:
     )
     def test_E64_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
         with ScriptedModel([TAGGED]) as model:
-            chain = Chain([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
+            chain = FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
 
             assert summarized(chain, TASK).mode == "simple"
 
@@ -161,18 +161,18 @@ class TestChain:
         with ScriptedModel([TAGGED]) as model:
             first = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
 
-            assert summarized(Chain([first, first]), TASK).text == "The parser was read."
+            assert summarized(FallbackSummarizer([first, first]), TASK).text == "The parser was read."
 
     def test_what_the_failures_cost_is_added(self) -> None:
         with ScriptedModel(["<summary></summary>", TAGGED], usage=USED) as model:
             link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
 
-            assert summarized(Chain([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
+            assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
 
     def test_where_all_fail_all_of_it_is_told(self) -> None:
         with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
             link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-            error = refusal(Chain([link, link]), TASK)
+            error = refusal(FallbackSummarizer([link, link]), TASK)
 
         assert error.reason == "every"
         assert error.usage == USED
@@ -180,25 +180,25 @@ class TestChain:
         assert "no answer" in str(error)
 
     def test_nothing_in_it_is_a_failure(self) -> None:
-        assert refusal(Chain([]), TASK).reason == "every"
+        assert refusal(FallbackSummarizer([]), TASK).reason == "every"
 
     @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
     def test_what_cancels_passes_through_and_nobody_else_is_asked(self, error: BaseException) -> None:
         with pytest.raises(type(error)), ScriptedModel([]) as model:
-            summarized(Chain([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)]), TASK)
+            summarized(FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)]), TASK)
 
         assert model.requests == []
 
     def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
-        chain = Chain([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
+        chain = FallbackSummarizer([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
 
         assert summarized(chain, task_of(parser_talk())).mode == "extractive"
 
 
 def test_usage_is_added_up_where_it_is_known() -> None:
-    assert added([USED, None, USED]) == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
-    assert added([None]) is None
-    assert added([]) is None
+    assert sum_usage([USED, None, USED]) == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
+    assert sum_usage([None]) is None
+    assert sum_usage([]) is None
 
 
 @pytest.mark.parametrize(

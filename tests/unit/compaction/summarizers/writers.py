@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import Draft
+from promptkit.compaction.compactor import DraftSummary
 from promptkit.compaction.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -86,9 +86,9 @@ class Recorder:
         assert len(set(started)) == len(started)
 
 
-def draft(number: int) -> Draft:
+def draft(number: int) -> DraftSummary:
     """A summary of nothing in particular."""
-    return Draft(
+    return DraftSummary(
         number=number, plan=Plan(leaf=""), summary=Summary(text="S", mode="test"), trigger="background", instructions=None, since=0
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 from promptkit import Message
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -159,7 +159,7 @@ def test_is_noticed_by_those_who_have_the_file_open(path: Path) -> None:
     archive(JsonlStore(path), through="b")
     assert other.refresh() == ()
     assert other.store.lines == 2
-    assert transcript.append(Said(message=said("four")), expect="c"), "an archiving is no conflict"
+    assert transcript.append(MessageEntry(message=said("four")), expect="c"), "an archiving is no conflict"
     assert [entry.id for entry in lean.refresh()] == [entry.id for entry in other.refresh()] == ["d"]
     lean.say(said("five"))
     assert len(ids(path)) == len("abcd") + 32

@@ -20,9 +20,9 @@ from promptkit.transcript.entries import (
     Edit,
     Entry,
     Label,
+    MessageEntry,
     Observation,
     Reset,
-    Said,
     Setting,
     Unknown,
 )
@@ -57,7 +57,7 @@ messages = st.builds(
 )
 usages = st.none() | st.builds(Usage, input_tokens=numbers, output_tokens=numbers, cached_tokens=numbers)
 payloads = st.one_of(
-    st.builds(Said, message=messages, usage=usages, model=st.none() | texts, finish=st.none() | texts),
+    st.builds(MessageEntry, message=messages, usage=usages, model=st.none() | texts, finish=st.none() | texts),
     st.builds(
         Checkpoint,
         summary=texts,

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
-from promptkit.transcript.entries import Said, Unknown
+from promptkit.transcript.entries import MessageEntry, Unknown
 from promptkit.transcript.jsonl import reader
 from promptkit.transcript.jsonl.format import Line, line_from_bytes
 from promptkit.transcript.jsonl.store import JsonlStore
@@ -407,11 +407,11 @@ class TestTwoWriters:
         other.say(said("two"))
         before = path.read_bytes()
         with pytest.raises(TranscriptConflictError) as caught:
-            one.append(Said(message=said("three")), expect=one.leaf)
+            one.append(MessageEntry(message=said("three")), expect=one.leaf)
         assert [entry.message for entry in caught.value.entries] == [said("two")]
         assert path.read_bytes() == before
         assert texts(one) == ["one", "two"], "what the other wrote has been read"
-        one.append(Said(message=said("three")), expect=one.leaf)
+        one.append(MessageEntry(message=said("three")), expect=one.leaf)
         assert texts(opened(path)) == ["one", "two", "three"]
 
     def test_get_a_conflict_for_what_they_have_not_read_though_they_wrote_behind_it(self, path: Path) -> None:
@@ -420,15 +420,15 @@ class TestTwoWriters:
         other.say(said("two"))
         one.say(said("three"))
         with pytest.raises(TranscriptConflictError) as caught:
-            one.append(Said(message=said("four")), expect=one.leaf)
+            one.append(MessageEntry(message=said("four")), expect=one.leaf)
         assert [entry.message for entry in caught.value.entries] == [said("two")]
-        one.append(Said(message=said("four")), expect=one.leaf)
+        one.append(MessageEntry(message=said("four")), expect=one.leaf)
 
     def test_can_expect_that_nothing_is_there(self, path: Path) -> None:
         one, other = opened(path), opened(path)
-        one.append(Said(message=said("one")), expect="")
+        one.append(MessageEntry(message=said("one")), expect="")
         with pytest.raises(TranscriptConflictError, match="1 entry was appended to an empty transcript meanwhile"):
-            other.append(Said(message=said("two")), expect="")
+            other.append(MessageEntry(message=said("two")), expect="")
 
     def test_on_a_file_without_a_last_line_break_go_on_counting_lines(self, path: Path) -> None:
         opened(path).say(said("one"))

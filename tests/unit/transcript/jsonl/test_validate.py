@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, ToolCall
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Reset, Said
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Reset
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
-from promptkit.transcript.jsonl.reader import Pass
+from promptkit.transcript.jsonl.reader import FilePass
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import problems
 from promptkit.transcript.transcript import Transcript
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def found(path: Path) -> list[tuple[int, str]]:
-    return [(problem.line, problem.detail) for problem in problems(Pass(path))]
+    return [(problem.line, problem.detail) for problem in problems(FilePass(path))]
 
 
 def write(path: Path, *payloads: Payload) -> None:
@@ -58,7 +58,7 @@ def test_nothing_in_what_the_library_wrote(path: Path) -> None:
         (Label(target="e9", label="l"), "the label refers to the entry 'e9', which is not before it."),
         (BranchSummary(leaf="e9", summary="s"), "the branch_summary refers to the entry 'e9', which is not before it."),
         (Checkpoint(summary="s", first_kept="e9"), "the checkpoint refers to the entry 'e9', which is not before it."),
-        (Said(message=Message(role="tool", tool_call_id="c")), "a result answers the call 'c', which is not before it."),
+        (MessageEntry(message=Message(role="tool", tool_call_id="c")), "a result answers the call 'c', which is not before it."),
     ],
 )
 def test_what_refers_to_nothing(path: Path, payload: Payload, detail: str) -> None:
