@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, 
 
 import attrs
 
-from promptkit.errors import BadChildError, ChildrenTwiceError, NotAComponentError
+from promptkit.errors import BadChildError, TreeError
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -61,7 +61,7 @@ def _refuse(self: PromptElement, *args: object, **kwargs: object) -> None:
     _ = args, kwargs
     name = type(self).__name__
     message = f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
-    raise NotAComponentError(message)
+    raise TreeError(message)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))
@@ -137,7 +137,7 @@ class PromptElement:
         """This element with these children."""
         if self.children:
             message = f"{type(self).__name__} already has children: put all of them in one pair of brackets."
-            raise ChildrenTwiceError(message)
+            raise TreeError(message)
         return self.replace(children=flatten(children, type(self).__name__))
 
     def replace(self, **changes: object) -> Self:

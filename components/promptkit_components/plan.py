@@ -117,11 +117,11 @@ print("hash", hash(element) == hash(Group()[element.children]))
 
 TRY_TWICE = """
 from promptkit.elements.chat import UserMessage
-from promptkit.errors import ChildrenTwiceError
+from promptkit.errors import TreeError
 
 try:
     UserMessage()["one"]["two"]
-except ChildrenTwiceError as error:
+except TreeError as error:
     print(type(error).__name__, "-", error)
 print(UserMessage()[None, True, ["a", ("b", None)]])
 """
@@ -186,13 +186,13 @@ PLAN: tuple[Step, ...] = (
         f"I added a test with 20,000 levels to {TEST}."
     ),
     Ask("What happens when brackets are used twice on one element, and what do None and True become?"),
-    Do("", (_search("ChildrenTwiceError"), _python(TRY_TWICE))),
+    Do("", (_search("TreeError"), _python(TRY_TWICE))),
     Do(
         "I look at how children are kept, to say why None stays in the tuple.",
         (_read("promptkit/elements/layout.py", 1, 75), _search(r"is None or isinstance\(.*bool")),
     ),
     Say(
-        "The second pair of brackets raises ChildrenTwiceError, which names the element. None and booleans become None and keep their place: "
+        "The second pair of brackets raises TreeError, which names the element. None and booleans become None and keep their place: "
         "a child's position decides about line breaks, so it must not move when something before it is switched off."
     ),
     Ask(

@@ -16,7 +16,7 @@ from promptkit.compaction.pruning.processors import Processor, RequestLimits
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_of
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, added_tokens, quirks_of
-from promptkit.errors import BadPropError, BudgetExceededError
+from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
@@ -72,7 +72,7 @@ class RequestBuilder:
     """Makes requests for one conversation. What was rendered for a model and a budget is not rendered again.
 
     `prompt` makes the prompt; without one it is `instructions` and the messages. `tools` are offered in every request. Raises
-    BadPropError for a prompt and instructions: nobody would see the instructions.
+    InvalidArgumentError for a prompt and instructions: nobody would see the instructions.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RequestBuilder:
     ) -> None:
         if prompt is not None and instructions is not None:
             problem = "a session takes instructions or a prompt of its own, not both: put the instructions into the prompt."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
         self._transcript = transcript
         recordings = Recordings()
         self.tools = tuple(tools)

@@ -25,7 +25,13 @@ from promptkit.compaction.policy.overflow import budget_after_overflow
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import make_portable, wire_of
-from promptkit.errors import BadPropError, ContextLengthExceededError, MaxStepsExceededError, NoPendingMessageError, TurnInProgressError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    InvalidArgumentError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
+    TurnInProgressError,
+)
 from promptkit.messages import Message, Part
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -68,8 +74,8 @@ def validate_content(content: object) -> tuple[Part, ...]:
     return parts
 
 
-def validate_arguments(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_rounds: int) -> None:
-    """Raises TypeError for what a session cannot be made of, with what it takes; BadPropError for turns without a request."""
+def validate_arguments(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_steps: int) -> None:
+    """Raises TypeError for what a session cannot be made of, with what it takes; InvalidArgumentError for turns without a request."""
     if not hasattr(model, "complete"):
         problem = f"model must be a model such as OpenAIModel('gpt-5'), not {model!r:.80}."
         raise TypeError(problem)
@@ -83,9 +89,9 @@ def validate_arguments(*, model: object, transcript: object, prompt: object, too
         if not isinstance(tool, Tool):
             problem = f"tools are made as Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
             raise TypeError(problem)
-    if max_rounds < 1:
-        problem = f"max_rounds must be at least 1, not {max_rounds}."
-        raise BadPropError(problem)
+    if max_steps < 1:
+        problem = f"max_steps must be at least 1, not {max_steps}."
+        raise InvalidArgumentError(problem)
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +100,7 @@ class TurnResult:
 
     text: str
     """What the model said at the end."""
-    rounds: int
+    steps: int
     """How many requests that took."""
     usage: tuple[Usage, ...]
     """Of each request, in order."""
@@ -152,14 +158,14 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         enabled: bool = True,
-        max_rounds: int = 100,
+        max_steps: int = 100,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        validate_arguments(model=model, transcript=transcript, prompt=prompt, tools=tools, max_rounds=max_rounds)
+        validate_arguments(model=model, transcript=transcript, prompt=prompt, tools=tools, max_steps=max_steps)
         self.model = model
         self.transcript = Transcript() if transcript is None else transcript
         self.tools: Mapping[str, Tool] = tools_by_name(tools)
-        self.max_rounds = max_rounds
+        self.max_steps = max_steps
         self._definitions = tuple(tool.definition for tool in tools)
         preset = preset or vscode()
         self._requests = RequestBuilder(
@@ -201,7 +207,7 @@ class AgentSession:
             promotions=promotions,
             read_tool=read_tool,
             enabled=enabled,
-            max_rounds=max_rounds,
+            max_steps=max_steps,
             rng=rng,
         )
 
@@ -232,7 +238,7 @@ class AgentSession:
         said when that one is done.
 
         Raises NoPendingMessageError for empty content, ContextWindowFullError if the conversation cannot be made to fit, MaxStepsExceededError after
-        `max_rounds` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
+        `max_steps` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
         again: `resume` goes on with the turn, and `run` says something else.
         """
         parts = validate_content(content)
@@ -281,7 +287,7 @@ class AgentSession:
         """A session like this one that goes on from an entry, by default the last, in a transcript of its own in an empty store."""
         return self._like(model=self.model, budget=self.keeper.budget, transcript=self.transcript.fork(store, at=at))
 
-    def switch(self, model: Model, *, budget: Budget | None = None) -> None:
+    def set_model(self, model: Model, *, budget: Budget | None = None) -> None:
         """Go on with another model. Where its window is smaller, the next request makes room."""
         tokenizer = self._tokenizer or tokenizer_for(model.name)
         budget = budget or budget_for(model.name, tokenizer=tokenizer, tools=self._definitions)
@@ -293,7 +299,7 @@ class AgentSession:
         self._setup.fit(self.keeper, writing)
         self._offer()
 
-    async def rest(self, *, idle_seconds: float = 0.0, memory: bool = False) -> bool:
+    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory: bool = False) -> bool:
         """Let the policy do what is for a moment in which nobody waits: nothing was said for so long, or `memory` is short.
 
         Whether something was done. Presets say what: most do nothing then.
@@ -301,7 +307,7 @@ class AgentSession:
         async with self._turn:
             return await self.keeper.moment("memory" if memory else "idle", idle_seconds=idle_seconds)
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no turn is going on."""
         async with self._turn:
             pass
@@ -318,15 +324,15 @@ class AgentSession:
 
     async def _work(self, on_text: Callable[[str], object] | None) -> TurnResult:
         usages: list[Usage] = []
-        for _ in range(self.max_rounds):
+        for _ in range(self.max_steps):
             reply = await self._request(on_text)
             usages.append(reply.usage)
             if not reply.message.tool_calls:
                 await self.keeper.moment("incomplete" if reply.finish == "length" else "turn_end")
-                return TurnResult(text=reply.message.text, rounds=len(usages), usage=tuple(usages), finish=reply.finish)
+                return TurnResult(text=reply.message.text, steps=len(usages), usage=tuple(usages), finish=reply.finish)
             await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
             self.keeper.worked()
-        raise MaxStepsExceededError(self.max_rounds)
+        raise MaxStepsExceededError(self.max_steps)
 
     async def _request(self, on_text: Callable[[str], object] | None) -> Reply:
         await self.keeper.prepare()
@@ -356,4 +362,4 @@ class AgentSession:
     def _offer(self) -> None:
         """Tell the keeper of the next larger model, if there is one."""
         larger = next_larger(self._promotions, self.keeper.budget.window, tokenizer=self._tokenizer)
-        self.keeper.promotion = None if larger is None else Promotion(model=larger.name, go=partial(self.switch, larger))
+        self.keeper.promotion = None if larger is None else Promotion(model=larger.name, go=partial(self.set_model, larger))

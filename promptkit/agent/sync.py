@@ -74,9 +74,9 @@ class SyncSession:
         """A session like this one, with a thread of its own, that goes on from an entry in an empty store."""
         return SyncSession(self._call(lambda: self.session.fork(store, at=at)))
 
-    def switch(self, model: Model, *, budget: Budget | None = None) -> None:
+    def set_model(self, model: Model, *, budget: Budget | None = None) -> None:
         """Go on with another model."""
-        self._call(lambda: self.session.switch(model, budget=budget))
+        self._call(lambda: self.session.set_model(model, budget=budget))
 
     def close(self) -> None:
         """End what is going on, and the thread. The session cannot be used after that.
@@ -110,7 +110,7 @@ class SyncSession:
             future.cancel()
             ended: Future[None] = Future()
             with suppress(NotInTimeError, RuntimeError):  # what is done next finds the turn ended
-                self._begin(self.session.idle(), ended)
+                self._begin(self.session.wait_idle(), ended)
                 ended.result(PATIENCE)
             raise
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
 import attrs
 
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Part
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class Tool:
 
 
 def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
-    """The tools by their names. Raises BadPropError where two have the same: the model could not tell them apart."""
+    """The tools by their names. Raises InvalidArgumentError where two have the same: the model could not tell them apart."""
     named = {tool.definition.name: tool for tool in tools}
     if len(named) < len(tools):
         names = [tool.definition.name for tool in tools]
         problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
-        raise BadPropError(problem)
+        raise InvalidArgumentError(problem)
     return named
 
 
@@ -102,7 +102,7 @@ async def _call(tool: Tool | None, call: ToolCall, known: Sequence[str]) -> Mess
 
 async def _run(tool: Tool, arguments: Mapping[str, object]) -> ToolOutput:
     if inspect.iscoroutinefunction(tool.run):
-        return cast("Result", await tool.run(arguments))  # an async function's result is awaited
+        return cast("ToolOutput", await tool.run(arguments))  # an async function's result is awaited
     result = await asyncio.to_thread(tool.run, arguments)
     return await result if inspect.isawaitable(result) else result
 

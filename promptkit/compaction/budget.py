@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.errors import BadPropError, ThresholdError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.tokens.budget import REPLY_SHARE
 from promptkit.tokens.models import model_info
 
@@ -48,7 +48,7 @@ class Budget:
     `limit` is what the input of a request may have; `base` is what compaction aims at, the limit or a threshold below it. Of the base,
     tool definitions take `tools`, and messages may have `message_budget`.
 
-    Raises BadPropError for figures that cannot be, ThresholdError for a threshold between 1 and 100, ToolsFillBudgetError if the tools
+    Raises InvalidArgumentError for figures that cannot be, InvalidArgumentError for a threshold between 1 and 100, ToolsFillBudgetError if the tools
     leave nothing.
 
     >>> Budget(window=200_000, reply_tokens=0, threshold=0.5, tools=20_000).message_budget
@@ -86,7 +86,7 @@ class Budget:
                 _refuse(f"{name} of {least:,} leave nothing of a window of {self.window:,} tokens")
         if not 0 < self.safety <= 1:
             _refuse(f"safety must be above 0 and at most 1, not {self.safety}")
-        base = self.base  # raises ThresholdError
+        base = self.base  # raises InvalidArgumentError
         if base is not None and self.tools >= base:
             raise ToolsFillBudgetError(tools=self.tools, budget=base)
 
@@ -208,7 +208,7 @@ overflows above 10,900 (ratio 0.908)
 def resolve_threshold(value: float | None, limit: int | None, *, setting: str = THRESHOLD) -> int | None:
     """A threshold in tokens; None where there is none: nothing was set, or a share of an unknown limit.
 
-    A value up to 1 is a share of the limit, 1 being all of it; from 100 on it is tokens, not clamped here. Raises ThresholdError,
+    A value up to 1 is a share of the limit, 1 being all of it; from 100 on it is tokens, not clamped here. Raises InvalidArgumentError,
     with the name of the setting, for what is between.
     """
     if value is None or not value > 0:  # NaN is not above 0 either
@@ -216,7 +216,11 @@ def resolve_threshold(value: float | None, limit: int | None, *, setting: str = 
     if value <= 1:
         return None if limit is None else max(1, math.floor(limit * value))
     if value < LEAST_TOKENS:
-        raise ThresholdError(setting=setting, value=value)
+        message = (
+            f"{setting}={value:g} is neither a share nor a number of tokens: "
+            f"write a ratio above 0 and up to 1 ({value / 100:g} for {value:g} %), or at least 100 tokens."
+        )
+        raise InvalidArgumentError(message)
     return limit if math.isinf(value) else int(value)
 
 
@@ -259,4 +263,4 @@ def budget_for(  # noqa: PLR0913  # what can be said of a budget beside its mode
 
 def _refuse(problem: str) -> None:
     message = f"{problem}."
-    raise BadPropError(message)
+    raise InvalidArgumentError(message)

@@ -12,7 +12,7 @@ from promptkit.elements import chat, layout, media
 from promptkit.elements.chat import AssistantMessage
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
-from promptkit.errors import BadChildError, BadPropError, MisplacedElementError
+from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, Atom, Leaf, Node, path_of
 
@@ -127,10 +127,10 @@ def _check(element: PromptElement, node: Node) -> None:
 
 
 def text_leaf(node: Node, content: str, breaks: int) -> Leaf:
-    """A node's next item: text. Raises MisplacedElementError outside a message."""
+    """A node's next item: text. Raises TreeError outside a message."""
     if node.message is None and not node.fragment and content.strip():
         message = f"{content[:40]!r} stands outside a message: put it into a message."
-        raise MisplacedElementError(message, path=path_of(node))
+        raise TreeError(message, path=path_of(node))
     leaf = Leaf(node, content, node.text_priority, breaks)
     node.items.append(leaf)
     return leaf

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
-from promptkit.errors import BadChildError, BadPropError, MisplacedElementError
+from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.assemble import is_empty, measure, text_of
 from promptkit.rendering.build import clear, group_of, part_of, text_leaf
 from promptkit.rendering.tree import ALWAYS, FIRST, NEVER, STAYS, Leaf, Node, path_of
@@ -212,7 +212,7 @@ def _open_message(expansion: Expansion, node: Node, element: PromptElement) -> C
     _ = expansion
     if node.message is not None:
         outer = f"{type(element).__name__} stands inside another message ({path_of(node.message)}): messages cannot be nested."
-        raise MisplacedElementError(outer, path=path_of(node))
+        raise TreeError(outer, path=path_of(node))
     node.message = node
     node.name = element.name
     if isinstance(element, chat.SystemMessage):
@@ -363,7 +363,7 @@ def _open_media(expansion: Expansion, node: Node, element: PromptElement) -> Chi
     _ = expansion
     if node.message is None and not node.fragment:
         message = f"{type(element).__name__} stands outside a message: put it into a message."
-        raise MisplacedElementError(message, path=path_of(node))
+        raise TreeError(message, path=path_of(node))
     node.items.append(Leaf(node, "", node.text_priority, NEVER, part=part_of(element), element=None))
     return ()
 

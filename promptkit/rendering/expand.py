@@ -20,7 +20,7 @@ from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable
-from promptkit.errors import MisplacedElementError, TreeError
+from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.assemble import measure
 from promptkit.rendering.build import PLAIN_LEAVES, group_of, make_node, plain_leaf, plain_message
@@ -169,7 +169,7 @@ class Expansion:
                 if message is None and not node.fragment:
                     if not child or child.isspace():
                         continue
-                    raise MisplacedElementError(_outside(child), path=path_of(node))
+                    raise TreeError(_outside(child), path=path_of(node))
                 leaf = Leaf(node, child, node.text_priority, NEVER if items else FIRST)
                 items.append(leaf)
                 continue
@@ -190,7 +190,7 @@ class Expansion:
                 self._attach(node, child)
             elif (kind in PLAIN_LEAVES) and (piece := plain_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
-                    raise MisplacedElementError(_outside(type(child).__name__), path=path_of(node))
+                    raise TreeError(_outside(type(child).__name__), path=path_of(node))
                 items.append(piece)
                 plain += 1
             else:
@@ -233,7 +233,7 @@ class Expansion:
         elif isinstance(element, CacheBreakpoint):
             if node.role is None:
                 message = "a CacheBreakpoint must be a direct child of a message: move it there."
-                raise MisplacedElementError(message, path=path_of(node))
+                raise TreeError(message, path=path_of(node))
             leaf = Leaf(node, "", HIGHEST, NEVER, part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl), element=element)
             node.items.append(leaf)
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from promptkit.element import Child, flatten
-from promptkit.errors import BadPropError, BudgetExceededError
+from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.rendering.assemble import messages_of
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive, drive_async
@@ -56,7 +56,7 @@ class Renderer:
     ) -> None:
         if not prune_step >= 0:
             message = f"prune_step must be at least 0 tokens, not {prune_step}."
-            raise BadPropError(message)
+            raise InvalidArgumentError(message)
         self.model = model
         self.tokenizer = tokenizer or tokenizer_for(model)
         self.context = context_budget(model=model, budget=budget, reply_tokens=reply_tokens, tools=tools, tokenizer=self.tokenizer)

@@ -14,7 +14,7 @@ import attrs
 
 from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
-from promptkit.errors import JsonTreeError
+from promptkit.errors import TreeError
 from promptkit.messages import Json, Repair, ToolCall
 from promptkit.rendering.event_loop import drive, drive_async
 from promptkit.rendering.expand import Expansion, Outcome, Started
@@ -70,7 +70,7 @@ def to_json(prompt: Child, *, budget: int | None = None, tokenizer: Tokenizer | 
     """A tree as JSON. Nothing is pruned; `budget` (tokens) is that of a render, without it components have all the room in the world.
 
     An Expandable is written once, with its share, and is plain text from then on: it does not grow. Messages are optional: what
-    a tool returns is a fragment. Raises JsonTreeError for metadata that is no JSON.
+    a tool returns is a fragment. Raises TreeError for metadata that is no JSON.
     """
     return _tree(drive(_expansion(budget, tokenizer, model, prompt)))
 
@@ -178,19 +178,19 @@ def _json(value: object, node: Node) -> Json:
         plain: Json = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
         message = f"{path_of(node)}: Metadata holds {type(value).__name__}, which is no JSON ({error}): give it a value that is."
-        raise JsonTreeError(message) from None
+        raise TreeError(message) from None
     return plain
 
 
 def from_json(data: Mapping[str, Json]) -> PromptElement:
     """A tree as an element, from what `to_json` made. KeepWith groups are its own, however often it is used.
 
-    Raises JsonTreeError for another version, or a damaged tree.
+    Raises TreeError for another version, or a damaged tree.
     """
     nodes = data.get("nodes")
     if data.get("version") != VERSION or not isinstance(nodes, list) or not nodes:
         message = f"this is no JSON tree of version {VERSION}: make it with to_json of this version."
-        raise JsonTreeError(message)
+        raise TreeError(message)
     scope = object()
     made: dict[int, PromptElement] = {}
     for index in range(len(nodes) - 1, -1, -1):  # children stand behind their parents
@@ -199,7 +199,7 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
             made[index] = _element(cast("Mapping[str, Json]", record), made, scope)  # if not, that is one of the errors
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"node {index} of the JSON tree is damaged: {error!r}."
-            raise JsonTreeError(message) from None
+            raise TreeError(message) from None
     return made[0]
 
 

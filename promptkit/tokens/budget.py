@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.errors import BadPropError, UnknownModelError
+from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens.models import model_info
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ def context_budget(
     """The budget of a prompt: `budget` itself if it is given; otherwise what the model's window leaves beside the reply.
 
     `reply_tokens` is what is kept for the reply: by default what the model can write, at most a quarter of the window. Without
-    a budget and a model it is DEFAULT_BUDGET. Raises BadPropError for figures that cannot be, UnknownModelError if no window is
+    a budget and a model it is DEFAULT_BUDGET. Raises InvalidArgumentError for figures that cannot be, UnknownModelError if no window is
     known for the model and no budget is given.
     """
     for name, value in (("budget", budget), ("reply_tokens", reply_tokens)):
         if value is not None and not value >= 0:  # NaN is not at least 0 either
             message = f"{name} must be at least 0 tokens, not {value}."
-            raise BadPropError(message)
+            raise InvalidArgumentError(message)
     overhead = tokenizer.request(tools).tokens
     if budget is not None:
         return ContextBudget(tokens=budget, model=model, reply_tokens=reply_tokens, tools=overhead, given=True)
@@ -93,7 +93,7 @@ def context_budget(
     room = info.window - reply
     if room <= 0:
         message = f"reply_tokens of {reply:,} leave nothing of the window of {model}, which has {info.window:,} tokens."
-        raise BadPropError(message)
+        raise InvalidArgumentError(message)
     return ContextBudget(
         tokens=room if info.max_input is None else min(room, info.max_input),
         model=model,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.errors import UnknownEncodingError
+from promptkit.errors import TokenizerError
 from promptkit.tokens.vocab.blob import bundled
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def get_encoding(name: str) -> Encoding:
     """An encoding, made once per process: as tiktoken has it loaded, or from bundled data, or as tiktoken finds it.
 
     `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older encodings tiktoken's cache folder
-    must hold the vocabulary. Raises UnknownEncodingError, which says how to provide it.
+    must hold the vocabulary. Raises TokenizerError, which says how to provide it.
     """
     found = _encodings.get(name)
     if found is not None:
@@ -122,7 +122,7 @@ def _make(name: str) -> Encoding:
         return tiktoken.get_encoding(name)
     except Exception as error:  # a plugin of tiktoken may raise anything
         message = f"The encoding {name!r} does not load: {error}. Choose one of {', '.join(BUNDLED)}, or install what provides it."
-        raise UnknownEncodingError(message) from error
+        raise TokenizerError(message) from error
 
 
 def _refuse_download(name: str) -> None:
@@ -140,4 +140,4 @@ def _refuse_download(name: str) -> None:
             f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "
             f"{' and '.join(missing)}, which tiktoken.get_encoding({name!r}) writes there on a machine with a network."
         )
-        raise UnknownEncodingError(message)
+        raise TokenizerError(message)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.tokens.tokenizer import Count, Tokenizer
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class HeuristicTokenizer(Tokenizer):
     def __attrs_post_init__(self) -> None:
         if not (self.characters > 0 and self.margin > 0):
             problem = f"characters={self.characters:g} and margin={self.margin:g} must be above 0."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
     @property
     def name(self) -> str:

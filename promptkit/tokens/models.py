@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
-from promptkit.errors import BadPropError, UnknownModelError
+from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens.counter import TextCounter
 from promptkit.tokens.images import ImageRule, image_rule
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
@@ -88,12 +88,12 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
 ) -> ModelInfo:
     """Say what a model is, for this process: what is given wins over the table, the rest stays as the table has it.
 
-    Sizes are tokens. With an `encoding` its text counts as exact. Raises BadPropError for a size that is not positive.
+    Sizes are tokens. With an `encoding` its text counts as exact. Raises InvalidArgumentError for a size that is not positive.
     """
     for prop, value in (("window", window), ("max_input", max_input), ("max_output", max_output)):
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
-            raise BadPropError(message)
+            raise InvalidArgumentError(message)
     known = _find(name) or _estimate(_plain(name))
     info = _registered[_plain(name)] = ModelInfo(
         name=name,
@@ -112,7 +112,7 @@ def tokenizer_for(model: str | None) -> OpenAITokenizer:
     """The tokenizer of a model; one and the same for all models that count alike.
 
     None is o200k_base with OpenAI's chat framing. For models that are not OpenAI's, and for unknown names, its counts are an
-    estimate, and flagged so. Raises UnknownEncodingError when it first counts and no vocabulary is at hand.
+    estimate, and flagged so. Raises TokenizerError when it first counts and no vocabulary is at hand.
     """
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, image_rule(""), exact=True)

@@ -26,7 +26,7 @@ def count_request(request: Mapping[str, Json]) -> Count:
 
     `request` has `messages`, and may have `model`, `tools`, `tool_choice` and the older `functions`, `function_call`. Without
     `model` it counts as for gpt-4o. Not exact where no checked formula is known: audio, files, structured output, the framing
-    of reasoning models. Raises UnknownEncodingError and TextTooLongError.
+    of reasoning models. Raises TokenizerError and TextTooLongError.
     """
     model = request.get("model")
     tokenizer = tokenizer_for(model if isinstance(model, str) else None)

@@ -288,7 +288,7 @@ class Storm:
             summarizer=chain if self.miscounts is False and rng.random() < 0.3 and budget.window else None,
             tokenizer=_TOKENIZER,
             events=Events(self.told, self.hears),
-            max_rounds=12,
+            max_steps=12,
         )
 
     def _model(self) -> tuple[Provider, Budget]:
@@ -402,7 +402,7 @@ class Storm:
     async def _switch(self) -> None:
         model, budget = self._model()
         self.model = model
-        self.session.switch(model, budget=budget)
+        self.session.set_model(model, budget=budget)
         self.in_a_row = 0
         self.refused = None
 

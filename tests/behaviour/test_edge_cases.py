@@ -222,7 +222,7 @@ def long_turn(name: str) -> tuple[Held, ScriptedModel]:
     """A turn of twelve rounds, in a window that holds half of them."""
     model = ScriptedModel([*(calls(number, path=words(60)) for number in range(12)), "done"], name=name)
     each = held(budget=Budget(window=500, reply_tokens=0))
-    each.session.switch(model, budget=Budget(window=500, reply_tokens=0))
+    each.session.set_model(model, budget=Budget(window=500, reply_tokens=0))
 
     async def talk() -> None:
         await each.session.run("go")

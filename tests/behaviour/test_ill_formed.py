@@ -13,11 +13,8 @@ from promptkit import (
     BadPropError,
     CacheBreakpoint,
     Child,
-    ChildrenTwiceError,
     Group,
     Image,
-    MisplacedElementError,
-    NotAComponentError,
     OrphanToolResultError,
     PromptElement,
     Reserve,
@@ -39,13 +36,13 @@ CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
 ANSWER = ToolMessage(tool_call_id="x")["r"]
 
 WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
-    ("text outside a message", "loose", MisplacedElementError, ""),
-    ("text beside a message", Group()[UserMessage()["a"], "loose"], MisplacedElementError, "Group"),
-    ("a chunk outside a message", Group()[TextChunk()["loose"]], MisplacedElementError, "Group"),
-    ("an image outside a message", Group()[Image(src="https://x/y.png")], MisplacedElementError, "Group"),
-    ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], MisplacedElementError, "UserMessage > Group > SystemMessage"),
-    ("a boundary outside a message", Group()[CacheBreakpoint()], MisplacedElementError, "Group"),
-    ("a boundary deep in a message", UserMessage()[Group()[CacheBreakpoint()]], MisplacedElementError, "UserMessage > Group"),
+    ("text outside a message", "loose", TreeError, ""),
+    ("text beside a message", Group()[UserMessage()["a"], "loose"], TreeError, "Group"),
+    ("a chunk outside a message", Group()[TextChunk()["loose"]], TreeError, "Group"),
+    ("an image outside a message", Group()[Image(src="https://x/y.png")], TreeError, "Group"),
+    ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], TreeError, "UserMessage > Group > SystemMessage"),
+    ("a boundary outside a message", Group()[CacheBreakpoint()], TreeError, "Group"),
+    ("a boundary deep in a message", UserMessage()[Group()[CacheBreakpoint()]], TreeError, "UserMessage > Group"),
     ("an element in a text", UserMessage()[TextChunk()[Text()["a"]]], BadChildError, "UserMessage > TextChunk"),
     ("a result without a call", Group()[ToolMessage(tool_call_id="x")["a"]], OrphanToolResultError, "Group > ToolMessage"),
     ("a result before its call", (ANSWER, CALLING), OrphanToolResultError, "ToolMessage[0]"),
@@ -83,8 +80,8 @@ WHEN_BUILT: list[tuple[str, Callable[[], object], type[TreeError]]] = [
     ("a function", lambda: UserMessage()[len], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
     ("a mapping", lambda: UserMessage()[{"a": 1}], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
     ("bytes", lambda: UserMessage()[b"a"], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
-    ("children twice", lambda: UserMessage()["a"]["b"], ChildrenTwiceError),
-    ("a class without its decorator", Bare, NotAComponentError),
+    ("children twice", lambda: UserMessage()["a"]["b"], TreeError),
+    ("a class without its decorator", Bare, TreeError),
 ]
 
 

@@ -112,7 +112,7 @@ async def through_copilot_cli(walk: Walk) -> None:
     await say(10, 10)
     walk.switch("smaller", SMALL)
     await say(10, 10)
-    await walk.do("memory is short", walk.session.rest(memory=True))
+    await walk.do("memory is short", walk.session.run_maintenance(memory=True))
     await walk.do("asked for", walk.session.compact())
     await say(9_700, 10)  # even with a summary too large: the truncator
     fresh = walk.session.transcript.path()[0].id
@@ -139,7 +139,7 @@ async def through_oh_my_pi(walk: Walk) -> None:
     await say(20_000, 10)  # above half: old outputs are taken out
     await say(30_000, cut_off(20))  # the answer was cut off
     await say(100_000, call(80_000), 10)  # mid-turn, above 170,000
-    await walk.do("300 seconds", walk.session.rest(idle_seconds=300))
+    await walk.do("300 seconds", walk.session.run_maintenance(idle_seconds=300))
     await say(60_000, refusal(), 10)  # a larger model
     await say(60_000, refusal(), 10)  # there is none any more
 

@@ -86,7 +86,7 @@ async def storm(server: Server, rng: random.Random, file: Path, told: Recorder, 
                 tools=[Tool(definition=ToolDefinition(name=name), run=run) for name, run in (("read", read), ("fails", fails))],
                 budget=Budget() if known is None else Budget(window=known, reply_tokens=400, tools=60),
                 events=events,
-                max_rounds=6,
+                max_steps=6,
             ) as session:
                 for number in range(turns):
                     heard: list[str] = []

@@ -14,6 +14,7 @@ from promptkit import BudgetExceededError, Message, Renderer, UserMessage, rende
 from promptkit.messages import CacheBreakpointPart, ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.html import VIEWER, columns, part_facts
+from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import HOSTILE, RICH, conversation, hostile, many
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from promptkit import Child, Rendered, Tokenizer
-    from promptkit.tracing.trace import Trace
 
 Answer = Any  # Any: what a page answers, JSON of any shape
 
@@ -253,7 +253,9 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browse
     prompt = (UserMessage(required=True)["one two three"], UserMessage()["four"])
     with pytest.raises(BudgetExceededError) as caught:
         render(prompt, budget=2, tokenizer=WordTokenizer(), trace=True)
-    with opened(chromium, written(caught.value.trace)) as (page, seen):
+    trace = caught.value.trace
+    assert isinstance(trace, Trace)
+    with opened(chromium, written(trace)) as (page, seen):
         assert page.inner_text("#fit") == "✕ Does not fit. At least 3 tokens are needed, 1 more."
         assert page.locator("#tree .row.kept .label").all_inner_texts() == ["prompt", "UserMessage[0]"]
         page.click("#messages .go")

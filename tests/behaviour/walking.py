@@ -182,7 +182,7 @@ class Walk:
     def switch(self, name: str, budget: Budget) -> None:
         """Go on with another model."""
         self.note(f"switched to {name} with a window of {budget.window or 0:,}")
-        self.session.switch(self.model(name), budget=budget)
+        self.session.set_model(self.model(name), budget=budget)
 
     def hold(self) -> None:
         """Summaries take their time from now on."""

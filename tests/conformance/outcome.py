@@ -50,7 +50,12 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
         rendered = promptkit.render((tree,), budget=tokens, tokenizer=context.tokenizer, pairing="lenient")
     except BudgetExceededError as error:
         metadata = {"errorMetadata": list(error.metadata)} if error.metadata else {}
-        return {"error": str(error), "errorType": "BudgetExceededError", "errorMessages": messages_of(error.messages), **metadata}
+        return {
+            "error": str(error),
+            "errorType": "BudgetExceededError",
+            "errorMessages": messages_of([message for message in error.messages if isinstance(message, Message)]),
+            **metadata,
+        }
     except (PromptKitError, ComponentError) as error:
         return {"error": str(error)}
     except Exception:  # noqa: BLE001  # whatever else comes out is a fault of promptkit, and shown as one

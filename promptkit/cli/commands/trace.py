@@ -13,6 +13,7 @@ from promptkit.cli.input.target import load
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import working
 from promptkit.errors import BudgetExceededError
+from promptkit.tracing.trace import Trace
 
 __all__ = ["trace"]
 
@@ -56,7 +57,7 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
         try:
             record, failure = promptkit.render(element, budget=budget, model=model, trace=True).trace, None
         except BudgetExceededError as error:
-            record, failure = error.trace, error
+            record, failure = error.trace if isinstance(error.trace, Trace) else None, error
         if record is None:
             raise failure or AssertionError  # a limit inside the prompt does not hold: there is no whole to show
         page = record.to_html(title=source)

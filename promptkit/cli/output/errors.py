@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_failure", "usage_error"]
 
-OURS = Path(__file__).resolve().parents[1]
+OURS = Path(__file__).resolve().parents[2]
 STANDARD = sysconfig.get_path("stdlib")
 
 

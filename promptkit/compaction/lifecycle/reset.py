@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.errors import BadPropError, TranscriptError
+from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.transcript.entries import Reset
 from promptkit.transcript.jsonl.archive import archive
 from promptkit.transcript.jsonl.store import JsonlStore
@@ -41,7 +41,7 @@ class DailyReset:
     def __attrs_post_init__(self) -> None:
         if self.hour not in HOURS:
             problem = f"hour={self.hour} must be 0 to 23."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class IdleReset:
     def __attrs_post_init__(self) -> None:
         if not self.minutes > 0:
             problem = f"minutes={self.minutes:g} must be above 0."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
 
 ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
@@ -63,11 +63,11 @@ def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
     """Whether a conversation in which something was last said at `last` begins anew at `now`, before anything else is said.
 
     Both times have a zone; the hour of Daily is that of the zone of `now`. A clock that went back makes nothing due. Raises
-    BadPropError for a time without a zone.
+    InvalidArgumentError for a time without a zone.
     """
     if last.tzinfo is None or now.tzinfo is None:
         problem = "both times need a zone, such as that of datetime.now().astimezone()."
-        raise BadPropError(problem)
+        raise InvalidArgumentError(problem)
     match policy:
         case ManualReset():
             return False

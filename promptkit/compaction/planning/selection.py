@@ -23,7 +23,7 @@ from promptkit.compaction.planning.blocks import (
 )
 from promptkit.compaction.planning.plan import Plan
 from promptkit.compaction.planning.user_messages import newest_within
-from promptkit.errors import CutPointError
+from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def select(  # noqa: PLR0913  # what can be said of a cut
     two, the first part is the plan's `prefix`, for a summary of its own. `room` is what is kept may have, in tokens: where it has
     more, the plan says so. Where there is nothing new to summarize, everything is kept.
 
-    Raises CutPointError for a Through whose entry is not shown, or whose calls are running.
+    Raises InvalidArgumentError for a Through whose entry is not shown, or whose calls are running.
     """
     items = projection.items
     view = _View(items, blocks_of(items), Sizer(tokenizer).message)
@@ -217,10 +217,12 @@ class _View:
     def _through(self, entry: str) -> int:
         at = next((at for at in range(len(self.items) - 1, -1, -1) if self.items[at].entry == entry), None)
         if at is None:
-            raise CutPointError(entry=entry, why="it is not shown")
+            problem = f"nothing can be dropped through the entry {entry!r}: it is not in the view."
+            raise InvalidArgumentError(problem)
         end = self._block_at(at).end
         if end > self.running:
-            raise CutPointError(entry=entry, why="calls that it is behind, or made itself, are still running")
+            problem = f"nothing can be dropped through the entry {entry!r}: tool calls before it, or its own, are not answered yet."
+            raise InvalidArgumentError(problem)
         return end
 
     def _block_at(self, at: int) -> Block:

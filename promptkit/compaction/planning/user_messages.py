@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.blocks import is_request
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
@@ -39,7 +39,7 @@ class VerbatimUserMessages:
     def __attrs_post_init__(self) -> None:
         if self.tokens < 0 or (self.each is not None and self.each < 0):
             problem = f"tokens={self.tokens} and each={self.each} must be at least 0."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
     def of(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[tuple[ViewItem, ...], int]:
         """What stays of the person's messages among some, in their order, and how many do not stay.

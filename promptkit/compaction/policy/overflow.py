@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.errors import BadPropError, ContextWindowFullError, ToolsFillBudgetError
+from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError
 
 if TYPE_CHECKING:
     from promptkit.compaction.budget import Budget
@@ -30,7 +30,7 @@ def budget_after_overflow(budget: Budget, *, refused: int, window: int | None = 
         limit = budget.limit
         if limit is None or limit >= refused:
             budget = attrs.evolve(budget, picked=max(1, int(refused * SMALLER)))
-    except (ToolsFillBudgetError, BadPropError) as error:
+    except (ToolsFillBudgetError, InvalidArgumentError) as error:
         message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
         raise ContextWindowFullError(message) from error
     return budget

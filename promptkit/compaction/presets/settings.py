@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 import attrs
 
 from promptkit.compaction.budget import resolve_threshold
-from promptkit.errors import PromptKitError, SettingsError, ThresholdError
+from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
 
 if TYPE_CHECKING:
     import os
@@ -226,7 +226,7 @@ def _limited(field: attrs.Attribute[Any], value: object, given: _Given | Tree, n
     if limits.get("threshold"):
         try:
             resolve_threshold(value, None, setting=name)
-        except ThresholdError as error:
+        except InvalidArgumentError as error:
             raise SettingsError(source=given.source, setting=name, why=str(error).rstrip(".")) from error
         least = 0 if least is None else least
     if (least is not None and value < least) or (most is not None and value > most):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "HEADROOM", "Reduced", "Replacement_", "cap_results", "drop_images", "replace_messages", "tool_names", "truncate"]
+__all__ = ["CUT_MARKER", "HEADROOM", "MessageChange", "Reduced", "cap_results", "drop_images", "replace_messages", "tool_names", "truncate"]
 
 HEADROOM = 0.05
 """The share of the limit that is kept free when messages are left out: so that the next request need not leave out others again."""
@@ -32,7 +32,7 @@ HEAD_SHARE = 0.4
 
 
 @attrs.frozen(kw_only=True)
-class Replacement_:
+class MessageChange:
     """One message that was left out or made smaller. `index` counts in the messages that were given, `saved` is tokens."""
 
     index: int
@@ -50,7 +50,7 @@ class Reduced:
     """For each message its index in what was given."""
     tokens_before: int
     tokens_after: int
-    changes: tuple[Replacement_, ...] = ()
+    changes: tuple[MessageChange, ...] = ()
     """In the order of the messages."""
 
 
@@ -71,8 +71,8 @@ def truncate(  # noqa: PLR0913  # keywords
     sizes = [count(message) for message in messages]
     orphans = _orphans(messages)
     total = beside + sum(sizes) - sum(sizes[at] for at in orphans)
-    gone: dict[int, Replacement_] = {
-        at: Replacement_(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans
+    gone: dict[int, MessageChange] = {
+        at: MessageChange(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans
     }
     if total > limit:
         least = total - int(limit * (1 - headroom))
@@ -80,7 +80,7 @@ def truncate(  # noqa: PLR0913  # keywords
         for start, end in _removal_order(messages):
             for at in range(start, end):
                 if at not in gone:
-                    gone[at] = Replacement_(index=at, kind="dropped", saved=sizes[at])
+                    gone[at] = MessageChange(index=at, kind="dropped", saved=sizes[at])
                     total -= sizes[at]
             if total <= aim:
                 break
@@ -146,7 +146,7 @@ def replace_messages(
     """The messages with those that `change` gives instead, where they are smaller; None leaves a message as it is."""
     count = Sizer(tokenizer).message
     made: list[Message] = []
-    changes: list[Replacement_] = []
+    changes: list[MessageChange] = []
     before = after = 0
     for index, message in enumerate(messages):
         size = count(message)
@@ -154,7 +154,7 @@ def replace_messages(
         other = change(message, index)
         saved = 0 if other is None else size - count(other)
         if other is not None and saved > 0:
-            changes.append(Replacement_(index=index, kind=kind, saved=saved))
+            changes.append(MessageChange(index=index, kind=kind, saved=saved))
             after += size - saved
             made.append(other)
         else:
@@ -209,7 +209,7 @@ def _last_user(messages: Sequence[Message]) -> int | None:
 
 
 def _too_large(  # noqa: PLR0913  # an error that says what was too large
-    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, Replacement_], *, limit: int, beside: int, total: int
+    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, MessageChange], *, limit: int, beside: int, total: int
 ) -> BudgetExceededError:
     left = {f"messages[{at}] ({messages[at].role})": sizes[at] for at in range(len(messages)) if at not in gone}
     if beside:

@@ -12,7 +12,7 @@ from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, en
 from promptkit.compaction.summarizers.quirks import quirks_of
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import dropped_items, earlier_summary, sum_usage, updated_facts
-from promptkit.errors import ContextLengthExceededError, EmptyReplyError, SummaryError
+from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.messages import Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
@@ -55,7 +54,7 @@ class ChunkedSummarizer:
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         writer = SimpleSummarizer(model=self.model, window=self.window, tokenizer=tokenizer, template=self.template)
         summary = earlier_summary(task)
-        usages: list[Usage | None] = []
+        usages: list[CarriedUsage | None] = []
         failures: list[str] = []
         done = 0
         for stretch, tokens in self._stretches(task, await self._room(task, tokenizer), tokenizer):

@@ -12,7 +12,7 @@ import attrs
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
 from promptkit.compaction.summarizers.simple import RESULT_SHARE
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
-from promptkit.errors import BadPropError, ModelUnavailableError, SummaryError
+from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import Reply
@@ -58,10 +58,10 @@ class RemoteSummarizer:
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             problem = f"url={self.url!r} is no address of a service: write http://… or https://…"
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
         if not self.timeout > 0:
             problem = f"timeout={self.timeout:g} must be above 0 seconds."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary. Raises SummaryError if nothing fits or the answer holds no summary, and ModelError if the service gives none."""

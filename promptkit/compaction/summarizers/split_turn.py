@@ -11,7 +11,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
-from promptkit.errors import BadPropError, SummaryError
+from promptkit.errors import InvalidArgumentError, SummaryError
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
@@ -47,7 +47,7 @@ class SplitTurnSummarizer:
     def __attrs_post_init__(self) -> None:
         if not 0 < self.share < 1:
             problem = f"share={self.share:g} must be above 0 and below 1."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary of both. Raises SummaryError if one of them is not to be had: the other is called off then."""

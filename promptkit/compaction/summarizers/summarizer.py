@@ -14,7 +14,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, fold
-from promptkit.errors import BadPropError, SummaryError
+from promptkit.errors import CarriedUsage, InvalidArgumentError, SummaryError
 from promptkit.messages import Usage
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class FallbackSummarizer:
     def __attrs_post_init__(self) -> None:
         if any(getattr(link, "only_last", False) for link in self.links[:-1]):
             problem = "a summarizer that always has something to say can only be the last of a chain: nobody behind it is ever asked."
-            raise BadPropError(problem)
+            raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The first summary that is accepted; it costs what those that were not accepted cost, too.
@@ -114,7 +114,7 @@ class FallbackSummarizer:
         Raises SummaryError with what every link failed of.
         """
         failures: list[str] = []
-        usages: list[Usage | None] = []
+        usages: list[CarriedUsage | None] = []
         for link in self.links:
             try:
                 summary = await link.summarize(task)
@@ -181,7 +181,7 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
     return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=updated_facts(task))
 
 
-def sum_usage(usages: Iterable[Usage | None]) -> Usage | None:
+def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
     """What several requests cost together; None if none said."""
     known = [usage for usage in usages if usage is not None]
     if not known:

@@ -59,7 +59,7 @@ def held(
     prompt: Prompt | None = None,
     tools: Sequence[Tool] = (Tool(definition=READ, run=reads),),
     enabled: bool = True,
-    max_rounds: int = 100,
+    max_steps: int = 100,
 ) -> Held:
     model, told, writer = ScriptedModel(steps), Recorder(), Writer()
     session = AgentSession(
@@ -73,7 +73,7 @@ def held(
         tokenizer=WordTokenizer(),
         events=Events(told),
         enabled=enabled,
-        max_rounds=max_rounds,
+        max_steps=max_steps,
         rng=lambda: 0.5,
     )
     return Held(session, model, told, writer)

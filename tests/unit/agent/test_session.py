@@ -13,7 +13,7 @@ from promptkit import Message, Reply, ToolDefinition, Usage, UserMessage
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import CANCELLED, Tool
 from promptkit.compaction.budget import Budget
-from promptkit.errors import BadPropError, ContextWindowFullError, MaxStepsExceededError, NoPendingMessageError
+from promptkit.errors import ContextWindowFullError, InvalidArgumentError, MaxStepsExceededError, NoPendingMessageError
 from promptkit.testing import ScriptedModel
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import MessageEntry
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:
     each = held(calls(1, 2), "It is fine.")
     turn = asyncio.run(each.session.run("Is it fine?"))
-    assert (turn.text, turn.rounds, len(turn.usage)) == ("It is fine.", 2, 2)
+    assert (turn.text, turn.steps, len(turn.usage)) == ("It is fine.", 2, 2)
     assert said(each.session) == [
         "user: Is it fine?",
         "assistant: ",
@@ -57,7 +57,7 @@ def test_text_is_heard_as_it_comes() -> None:
 
 
 def test_a_model_that_goes_on_calling_is_stopped() -> None:
-    each = held(*(calls(number) for number in range(3)), "at last", max_rounds=3)
+    each = held(*(calls(number) for number in range(3)), "at last", max_steps=3)
     with pytest.raises(MaxStepsExceededError):
         asyncio.run(each.session.run("go"))
     assert asyncio.run(each.session.resume()).text == "at last"
@@ -145,19 +145,19 @@ def tool(name: str) -> Tool:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(BadPropError, match="'read'"):
+    with pytest.raises(InvalidArgumentError, match="'read'"):
         AgentSession(model=ScriptedModel([]), tools=[tool("read"), tool("list"), tool("read")])
 
 
 def test_instructions_beside_a_prompt_of_one_s_own_are_refused() -> None:
-    with pytest.raises(BadPropError, match="not both"):
+    with pytest.raises(InvalidArgumentError, match="not both"):
         AgentSession(model=ScriptedModel([]), instructions="Be brief.", prompt=lambda view: ())
 
 
 @pytest.mark.parametrize("rounds", [0, -1])
 def test_a_turn_without_a_request_is_refused(rounds: int) -> None:
-    with pytest.raises(BadPropError, match="max_rounds"):
-        AgentSession(model=ScriptedModel([]), max_rounds=rounds)
+    with pytest.raises(InvalidArgumentError, match="max_steps"):
+        AgentSession(model=ScriptedModel([]), max_steps=rounds)
 
 
 def test_a_turn_says_how_it_ended() -> None:

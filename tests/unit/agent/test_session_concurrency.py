@@ -63,7 +63,7 @@ def test_nobody_goes_on_from_elsewhere_while_the_model_thinks() -> None:
             each.session.rewind(None)
         thinking.go.set()
         await running
-        await each.session.idle()
+        await each.session.wait_idle()
         each.session.rewind(None)
         await each.session.run("second")
 
@@ -161,7 +161,7 @@ def test_a_switch_that_is_none_changes_nothing() -> None:
         await each.session.run("first")
         entries = len(each.session.transcript)
         with pytest.raises(ToolsFillBudgetError):
-            each.session.switch(ScriptedModel([], name="other"), budget=_too_small())
+            each.session.set_model(ScriptedModel([], name="other"), budget=_too_small())
         assert len(each.session.transcript) == entries
         await each.session.run("second")
 

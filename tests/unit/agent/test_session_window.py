@@ -235,7 +235,7 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
 
     async def talk() -> None:
         await each.session.run("first")
-        each.session.switch(smaller, budget=Budget(window=300, reply_tokens=0))
+        each.session.set_model(smaller, budget=Budget(window=300, reply_tokens=0))
         await each.session.run("second")
 
     asyncio.run(talk())
@@ -253,7 +253,7 @@ def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for()
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
         assert each.session.keeper.background.state == "running"
-        each.session.switch(other, budget=Budget(window=100_000, reply_tokens=0))
+        each.session.set_model(other, budget=Budget(window=100_000, reply_tokens=0))
         assert each.session.keeper.background.plan is None
         await each.session.run("third")
         await each.session.close()

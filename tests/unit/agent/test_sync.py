@@ -72,7 +72,7 @@ def test_what_a_session_can_do_can_be_done_without_a_loop() -> None:
         assert talk.compact("mind the parser") is not None
         assert talk.undo_compaction() is not None
         talk.rewind(None)
-        talk.switch(ScriptedModel(["other"], name="other"), budget=Budget(window=1_000, reply_tokens=0))
+        talk.set_model(ScriptedModel(["other"], name="other"), budget=Budget(window=1_000, reply_tokens=0))
         assert talk.run("anew").text == "other"
         with pytest.raises(NoPendingMessageError):
             talk.resume()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.budget import RESERVE, Budget, budget_for, default_reserve, resolve_threshold
-from promptkit.errors import BadPropError, CompactionError, ThresholdError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import DEFAULT_BUDGET, ContextBudget, context_budget
@@ -51,14 +51,14 @@ def test_prompt_and_reply_fit_the_window(model: str, reply: int) -> None:
 @pytest.mark.parametrize("bad", [-1, math.nan])
 def test_impossible_figures_are_refused(bad: float) -> None:
     figure = cast("int", bad)  # NaN is no int, and comes all the same
-    with pytest.raises(BadPropError, match="budget must be at least 0 tokens"):
+    with pytest.raises(InvalidArgumentError, match="budget must be at least 0 tokens"):
         budget(given_=figure)
-    with pytest.raises(BadPropError, match="reply_tokens must be at least 0 tokens"):
+    with pytest.raises(InvalidArgumentError, match="reply_tokens must be at least 0 tokens"):
         budget("gpt-4o", reply=figure)
 
 
 def test_a_reply_that_leaves_nothing_is_refused() -> None:
-    with pytest.raises(BadPropError, match="leave nothing of the window of gpt-4"):
+    with pytest.raises(InvalidArgumentError, match="leave nothing of the window of gpt-4"):
         budget("gpt-4", reply=8_192)
 
 
@@ -122,16 +122,14 @@ def test_a_threshold_is_a_share_up_to_1_and_tokens_from_100_on(value: float | No
 
 @pytest.mark.parametrize("value", [1.000_001, 1.5, 2, 80, 99, 99.999])
 def test_E52_a_threshold_between_1_and_100_is_refused_with_both_legal_forms(value: float) -> None:
-    with pytest.raises(ThresholdError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens"):
         resolve_threshold(value, WINDOW, setting="compact_at")
-    assert caught.value.setting == "compact_at"
-    assert isinstance(caught.value, CompactionError)
-    with pytest.raises(ThresholdError, match="threshold="):
+    with pytest.raises(InvalidArgumentError, match="threshold="):
         plain(threshold=value)
 
 
 def test_80_that_means_80_percent_is_told_what_to_write() -> None:
-    with pytest.raises(ThresholdError, match=r"\(0\.8 for 80 %\)"):
+    with pytest.raises(InvalidArgumentError, match=r"\(0\.8 for 80 %\)"):
         plain(threshold=80)
 
 
@@ -252,25 +250,25 @@ def test_E51_of_an_unknown_window_nothing_is_invented() -> None:
 @pytest.mark.parametrize("name", ["window", "max_input", "max_output"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_size_is_positive_or_unknown_and_never_0(name: str, value: int) -> None:
-    with pytest.raises(BadPropError, match=f"{name} must be positive, or None where it is unknown"):
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be positive, or None where it is unknown"):
         made(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["reply_tokens", "reserve", "tools"])
 def test_what_is_kept_free_is_not_negative(name: str) -> None:
-    with pytest.raises(BadPropError, match=f"{name} must be at least 0 tokens, not -1"):
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be at least 0 tokens, not -1"):
         made(**{name: -1})
 
 
 @pytest.mark.parametrize("name", ["reply_tokens", "reserve"])
 def test_what_leaves_nothing_of_the_window_is_refused(name: str) -> None:
-    with pytest.raises(BadPropError, match=f"{name} of 8,000 leave nothing of a window of 8,000 tokens"):
+    with pytest.raises(InvalidArgumentError, match=f"{name} of 8,000 leave nothing of a window of 8,000 tokens"):
         made(window=8_000, **{name: 8_000})
 
 
 @pytest.mark.parametrize("safety", [0, -1, 1.1, math.nan])
 def test_the_safety_is_a_share(safety: float) -> None:
-    with pytest.raises(BadPropError, match="safety must be above 0 and at most 1"):
+    with pytest.raises(InvalidArgumentError, match="safety must be above 0 and at most 1"):
         Budget(safety=safety)
 
 
@@ -283,7 +281,7 @@ def test_E49_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: 
 
 def test_E49_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
     assert Budget(window=20_000, reply_tokens=0, reserve=RESERVE).base == 20_000 - RESERVE
-    with pytest.raises(BadPropError, match="leave nothing"):
+    with pytest.raises(InvalidArgumentError, match="leave nothing"):
         Budget(window=8_000, reserve=RESERVE)
 
 
@@ -319,7 +317,7 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     assert budget.tools == tokenizer.request(tools).tokens
     assert budget_for("gpt-5", tokenizer=tokenizer).limit == 272_000
     assert budget_for("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         budget_for("gpt-5", tokenizer=tokenizer, window=0)
 
 

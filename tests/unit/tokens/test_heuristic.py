@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.policy.usage import UsageMeter
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.heuristic import HeuristicTokenizer
@@ -64,7 +64,7 @@ def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: s
 
 @pytest.mark.parametrize("wrong", [{"characters": 0.0}, {"margin": -1.0}])
 def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(BadPropError, match="above 0"):
+    with pytest.raises(InvalidArgumentError, match="above 0"):
         HeuristicTokenizer(**wrong)  # type: ignore[arg-type]  # both are figures
 
 

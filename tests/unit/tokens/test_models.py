@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.errors import BadPropError, UnknownModelError
+from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens import models
 from promptkit.tokens.images import PatchImages, TileImages
 from promptkit.tokens.models import model_info, register_model, tokenizer_for
@@ -114,5 +114,5 @@ class TestRegister:
         assert isinstance(model_info("acme-2").images, TileImages)
 
     def test_a_size_must_be_positive(self) -> None:
-        with pytest.raises(BadPropError, match=r"register_model\('a'\): window must be positive, not -1"):
+        with pytest.raises(InvalidArgumentError, match=r"register_model\('a'\): window must be positive, not -1"):
             register_model("a", window=-1)

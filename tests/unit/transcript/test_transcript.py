@@ -106,7 +106,7 @@ class TestAppending:
         transcript = talk("one", "two")
         with pytest.raises(TranscriptConflictError, match="1 entry was appended behind 'a' meanwhile") as caught:
             transcript.append(MessageEntry(message=said("three")), expect="a")
-        assert ids(caught.value.entries) == "b"
+        assert [entry.id for entry in caught.value.entries] == ["b"]
         transcript.append(MessageEntry(message=said("three")), expect="b")
         with pytest.raises(TranscriptConflictError, match="3 entries were appended to an empty transcript"):
             transcript.append(MessageEntry(message=said("four")), expect="")

@@ -12,7 +12,7 @@ import pytest
 from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, reset, reset_due
 from promptkit.compaction.storage.memory_extraction import StatedMemories
 from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
-from promptkit.errors import BadPropError, TranscriptConflictError
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
@@ -60,11 +60,11 @@ def test_the_hour_is_that_of_the_present_zone() -> None:
 
 
 def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
-    with pytest.raises(BadPropError, match="zone"):
+    with pytest.raises(InvalidArgumentError, match="zone"):
         reset_due(DailyReset(), last=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         DailyReset(hour=24)
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         IdleReset(minutes=0)
 
 

@@ -15,7 +15,7 @@ from promptkit.compaction.planning.selection import (
     KeepUserMessages,
     select,
 )
-from promptkit.errors import CutPointError
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_view, summary_message
@@ -245,7 +245,7 @@ def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
     talk = conversation(2, 1)
     talk.checkpoint("S", first_kept="e5")
     for entry in ("nowhere", "e1"):
-        with pytest.raises(CutPointError, match=f"'{entry}': it is not shown"):
+        with pytest.raises(InvalidArgumentError, match=f"'{entry}': it is not shown"):
             plan(talk, KeepAfter(entry=entry))
     assert plan(talk, KeepAfter(entry="e12")).is_empty  # the checkpoint: only its own summary is before the cut
 
@@ -253,7 +253,7 @@ def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
 def test_a_cut_through_running_calls_is_refused() -> None:
     talk = conversation(1, 0)
     running = talk.calls("x")
-    with pytest.raises(CutPointError, match="still running"):
+    with pytest.raises(InvalidArgumentError, match="still running"):
         plan(talk, KeepAfter(entry=running))
     assert not plan(talk, KeepAfter(entry="e4")).is_empty
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
@@ -78,5 +78,5 @@ def test_pictures_stay_with_what_stays_whole() -> None:
 
 
 def test_negative_figures_are_refused() -> None:
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         VerbatimUserMessages(tokens=-1)

@@ -18,7 +18,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, Pl
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer, updated_facts
-from promptkit.errors import BadPropError, ContextLengthExceededError
+from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
@@ -256,7 +256,7 @@ def test_the_summary_before_stays_while_there_is_room() -> None:
 
 
 def test_it_can_only_be_the_last_of_a_chain() -> None:
-    with pytest.raises(BadPropError, match="last of a chain"):
+    with pytest.raises(InvalidArgumentError, match="last of a chain"):
         FallbackSummarizer([PLACEHOLDER, PLACEHOLDER])
 
 

@@ -15,7 +15,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.remote import LARGEST, RemoteSummarizer
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
-from promptkit.errors import BadPropError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, parser_talk, summarized, task_of
 
 if TYPE_CHECKING:
@@ -179,5 +179,5 @@ def test_errors_do_not_repeat_a_password_from_the_address() -> None:
 
 @pytest.mark.parametrize(("url", "timeout"), [("ftp://x/", 1.0), ("summary", 1.0), ("http://", 1.0), ("http://x/", 0.0)])
 def test_what_is_no_address_or_no_time_is_refused(url: str, timeout: float) -> None:
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         RemoteSummarizer(url=url, window=100, tokenizer=TOKENIZER, timeout=timeout)

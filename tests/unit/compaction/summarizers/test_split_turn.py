@@ -15,7 +15,7 @@ from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
-from promptkit.errors import BadPropError, SummaryError
+from promptkit.errors import InvalidArgumentError, SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -181,5 +181,5 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
-    with pytest.raises(BadPropError):
+    with pytest.raises(InvalidArgumentError):
         SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, share=share)
