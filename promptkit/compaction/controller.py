@@ -165,7 +165,14 @@ class CompactionController:
         self.pruned = False
         """The request at hand is to be rendered with a history that may be pruned."""
         self._tokenizer = tokenizer
-        self._window = WindowUsage(compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
+        self._window = WindowUsage(
+            compactor.transcript,
+            view=lambda: self.compactor.view,
+            changed=compactor.changed,
+            tokenizer=tokenizer,
+            model=model,
+            fixed=budget.tools,
+        )
         self._sent: SentRequest | None = None
         self._waited = self._switched = self._smaller = False
         self._warm = False
@@ -220,7 +227,14 @@ class CompactionController:
         self._tokenizer = tokenizer
         self._smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
         self.model, self.budget = model, budget
-        self._window = WindowUsage(self.compactor, tokenizer=tokenizer, model=model, beside=budget.tools)
+        self._window = WindowUsage(
+            self.compactor.transcript,
+            view=lambda: self.compactor.view,
+            changed=self.compactor.changed,
+            tokenizer=tokenizer,
+            model=model,
+            fixed=budget.tools,
+        )
         self._sent = None
         self._warm = False
         self._switched = True
@@ -312,14 +326,14 @@ class CompactionController:
 
     def rendered(self, tokens: int) -> None:
         """A request of so many tokens was rendered, and fits."""
-        self._window.rendered(tokens, self.budget.window, pruned=self.pruned)
+        self._window.on_rendered(tokens, self.budget.window, pruned=self.pruned)
 
     def answered(self, request: LastRequest, reply: Message) -> None:
         """The model's answer to what was rendered is in the transcript: start a summary beside the conversation, if it is time."""
         window, self._sent = self._window, None
         if window.leaf is not None and not self.pruned and not window.moved:
             self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
-        decision = self._decide("rendered", window.answered(self.budget.window))
+        decision = self._decide("rendered", window.on_reply(self.budget.window))
         if isinstance(decision, StartBackground):
             self._passes.start()
 

@@ -16,12 +16,12 @@ from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.view import NEVER_REPLAYED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from promptkit.compaction.compactor import Compactor
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = ["FACTORS", "Anchor", "Rejected", "UsageMeter", "UsageReading", "WindowUsage", "anchors"]
@@ -132,13 +132,13 @@ class UsageMeter:
         self._places: dict[str, int] = {}
         self._factors: dict[str, float] = {}
 
-    def read(self, path: Sequence[Entry], projection: TranscriptView, *, beside: int = 0, window: int | None = None) -> UsageReading:
+    def read(self, path: Sequence[Entry], view: TranscriptView, *, fixed: int = 0, window: int | None = None) -> UsageReading:
         """The reading of a path and its view.
 
-        `beside` are the tokens that every request has beside the view: system prompt, tool definitions, framing. `window` is the
+        `fixed` are the tokens that every request has beside the view: system prompt, tool definitions, framing. `window` is the
         model's, in tokens. Entries and messages that were read before cost a comparison each.
         """
-        self._follow(projection.items)
+        self._follow(view.items)
         found: Anchor | None = None
         rejected: list[Rejected] = []
         factors: dict[str, float] = {}
@@ -153,12 +153,12 @@ class UsageMeter:
             if place is None:
                 continue
             found = found or anchor
-            factors[anchor.entry] = _bounded(anchor.input_tokens / max(1, beside + self._before[place]))
+            factors[anchor.entry] = _bounded(anchor.input_tokens / max(1, fixed + self._before[place]))
             if len(factors) == RECENT:
                 break
         local = self._before[-1]
         return UsageReading(
-            local=beside + local,
+            local=fixed + local,
             provider=None if found is None else found.tokens + local - self._before[self._places[found.entry] + 1],
             anchor=None if found is None else found.entry,
             factor=self._factor(factors),
@@ -218,55 +218,73 @@ def _bounded(factor: float) -> float:
 
 
 class WindowUsage:
-    """Measures the requests of one conversation with one model. Figures are tokens.
+    """The size of the requests of one conversation with one model, in tokens."""
 
-    What every request has beside the conversation is learnt from each render; until the first it is `beside`.
-    """
+    def __init__(  # noqa: PLR0913  # keywords
+        self,
+        transcript: Transcript,
+        *,
+        view: Callable[[], TranscriptView],
+        changed: Callable[[str], str | None],
+        tokenizer: Tokenizer,
+        model: str,
+        fixed: int,
+    ) -> None:
+        """Measure the requests that show a transcript.
 
-    def __init__(self, compactor: Compactor, *, tokenizer: Tokenizer, model: str, beside: int) -> None:
-        self.fixed = beside
-        """What every request has beside the conversation: system prompt, tool definitions, framing."""
+        Args:
+            transcript: The conversation; its path holds the provider's counts.
+            view: Returns what requests show of the transcript now.
+            changed: Returns why the view of the path that ended with an entry (its id) no longer holds. None: it was at most appended to.
+            tokenizer: Counts messages.
+            model: The model whose counts are used, as entries name it.
+            fixed: Tokens of every request besides the conversation, until the first render measures them.
+        """
+        self.fixed = fixed
+        """Tokens that every request has besides the conversation: system prompt, tool definitions, framing. Measured at each render."""
         self.items = 0
-        """The items of the view that the last render showed."""
+        """Number of items of the view at the last render."""
         self.leaf: str | None = None
-        """The last entry that it showed."""
-        self._tokens = 0
-        self._compactor = compactor
+        """The last entry of the path at the last render."""
+        self._transcript = transcript
+        self._view = view
+        self._changed = changed
+        self._rendered_tokens = 0
         self._meter = UsageMeter(tokenizer, model=model)
-        self._untold: str | None = None
-        self._read: tuple[TranscriptView, tuple[object, ...], UsageReading] | None = None
-
-    def reading(self, size: int | None) -> UsageReading:
-        """How much of a window of `size` the next request takes."""
-        view = self._compactor.view
-        key = (self.fixed, size, self._untold)
-        if self._read is None or self._read[0] is not view or self._read[1] != key:
-            self._read = view, key, self._meter.read(self._told(), view, beside=self.fixed, window=size)
-        return self._read[2]
-
-    def rendered(self, tokens: int, size: int | None, *, pruned: bool) -> None:
-        """A request of so many tokens was rendered. `pruned`: without all of the conversation, so that nothing can be learnt from it."""
-        if not pruned:
-            self.fixed = max(0, tokens - (self.reading(size).local - self.fixed))
-        self.items, self._tokens, self.leaf = len(self._compactor.view.items), tokens, self._compactor.transcript.leaf
+        self._stale_leaf: str | None = None
+        """Counts up to this entry belong to requests whose view was changed before the reply came."""
+        self._cached: tuple[TranscriptView, tuple[object, ...], UsageReading] | None = None
 
     @property
     def moved(self) -> bool:
-        """Whether the view was changed since the last render: by a compaction, an edit, a rewind. What was merely appended changes nothing."""
-        return self.leaf is not None and self._compactor.changed(self.leaf) is not None
+        """Whether a compaction, an edit or a rewind changed the view after the last render. Appended messages do not."""
+        return self.leaf is not None and self._changed(self.leaf) is not None
 
-    def answered(self, size: int | None) -> int:
-        """The tokens to decide by when the answer to what was rendered is in the transcript.
+    def reading(self, window: int | None) -> UsageReading:
+        """Measure how much of a context window of `window` tokens the next request takes."""
+        view = self._view()
+        key = (self.fixed, window, self._stale_leaf)
+        if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
+            self._cached = view, key, self._meter.read(self._path_since_stale_leaf(), view, fixed=self.fixed, window=window)
+        return self._cached[2]
 
-        Where the view was changed while the model thought, neither the request nor what the provider counted of it tells of the next.
+    def on_rendered(self, tokens: int, window: int | None, *, pruned: bool) -> None:
+        """Record a rendered request of `tokens`. A `pruned` one lacks part of the conversation, so `fixed` is not measured by it."""
+        if not pruned:
+            self.fixed = max(0, tokens - (self.reading(window).local - self.fixed))
+        self.items, self._rendered_tokens, self.leaf = len(self._view().items), tokens, self._transcript.leaf
+
+    def on_reply(self, window: int | None) -> int:
+        """Record that the reply to the rendered request is in the transcript, and return the tokens to decide by.
+
+        If the view was changed before the reply came, neither the rendered request nor the provider's count of it is used.
         """
         if self.moved:
-            self._untold = self._compactor.transcript.leaf
-            return self.reading(size).tokens
-        return max(self._tokens, self.reading(size).tokens)
+            self._stale_leaf = self._transcript.leaf
+            return self.reading(window).tokens
+        return max(self._rendered_tokens, self.reading(window).tokens)
 
-    def _told(self) -> tuple[Entry, ...]:
-        """The path as far as the provider's counts tell of what the model is shown."""
-        path = self._compactor.transcript.path()
-        behind = next((at for at in range(len(path), 0, -1) if path[at - 1].id == self._untold), 0) if self._untold else 0
-        return path[behind:]
+    def _path_since_stale_leaf(self) -> tuple[Entry, ...]:
+        path = self._transcript.path()
+        start = next((at for at in range(len(path), 0, -1) if path[at - 1].id == self._stale_leaf), 0) if self._stale_leaf else 0
+        return path[start:]

@@ -13,8 +13,8 @@ from tests.unit.compaction.conversation_builder import Talk, words
 TOKENIZER = WordTokenizer(per_message=1)
 
 
-def read(talk: Talk, *, model: str | None = None, window: int | None = None, beside: int = 0) -> UsageReading:
-    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, beside=beside, window=window)
+def read(talk: Talk, *, model: str | None = None, window: int | None = None, fixed: int = 0) -> UsageReading:
+    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, fixed=fixed, window=window)
 
 
 def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
@@ -43,12 +43,12 @@ def test_a_conversation_without_a_count_is_read_as_counted_here() -> None:
     talk = Talk()
     talk.user(words(9))
     talk.answer(words(4))
-    assert read(talk, beside=50) == UsageReading(local=65)
-    assert read(talk, beside=50).tokens == 65
+    assert read(talk, fixed=50) == UsageReading(local=65)
+    assert read(talk, fixed=50).tokens == 65
 
 
 def test_what_every_request_has_beside_the_view_is_part_of_the_local_count_only() -> None:
-    reading = read(asked_and_answered(100, 10), beside=60)
+    reading = read(asked_and_answered(100, 10), fixed=60)
     assert (reading.local, reading.provider) == (75, 110)
 
 
