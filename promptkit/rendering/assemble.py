@@ -5,46 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
-from promptkit.rendering.text_joins import separator
-from promptkit.rendering.tree import NEVER, Atom, Leaf, Node, alive
+from promptkit.rendering.text_joins import find_separator
+from promptkit.rendering.tree import STARTS_LINE_NEVER, TextMessage, Leaf, Node, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["is_empty", "leaves_of", "measure", "message_of", "messages_of", "nodes_of", "parts_of", "placed", "text_of"]
+__all__ = ["is_empty", "iter_leaves", "measure", "build_message", "assemble_messages", "iter_messages", "join_parts", "iter_message_places", "read_text"]
 
 
-def nodes_of(node: Node, k: int) -> Iterator[Node | Atom]:
+def iter_messages(node: Node, k: int) -> Iterator[Node | TextMessage]:
     """The living messages at or below a node, in written order."""
     if node.role is not None:
         yield node
         return
-    stack: list[Iterator[tuple[Atom | Leaf | Node, int]]] = [zip(node.items, node.gone, strict=True)]
+    stack: list[Iterator[tuple[TextMessage | Leaf | Node, int]]] = [zip(node.items, node.removed_at, strict=True)]
     while stack:
         for item, gone in stack[-1]:
             if gone < k:
                 continue
-            if type(item) is Atom:
+            if type(item) is TextMessage:
                 yield item
-            elif type(item) is Node and item.born < k:
+            elif type(item) is Node and item.activated_at < k:
                 if item.role is not None:
                     yield item
                 else:
-                    stack.append(zip(item.items, item.gone, strict=True))
+                    stack.append(zip(item.items, item.removed_at, strict=True))
                     break
         else:
             stack.pop()
 
 
-def placed(root: Node, k: int) -> Iterator[tuple[Node, int]]:
+def iter_message_places(root: Node, k: int) -> Iterator[tuple[Node, int]]:
     """The places of the living messages, in written order."""
     stack = [(root, enumerate(root.items))]
     while stack:
         parent, rest = stack[-1]
         for position, item in rest:
-            if not alive(item, parent.gone[position], k):
+            if not is_item_alive(item, parent.removed_at[position], k):
                 continue
             if type(item) is Node and item.role is None:
                 stack.append((item, enumerate(item.items)))
@@ -55,30 +55,30 @@ def placed(root: Node, k: int) -> Iterator[tuple[Node, int]]:
             stack.pop()
 
 
-def leaves_of(node: Node, k: int) -> Iterator[Leaf]:
+def iter_leaves(node: Node, k: int) -> Iterator[Leaf]:
     """The living leaves below a node that is a message or inside one, in written order, and an empty one for each empty container."""
-    stack: list[Iterator[tuple[Atom | Leaf | Node, int]]] = [zip(node.items, node.gone, strict=True)]
+    stack: list[Iterator[tuple[TextMessage | Leaf | Node, int]]] = [zip(node.items, node.removed_at, strict=True)]
     while stack:
         for item, gone in stack[-1]:
             if gone < k:
                 continue
             if type(item) is Leaf:
                 yield item
-            elif type(item) is Node and item.born < k:
+            elif type(item) is Node and item.activated_at < k:
                 if not item.items:
                     yield _GHOST
-                stack.append(zip(item.items, item.gone, strict=True))
+                stack.append(zip(item.items, item.removed_at, strict=True))
                 break
         else:
             stack.pop()
 
 
-_GHOST = Leaf(Node(None, None, 0), "", 0, NEVER)
-_GHOST.own = True
+_GHOST = Leaf(Node(None, None, 0), "", 0, STARTS_LINE_NEVER)
+_GHOST.is_element = True
 """Stands for a container without items."""
 
 
-def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
+def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
     """The content of a message: text in runs, other parts between them, of adjacent cache boundaries the last."""
     parts: list[Part] = []
     run: list[str] = []
@@ -90,7 +90,7 @@ def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
             continue
         if leaf.part is None:
             if before is not None:
-                run.append(separator(before, leaf, nearest))
+                run.append(find_separator(before, leaf, nearest))
             run.append(leaf.text)
             before = nearest = leaf
             continue
@@ -105,9 +105,9 @@ def parts_of(leaves: Iterable[Leaf]) -> list[Part]:
     return parts
 
 
-def message_of(item: Node | Atom, k: int) -> Message | None:
+def build_message(item: Node | TextMessage, k: int) -> Message | None:
     """A living message as a value, or None where it shows nothing."""
-    if type(item) is Atom:
+    if type(item) is TextMessage:
         message = item.message
         if message is None:
             message = item.message = Message(role=item.role, content=(item.text,), name=item.name)
@@ -115,27 +115,27 @@ def message_of(item: Node | Atom, k: int) -> Message | None:
     node = item
     if type(node) is not Node or node.role is None:
         return None
-    parts = parts_of(leaves_of(node, k))
-    calls = tuple(call for call, gone in zip(node.calls, node.calls_gone, strict=True) if gone >= k)
+    parts = join_parts(iter_leaves(node, k))
+    calls = tuple(call for call, gone in zip(node.calls, node.calls_removed_at, strict=True) if gone >= k)
     blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
     if blank and not calls and node.role != "tool":
         return None
     return Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id)
 
 
-def messages_of(root: Node, k: int) -> tuple[Message, ...]:
+def assemble_messages(root: Node, k: int) -> tuple[Message, ...]:
     """The messages of a tree at state k."""
     made: list[Message] = []
-    for item in nodes_of(root, k):
-        message = message_of(item, k)
+    for item in iter_messages(root, k):
+        message = build_message(item, k)
         if message is not None:
             made.append(message)
     return tuple(made)
 
 
-def text_of(node: Node) -> str | None:
+def read_text(node: Node) -> str | None:
     """The text of a node inside a message, on its own; None if it holds anything that is no text."""
-    parts = parts_of(leaves_of(node, 0))
+    parts = join_parts(iter_leaves(node, 0))
     texts = [part for part in parts if isinstance(part, str)]
     return "".join(texts) if len(texts) == len(parts) else None
 
@@ -143,15 +143,15 @@ def text_of(node: Node) -> str | None:
 def measure(node: Node, sizer: Sizer, k: int = 0) -> int:
     """The exact tokens of a subtree on its own at state k: its messages, or the text and parts that it has in one."""
     if node.role is None and (node.message is not None or node.fragment):
-        return sum(map(sizer.part, parts_of(leaves_of(node, k))))
+        return sum(map(sizer.count_part, join_parts(iter_leaves(node, k))))
     total = 0
-    for item in nodes_of(node, k):
-        if type(item) is Atom:
-            total += sizer.atom(item)
+    for item in iter_messages(node, k):
+        if type(item) is TextMessage:
+            total += sizer.count_text_message(item)
         elif type(item) is Node:
-            message = message_of(item, k)
+            message = build_message(item, k)
             if message is not None:
-                total += sizer.message(message)
+                total += sizer.count_message(message)
     return total
 
 
@@ -162,11 +162,11 @@ def is_empty(node: Node) -> bool:
         at = stack.pop()
         if at.calls or at.role == "tool" or at.reserve:
             return False
-        for item, gone in zip(at.items, at.gone, strict=True):
-            if not alive(item, gone, 0):
+        for item, gone in zip(at.items, at.removed_at, strict=True):
+            if not is_item_alive(item, gone, 0):
                 continue
             if type(item) is Node:
                 stack.append(item)
-            elif type(item) is Atom or (type(item) is Leaf and (item.part is not None or bool(item.text.strip())) and not item.frame):
+            elif type(item) is TextMessage or (type(item) is Leaf and (item.part is not None or bool(item.text.strip())) and not item.is_frame):
                 return False
     return True

@@ -14,33 +14,33 @@ from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.tree import ALWAYS, FIRST, HIGHEST, NEVER, Atom, Leaf, Node, path_of
+from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, HIGHEST_PRIORITY, STARTS_LINE_NEVER, TextMessage, Leaf, Node, format_path
 
 if TYPE_CHECKING:
     from promptkit.element import Child
     from promptkit.messages import Role
 
-__all__ = ["PLAIN_LEAVES", "clear", "group_of", "make_node", "part_of", "plain_leaf", "plain_message", "priority_of", "text_leaf"]
+__all__ = ["PLAIN_LEAVES", "clear_node", "wrap_in_group", "make_node", "build_part", "build_leaf", "build_text_message", "read_priority", "add_text"]
 
 
-def group_of(child: Child, node: Node) -> PromptElement:
+def wrap_in_group(child: Child, node: Node) -> PromptElement:
     """A container around a child that is a prop."""
     try:
         children = flatten(child, type(node.element).__name__)
     except BadChildError as error:
-        error.locate(path_of(node))
+        error.locate(format_path(node))
         raise
     return layout.Group().replace(children=children)
 
 
-def priority_of(element: PromptElement, parent: Node) -> float:
+def read_priority(element: PromptElement, parent: Node) -> float:
     """An element's priority, where it has one."""
     priority = element.priority
     if priority is None:
-        return 0 if element.pass_priority else HIGHEST
+        return 0 if element.pass_priority else HIGHEST_PRIORITY
     if not _is_number(priority):
         problem = f"priority must be a number, not {priority!r}."
-        raise BadPropError(problem, path=f"{path_of(parent)} > {type(element).__name__}".removeprefix(" > "))
+        raise BadPropError(problem, path=f"{format_path(parent)} > {type(element).__name__}".removeprefix(" > "))
     return priority
 
 
@@ -51,15 +51,15 @@ def _is_number(value: object) -> bool:
 
 def make_node(element: PromptElement, parent: Node) -> Node:
     """A node for an element, standing as the parent's next item."""
-    node = Node(element, parent, priority_of(element, parent))
+    node = Node(element, parent, read_priority(element, parent))
     if element.priority is None:
-        node.text_priority = HIGHEST
+        node.text_priority = HIGHEST_PRIORITY
     if element.pass_priority:
-        node.passes = True
+        node.passes_priority = True
     if element.required:
         node.required = True
-    if parent.standby:
-        node.standby = True
+    if parent.in_fallback:
+        node.in_fallback = True
     parent.adopt(node)
     _check(element, node)
     if isinstance(element, _ARRANGING):
@@ -89,23 +89,23 @@ def _arrange(element: PromptElement, node: Node) -> None:
         node.atomic = True
     elif isinstance(element, layout.Reserve):
         _at_least_0("tokens", element.tokens, node)
-        if node.standby:
+        if node.in_fallback:
             message = "a Reserve cannot stand in a fallback: room is kept from the start, or not at all."
-            raise BadPropError(message, path=path_of(node))
+            raise BadPropError(message, path=format_path(node))
         node.reserve = element.tokens
         node.required = True
     elif isinstance(element, layout.KeepWith):
-        node.keep = (element.group,)
+        node.keep_groups = (element.group,)
     elif isinstance(element, layout.LegacyPrioritization):
         node.legacy = True
     else:
-        node.atomic = not node.passes
+        node.atomic = not node.passes_priority
 
 
 def _at_least_0(prop: str, tokens: int, node: Node) -> None:
     if not tokens >= 0:
         message = f"{prop} must be at least 0 tokens, not {tokens}."
-        raise BadPropError(message, path=path_of(node))
+        raise BadPropError(message, path=format_path(node))
 
 
 def _check(element: PromptElement, node: Node) -> None:
@@ -123,24 +123,24 @@ def _check(element: PromptElement, node: Node) -> None:
     if element.flex_grow is not None and element.flex_grow != element.flex_grow:
         problem = "flex_grow is not a number: use a finite number, or leave it out."
     if problem:
-        raise BadPropError(problem, path=path_of(node))
+        raise BadPropError(problem, path=format_path(node))
 
 
-def text_leaf(node: Node, content: str, breaks: int) -> Leaf:
+def add_text(node: Node, content: str, breaks: int) -> Leaf:
     """A node's next item: text. Raises TreeError outside a message."""
     if node.message is None and not node.fragment and content.strip():
         message = f"{content[:40]!r} stands outside a message: put it into a message."
-        raise TreeError(message, path=path_of(node))
+        raise TreeError(message, path=format_path(node))
     leaf = Leaf(node, content, node.text_priority, breaks)
     node.items.append(leaf)
     return leaf
 
 
-def clear(node: Node) -> None:
+def clear_node(node: Node) -> None:
     """Take everything out of a node."""
     node.items = []
     node.nodes = []
-    node.gone = []
+    node.removed_at = []
     node.layout = None
     node.used = node.own_size = None
 
@@ -148,7 +148,7 @@ def clear(node: Node) -> None:
 _MAGIC = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 
 
-def part_of(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
+def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
     """The content part that a media element stands for."""
     if isinstance(element, media.Image):
         found = next((kind for magic, kind in _MAGIC.items() if element.src.startswith(magic)), None)
@@ -177,7 +177,7 @@ def _is_plain(element: PromptElement) -> bool:
     )
 
 
-def plain_message(element: PromptElement, role: Role, parent: Node) -> Atom | None:
+def build_text_message(element: PromptElement, role: Role, parent: Node) -> TextMessage | None:
     """A message that is one text that is not blank, without props that pruning or sizing would have to look at."""
     children = element.children
     if len(children) != 1:
@@ -187,17 +187,17 @@ def plain_message(element: PromptElement, role: Role, parent: Node) -> Atom | No
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
-    if parent.standby:
+    if parent.in_fallback:
         return None  # a fallback may go when more comes back, which only a node can tell
-    priority = priority_of(element, parent)
-    return Atom(element, role, text, priority)
+    priority = read_priority(element, parent)
+    return TextMessage(element, role, text, priority)
 
 
-def plain_leaf(parent: Node, element: PromptElement) -> Leaf | None:
+def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
     """An element that can stand in its container as a bare leaf: a TextChunk or Text of strings, an image, a document, an opaque part."""
     if not _is_plain(element):
         return None
-    priority = priority_of(element, parent)
+    priority = read_priority(element, parent)
     if isinstance(element, TextChunk | Text):
         if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
             return None
@@ -205,7 +205,7 @@ def plain_leaf(parent: Node, element: PromptElement) -> Leaf | None:
         if len(strings) != len([child for child in element.children if child is not None]):
             return None
         text = strings[0] if len(strings) == 1 else "".join(strings)
-        return Leaf(parent, text, priority, ALWAYS if isinstance(element, TextChunk) else FIRST, element=element)
-    leaf = Leaf(parent, "", priority, NEVER, part=part_of(element), element=element)
-    leaf.sized = not isinstance(element, Opaque)
+        return Leaf(parent, text, priority, STARTS_LINE_ALWAYS if isinstance(element, TextChunk) else STARTS_LINE_FIRST, element=element)
+    leaf = Leaf(parent, "", priority, STARTS_LINE_NEVER, part=build_part(element), element=element)
+    leaf.takes_share = not isinstance(element, Opaque)
     return leaf

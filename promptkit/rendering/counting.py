@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.assemble import leaves_of, nodes_of
+from promptkit.rendering.assemble import iter_leaves, iter_messages
 from promptkit.rendering.text_joins import Range, TextJoins
-from promptkit.rendering.tree import Atom, Item, Leaf, Node
-from promptkit.rendering.undo_log import Buried, CallTaken, Linked, Op, Taken, Unlinked, undo
+from promptkit.rendering.tree import TextMessage, Item, Leaf, Node
+from promptkit.rendering.undo_log import SubtreeRemoved, CallRemoved, LeafLinked, Change, ItemRemoved, LeafUnlinked, undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["Overhead", "Scan"]
+__all__ = ["Overhead", "BackwardScan"]
 
 
 class Overhead(NamedTuple):
     """Tokens of a request apart from its messages: of one without any message, without a system message, and with one."""
 
-    empty: int = 0
-    plain: int = 0
-    system: int = 0
+    without_messages: int = 0
+    without_system: int = 0
+    with_system: int = 0
 
 
 class MessageTally:
@@ -46,7 +46,7 @@ class MessageTally:
         self.texts = 0  # texts that are there
 
 
-class Scan:
+class BackwardScan:
     """The states of a tree, or of one limit's subtree, from the last to the first; `tokens` and `slack` hold for state `k`."""
 
     def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead) -> None:
@@ -61,7 +61,7 @@ class Scan:
         self._messages = 0
         self._systems = 0
         self._tallies: dict[Node, MessageTally] = {}
-        if root.up:
+        if root.is_active:
             self._add_root(self.k)
         self.counts = [self.tokens]
         """`counts[i]`: the tokens at state `len(steps) - i`, as far as the scan has come."""
@@ -71,20 +71,20 @@ class Scan:
         """The exact tokens of this state."""
         overhead = self.overhead
         if not self._messages:
-            return self._content + overhead.empty
-        return self._content + (overhead.system if self._systems else overhead.plain)
+            return self._content + overhead.without_messages
+        return self._content + (overhead.with_system if self._systems else overhead.without_system)
 
-    def at(self, k: int) -> int:
+    def tokens_at(self, k: int) -> int:
         """The tokens of a state that the scan has passed."""
         return self.counts[len(self.steps) - k]
 
-    def first_fit(self, budget: int) -> int | None:
+    def find_first_fit(self, budget: int) -> int | None:
         """The smallest k whose tokens fit the budget; None if not even the last state does."""
         while self.k and self._could_fit(budget):
-            self.back()
+            self.step_back()
         passed = len(self.steps)
         for k in range(self.k, passed + 1):
-            if self.at(k) <= budget:
+            if self.tokens_at(k) <= budget:
                 return k
         return None
 
@@ -93,15 +93,15 @@ class Scan:
         gain = self.tokens - self._content - min(self.overhead)
         return self.tokens - self._slack - gain <= budget
 
-    def back(self) -> None:
+    def step_back(self) -> None:
         """Take one step back."""
         self.k -= 1
         step = self.steps[self.k]
         if isinstance(step, tuple):
             parent = step[3]
-            parent.live += 1
+            parent.live_items += 1
             item = parent.items[step[4]]
-            if type(item) is Atom:
+            if type(item) is TextMessage:
                 self._add_atom(item)
         else:
             for op in reversed(step):
@@ -112,31 +112,31 @@ class Scan:
         """Count the subtree as it is: the part of a message, or messages."""
         root = self.root
         if root.message is not None and root.role is None:
-            tally = self._tallies[root.message] = MessageTally(root, Range(root.place, root.place + root.leaves))
+            tally = self._tallies[root.message] = MessageTally(root, Range(root.first_leaf_index, root.first_leaf_index + root.leaf_count))
             self._show(tally)
         else:
-            for item in nodes_of(root, k):
+            for item in iter_messages(root, k):
                 self._add(item, k)
 
-    def _undo(self, op: Op) -> None:
-        if isinstance(op, Linked):
+    def _undo(self, op: Change) -> None:
+        if isinstance(op, LeafLinked):
             self._join(op.leaf, -1)
             undo(op)
             return
         undo(op)
-        if isinstance(op, Unlinked):
+        if isinstance(op, LeafUnlinked):
             self._join(op.leaf, 1)
-        elif isinstance(op, Buried):
+        elif isinstance(op, SubtreeRemoved):
             if self.root in op.nodes:
                 self._add_root(self.k + 1)  # a limit went with something around it, and is back
-        elif isinstance(op, Taken):
+        elif isinstance(op, ItemRemoved):
             self._restore(op.parent, op.parent.items[op.position])
-        elif isinstance(op, CallTaken):
+        elif isinstance(op, CallRemoved):
             tally = self._tallies.get(op.message)
             if tally and tally.present and tally.top is op.message:
                 self._reframe(tally, self.k)
         elif op.spare.message is None or op.spare.role is not None:
-            for shown in nodes_of(op.spare, self.k):
+            for shown in iter_messages(op.spare, self.k):
                 self._remove(shown)
 
     def _restore(self, parent: Node, item: Item) -> None:
@@ -146,38 +146,38 @@ class Scan:
         if type(item) is Node and item.role is not None:
             self._add(item, self.k + 1)
         elif type(item) is Node:
-            for shown in nodes_of(item, self.k + 1):
+            for shown in iter_messages(item, self.k + 1):
                 self._add(shown, self.k + 1)
-        elif type(item) is Atom:
+        elif type(item) is TextMessage:
             self._add_atom(item)
 
     def _inside(self, node: Node) -> bool:
         """Whether a node lies in the subtree that is counted."""
-        return self.root.rank <= node.rank <= self.root.last
+        return self.root.index <= node.index <= self.root.last_index
 
-    def _add(self, item: Node | Atom, k: int) -> None:
-        if type(item) is Atom:
+    def _add(self, item: Node | TextMessage, k: int) -> None:
+        if type(item) is TextMessage:
             self._add_atom(item)
-        elif type(item) is Node and not item.barren:
+        elif type(item) is Node and not item.is_blank:
             tally = self._tallies.get(item)
             if tally is None:
-                tally = self._tallies[item] = MessageTally(item, Range(0, item.leaves))
+                tally = self._tallies[item] = MessageTally(item, Range(0, item.leaf_count))
             if not tally.present:
                 self._messages += 1
                 self._systems += item.role == "system"
                 self._show(tally)
                 self._reframe(tally, k)
 
-    def _add_atom(self, atom: Atom) -> None:
+    def _add_atom(self, atom: TextMessage) -> None:
         tokens = atom.tokens
-        self._content += self.sizer.atom(atom) if tokens < 0 else tokens
+        self._content += self.sizer.count_text_message(atom) if tokens < 0 else tokens
         self._messages += 1
         self._systems += atom.role == "system"
 
-    def _remove(self, item: Node | Atom) -> None:
+    def _remove(self, item: Node | TextMessage) -> None:
         """A fallback's message is gone again."""
-        if type(item) is Atom:
-            self._content -= self.sizer.atom(item)
+        if type(item) is TextMessage:
+            self._content -= self.sizer.count_text_message(item)
         elif type(item) is Node:
             tally = self._tallies.get(item)
             if tally is None or not tally.present:
@@ -193,10 +193,10 @@ class Scan:
         """Count what is alive of a message that comes back, leaf by leaf as if each were added at the end."""
         tally.present = True
         tally.content = tally.open = tally.texts = 0
-        tally.left = tally.top.leaves
+        tally.left = tally.top.leaf_count
         whole = tally.span
         for leaf in self._linked(tally):
-            tally.span = Range(whole.low, leaf.seq + 1)
+            tally.span = Range(whole.low, leaf.index + 1)
             self._count(tally, leaf, 1)
         tally.span = whole
         self._content += tally.content
@@ -206,12 +206,12 @@ class Scan:
         """The leaves of a message, or of the part that is counted, that are in its chain."""
         message = tally.top.message
         low, high = tally.span.low, tally.span.high
-        leaf = message.first if message else None
+        leaf = message.first_leaf if message else None
         if tally.top.role is None and self.k == len(self.steps):
             # The chain may be long before the part: start inside. (Later, what is alive need not be linked yet.)
-            leaf = next((leaf for leaf in leaves_of(tally.top, self.k) if leaf.parent.message), None)
-        while leaf is not None and leaf.seq < high:
-            if leaf.seq >= low:
+            leaf = next((leaf for leaf in iter_leaves(tally.top, self.k) if leaf.parent.message), None)
+        while leaf is not None and leaf.index < high:
+            if leaf.index >= low:
                 yield leaf
             leaf = leaf.following
 
@@ -219,7 +219,7 @@ class Scan:
         """A leaf has come back between its neighbours, or (-1) is about to go."""
         message = leaf.parent.message
         tally = self._tallies.get(message) if message else None
-        if tally is None or not tally.present or not tally.span.low <= leaf.seq < tally.span.high:
+        if tally is None or not tally.present or not tally.span.low <= leaf.index < tally.span.high:
             return
         self._slack -= self._open(tally)
         self._content -= tally.content
@@ -231,7 +231,7 @@ class Scan:
 
     def _reframe(self, tally: MessageTally, k: int) -> None:
         """Count what stands around the content of a message anew."""
-        frame = self.sizer.node_frame(tally.top, k, text=tally.texts > 0)
+        frame = self.sizer.count_node_frame(tally.top, k, text=tally.texts > 0)
         self._content += frame - tally.frame
         self._slack -= self._open(tally)
         tally.frame = frame
@@ -239,22 +239,22 @@ class Scan:
 
     def _count(self, tally: MessageTally, leaf: Leaf, sign: int) -> None:
         """What a leaf adds to its message, with its joints."""
-        if tally.top.leaves == 1:
-            tokens, windows = self.sizer.leaf(leaf), 0  # no joints, whatever comes back
+        if tally.top.leaf_count == 1:
+            tokens, windows = self.sizer.count_leaf(leaf), 0  # no joints, whatever comes back
         elif leaf.part is None:
             joints = self._joints
-            tokens, windows = (joints.nothing if leaf.is_empty else joints.text)(leaf, tally.span)
+            tokens, windows = (joints.count_empty if leaf.is_empty else joints.count_text)(leaf, tally.span)
         else:
-            tokens, windows = self._joints.part(leaf, tally.span)
-            tokens += self.sizer.leaf(leaf)
+            tokens, windows = self._joints.count_part(leaf, tally.span)
+            tokens += self.sizer.count_leaf(leaf)
         tally.content += sign * tokens
         # A fallback goes as a whole when what it stands for comes back.
-        tally.open += sign * (tokens if leaf.parent.standby else windows)
+        tally.open += sign * (tokens if leaf.parent.in_fallback else windows)
         tally.left -= sign
         tally.texts += sign * (leaf.part is None and not leaf.is_empty)
 
     def _open(self, tally: MessageTally) -> int:
         """The tokens of a message that may still go away when more comes back."""
-        if tally.top.standby:
+        if tally.top.in_fallback:
             return tally.frame + tally.content
         return tally.open if tally.left else 0

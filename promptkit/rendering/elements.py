@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import BadChildError, BadPropError, TreeError
-from promptkit.rendering.assemble import is_empty, measure, text_of
-from promptkit.rendering.build import clear, group_of, part_of, text_leaf
-from promptkit.rendering.tree import ALWAYS, FIRST, NEVER, STAYS, Leaf, Node, path_of
+from promptkit.rendering.assemble import is_empty, measure, read_text
+from promptkit.rendering.build import clear_node, wrap_in_group, build_part, add_text
+from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, NEVER_REMOVED, Leaf, Node, format_path
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
@@ -43,32 +43,32 @@ def _close_tag(expansion: Expansion, node: Node) -> Children | None:
     _ = expansion
     element = node.element
     if isinstance(element, text.Tag) and element.children:
-        closing = text_leaf(node, f"</{element.tag}>", ALWAYS)
-        closing.frame = closing.closes = True
-        node.gone.append(STAYS)
+        closing = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
+        closing.is_frame = closing.ends_line = True
+        node.removed_at.append(NEVER_REMOVED)
         node.nodes[0].label = "content"
         if is_empty(node.nodes[0]):
             keep_attached(node, node.nodes, shown=False)
-            clear(node)
+            clear_node(node)
     return None
 
 
 def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
     element = node.element
     if isinstance(element, text.Truncate):
-        content = text_of(node)
+        content = read_text(node)
         if content is None:
             message = "Truncate takes text, and something in it is no text: move images and documents out of it."
-            raise BadChildError(message, path=path_of(node))
-        tokens = expansion.sizer.budget(node) if element.tokens is None else element.tokens
+            raise BadChildError(message, path=format_path(node))
+        tokens = expansion.sizer.budget_of(node) if element.tokens is None else element.tokens
         cut = truncate_text(
             content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
         )
         keep_attached(node, node.nodes, shown=True)
-        clear(node)
+        clear_node(node)
         if cut:
-            text_leaf(node, cut, FIRST)
-            node.gone = [STAYS]
+            add_text(node, cut, STARTS_LINE_FIRST)
+            node.removed_at = [NEVER_REMOVED]
     return None
 
 
@@ -79,7 +79,7 @@ def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
     taken, other = (otherwise, given) if is_empty(given) else (given, otherwise)
     taken.position = 0
     keep_attached(node, [other], shown=False)
-    node.items, node.nodes, node.gone = [taken], [taken], [STAYS]
+    node.items, node.nodes, node.removed_at = [taken], [taken], [NEVER_REMOVED]
     return None
 
 
@@ -97,24 +97,24 @@ def keep_attached(node: Node, tops: list[Node], *, shown: bool) -> None:
 
 
 def _close_first(expansion: Expansion, node: Node) -> Children | None:
-    if not node.variants:
+    if not node.alternatives:
         return None
-    if measure(node, expansion.sizer) <= expansion.sizer.budget(node):
-        node.variants = []
+    if measure(node, expansion.sizer) <= expansion.sizer.budget_of(node):
+        node.alternatives = []
         return None
     keep_attached(node, node.nodes, shown=False)
-    clear(node)
-    return node.variants.pop()
+    clear_node(node)
+    return node.alternatives.pop()
 
 
 def write_expandable(node: Node, value: object) -> None:
     """Set an Expandable's text. Raises BadChildError for anything but a string."""
     if not isinstance(value, str):
         message = f"an Expandable's value must be a string, not {type(value).__name__}."
-        raise BadChildError(message, path=path_of(node))
-    clear(node)
-    text_leaf(node, value, FIRST)
-    node.gone = [STAYS]
+        raise BadChildError(message, path=format_path(node))
+    clear_node(node)
+    add_text(node, value, STARTS_LINE_FIRST)
+    node.removed_at = [NEVER_REMOVED]
 
 
 _CLOSERS: dict[type, Callable[[Expansion, Node], Children | None] | None] = {
@@ -196,7 +196,7 @@ def _refuse(expansion: Expansion, node: Node, element: PromptElement) -> Childre
     _ = expansion
     base = next(base for base in type(element).__mro__ if base in _GRAMMAR)
     message = f"{type(element).__name__} defines render, and {base.__name__}, which it extends, is not made by one: extend PromptElement."
-    raise BadPropError(message, path=path_of(node))
+    raise BadPropError(message, path=format_path(node))
 
 
 def _run_component(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
@@ -211,8 +211,8 @@ def _open_group(expansion: Expansion, node: Node, element: PromptElement) -> Chi
 def _open_message(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
     _ = expansion
     if node.message is not None:
-        outer = f"{type(element).__name__} stands inside another message ({path_of(node.message)}): messages cannot be nested."
-        raise TreeError(outer, path=path_of(node))
+        outer = f"{type(element).__name__} stands inside another message ({format_path(node.message)}): messages cannot be nested."
+        raise TreeError(outer, path=format_path(node))
     node.message = node
     node.name = element.name
     if isinstance(element, chat.SystemMessage):
@@ -225,7 +225,7 @@ def _open_message(expansion: Expansion, node: Node, element: PromptElement) -> C
     elif isinstance(element, chat.AssistantMessage):
         node.role = "assistant"
         node.calls = tuple(element.tool_calls)
-        node.calls_gone = [STAYS] * len(node.calls)
+        node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
     return element.children
 
 
@@ -235,7 +235,7 @@ def _open_tool_round(expansion: Expansion, node: Node, element: PromptElement) -
         return None
     if not element.calls:
         message = "a ToolRound needs at least one call: use an AssistantMessage for text alone."
-        raise BadPropError(message, path=path_of(node))
+        raise BadPropError(message, path=format_path(node))
     said = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     answers = [chat.ToolMessage(tool_call_id=call.id)[element.results[call.id]] for call in element.calls if call.id in element.results]
     strays = [key for key in element.results if key not in {call.id for call in element.calls}]
@@ -256,7 +256,7 @@ def _strings(node: Node, element: PromptElement) -> tuple[list[str], list[Prompt
                 f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
                 "it takes strings, References and Metadata. Use a Group or a Chunk around elements."
             )
-            raise BadChildError(message, path=path_of(node))
+            raise BadChildError(message, path=format_path(node))
     return strings, attached
 
 
@@ -265,10 +265,10 @@ def _open_text(expansion: Expansion, node: Node, element: PromptElement) -> Chil
     joined = "".join(strings)
     if isinstance(element, text.TextChunk) and (element.break_on is not None or element.break_on_whitespace):
         separator = _WHITESPACE if element.break_on is None else element.break_on
-        joined = cut_to_budget(joined, separator, expansion.sizer.budget(node), expansion.sizer.tokenizer)
+        joined = cut_to_budget(joined, separator, expansion.sizer.budget_of(node), expansion.sizer.tokenizer)
         if not joined:
             return tuple(attached)
-    text_leaf(node, joined, ALWAYS if isinstance(element, text.TextChunk) else FIRST)
+    add_text(node, joined, STARTS_LINE_ALWAYS if isinstance(element, text.TextChunk) else STARTS_LINE_FIRST)
     return tuple(attached)
 
 
@@ -278,10 +278,10 @@ def _open_tag(expansion: Expansion, node: Node, element: PromptElement) -> Child
         return None
     attributes = "".join(f' {key}="{_escaped(value)}"' for key, value in element.attributes.items())
     if not element.children:
-        text_leaf(node, f"<{element.tag}{attributes} />", ALWAYS).closes = True
+        add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
         return ()
-    opening = text_leaf(node, f"<{element.tag}{attributes}>\n", ALWAYS)
-    opening.frame = True
+    opening = add_text(node, f"<{element.tag}{attributes}>\n", STARTS_LINE_ALWAYS)
+    opening.is_frame = True
     return (layout.Group().replace(children=element.children),)
 
 
@@ -311,7 +311,7 @@ def _open_truncate(expansion: Expansion, node: Node, element: PromptElement) -> 
         elif element.tokens is not None and not element.tokens >= 0:
             problem = f"tokens must be at least 0, not {element.tokens}."
     if problem:
-        raise BadPropError(problem, path=path_of(node))
+        raise BadPropError(problem, path=format_path(node))
     return element.children
 
 
@@ -319,14 +319,14 @@ def _open_if_empty(expansion: Expansion, node: Node, element: PromptElement) -> 
     _ = expansion
     if not isinstance(element, layout.IfEmpty):
         return None
-    otherwise = group_of(element.alt, node)
+    otherwise = wrap_in_group(element.alt, node)
     return (otherwise, layout.Group(flex_grow=1).replace(children=element.children))
 
 
 def _open_first(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
     _ = expansion
-    node.variants = [(child,) for child in reversed(element.children)]
-    return node.variants.pop() if node.variants else ()
+    node.alternatives = [(child,) for child in reversed(element.children)]
+    return node.alternatives.pop() if node.alternatives else ()
 
 
 def _open_list(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
@@ -348,7 +348,7 @@ def _open_list(expansion: Expansion, node: Node, element: PromptElement) -> Chil
 def _open_expandable(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
     if not isinstance(element, text.Expandable):
         return None
-    node.expands = True
+    node.is_expandable = True
     sizing = expansion.sizing(node)
     expansion.expandables.append((node, sizing))
     value = element.value(sizing)
@@ -363,8 +363,8 @@ def _open_media(expansion: Expansion, node: Node, element: PromptElement) -> Chi
     _ = expansion
     if node.message is None and not node.fragment:
         message = f"{type(element).__name__} stands outside a message: put it into a message."
-        raise TreeError(message, path=path_of(node))
-    node.items.append(Leaf(node, "", node.text_priority, NEVER, part=part_of(element), element=None))
+        raise TreeError(message, path=format_path(node))
+    node.items.append(Leaf(node, "", node.text_priority, STARTS_LINE_NEVER, part=build_part(element), element=None))
     return ()
 
 

@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Coroutine, Generator
 from typing import TYPE_CHECKING, TypeVar
 
 from promptkit.errors import RunningLoopError
-from promptkit.rendering.tree import path_of
+from promptkit.rendering.tree import format_path
 
 if TYPE_CHECKING:
     import asyncio
 
-    from promptkit.rendering.expand import Outcome, Started
+    from promptkit.rendering.expand import AwaitedResults, PendingAwaitables
     from promptkit.rendering.tree import Node
 
-__all__ = ["abandon", "drive", "drive_async"]
+__all__ = ["close_coroutines", "drive", "drive_async"]
 
 T = TypeVar("T")
 
 
-def drive(engine: Generator[Started, Outcome, T]) -> T:
+def drive(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
     """Run the engine to its end. What components await runs in an event loop of its own.
 
     Raises RunningLoopError if a component really awaits while a loop is running.
@@ -36,7 +36,7 @@ def drive(engine: Generator[Started, Outcome, T]) -> T:
     raise stop
 
 
-def _run(engine: Generator[Started, Outcome, T]) -> T:
+def _run(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
     try:
         started = next(engine)
     except StopIteration as stop:
@@ -47,14 +47,14 @@ def _run(engine: Generator[Started, Outcome, T]) -> T:
         with asyncio.Runner() as runner:
             return runner.run(_drive(engine, started))
     while True:
-        outcome: Outcome = _step_through(started)
+        outcome: AwaitedResults = _step_through(started)
         try:
             started = engine.send(outcome)
         except StopIteration as stop:
             return _value(stop)
 
 
-async def drive_async(engine: Generator[Started, Outcome, T]) -> T:
+async def drive_async(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
     """Run the engine to its end; what the components of a flex group await runs concurrently."""
     try:
         started = next(engine)
@@ -63,7 +63,7 @@ async def drive_async(engine: Generator[Started, Outcome, T]) -> T:
     return await _drive(engine, started)
 
 
-async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
+async def _drive(engine: Generator[PendingAwaitables, AwaitedResults, T], started: PendingAwaitables) -> T:
     import asyncio
 
     running: dict[asyncio.Future[object], list[Node]] = {}  # components may share one
@@ -72,7 +72,7 @@ async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
             for node, awaitable in started:
                 running.setdefault(asyncio.ensure_future(awaitable), []).append(node)
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            outcome: Outcome = []
+            outcome: AwaitedResults = []
             for future in [future for future in running if future in done]:
                 error = asyncio.CancelledError() if future.cancelled() else future.exception()
                 value = None if error else future.result()
@@ -88,9 +88,9 @@ async def _drive(engine: Generator[Started, Outcome, T], started: Started) -> T:
             await asyncio.gather(*running, return_exceptions=True)
 
 
-def _step_through(started: Started) -> Outcome:
+def _step_through(started: PendingAwaitables) -> AwaitedResults:
     """Finish coroutines that never really await; a loop is running here, so others cannot be waited for."""
-    outcome: Outcome = []
+    outcome: AwaitedResults = []
     try:
         for node, awaitable in started:
             try:
@@ -100,10 +100,10 @@ def _step_through(started: Started) -> Outcome:
             except Exception as error:  # noqa: BLE001  # handed to the engine, which raises it with the element's path
                 outcome.append((node, None, error))
             else:
-                message = f"{path_of(node)} awaits, and an event loop is running: use `await render_async(...)`."
+                message = f"{format_path(node)} awaits, and an event loop is running: use `await render_async(...)`."
                 raise RunningLoopError(message)
     except BaseException:
-        abandon(started)
+        close_coroutines(started)
         raise
     return outcome
 
@@ -112,7 +112,7 @@ def _steps(awaitable: Awaitable[object]) -> Generator[object, None, object]:
     return (yield from awaitable.__await__())
 
 
-def abandon(started: Started) -> None:
+def close_coroutines(started: PendingAwaitables) -> None:
     """Close the coroutines that nobody will wait for, finished ones included, before Python warns of those that never ran."""
     for _, awaitable in started:
         if isinstance(awaitable, Coroutine):

@@ -23,23 +23,23 @@ from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.assemble import measure
-from promptkit.rendering.build import PLAIN_LEAVES, group_of, make_node, plain_leaf, plain_message
+from promptkit.rendering.build import PLAIN_LEAVES, wrap_in_group, make_node, build_leaf, build_text_message
 from promptkit.rendering.elements import close_node, open_node, write_expandable
-from promptkit.rendering.event_loop import abandon
-from promptkit.rendering.render_cache import Remembered, RenderCache, props_of
+from promptkit.rendering.event_loop import close_coroutines
+from promptkit.rendering.render_cache import CachedChildren, RenderCache, snapshot_props
 from promptkit.rendering.sizing import FlexGroup, Layout, Sizer
-from promptkit.rendering.tree import FIRST, HIGHEST, NEVER, STAYS, Atom, Leaf, Node, path_of
+from promptkit.rendering.tree import STARTS_LINE_FIRST, HIGHEST_PRIORITY, STARTS_LINE_NEVER, NEVER_REMOVED, TextMessage, Leaf, Node, format_path
 
 if TYPE_CHECKING:
     from promptkit.messages import Role
 
-__all__ = ["Expansion", "Outcome", "Started", "grow", "locate"]
+__all__ = ["Expansion", "AwaitedResults", "PendingAwaitables", "grow_expandables", "add_path"]
 
 
-Started: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
+PendingAwaitables: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
 """What async components returned, to be awaited concurrently."""
 
-Outcome: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
+AwaitedResults: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
 """What became of some of it: a value, or an error."""
 
 ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
@@ -52,20 +52,20 @@ class Expansion:
 
     def __init__(self, sizer: Sizer, memory: RenderCache, *, model: str | None, fragment: bool = False) -> None:
         self.sizer = sizer
-        self.memory = memory
+        self.cache = memory
         self.model = model
         self.fragment = fragment
         self.expandables: list[tuple[Node, Sizing]] = []
-        self.atoms: list[Atom] = []
+        self.text_messages: list[TextMessage] = []
         self.seconds: dict[Node, float] | None = None  # how long each component took, where somebody wants to know
         self._stack: list[Node] = []
-        self._started: Started = []
+        self._started: PendingAwaitables = []
         self._sizings: dict[Node, Sizing] = {}
         self._waiting = 0
 
-    def run(self, children: Children, budget: int) -> Generator[Started, Outcome, Node]:
+    def run(self, children: Children, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Node]:
         """The root node of the tree, everything rendered."""
-        root = Node(None, None, HIGHEST)
+        root = Node(None, None, HIGHEST_PRIORITY)
         root.budget = budget
         root.fragment = self.fragment
         stack = self._stack
@@ -82,11 +82,11 @@ class Expansion:
                     self._waiting -= 1
                     self._received(node, value, error)
         finally:
-            abandon(self._started)
+            close_coroutines(self._started)
 
     def sizing(self, node: Node) -> Sizing:
         """What the component at this node is told about its room."""
-        return Sizing(lambda: self.sizer.budget(node), self.sizer.tokenizer, self.model)
+        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model)
 
     def _enter(self, node: Node) -> None:
         element = node.element
@@ -97,20 +97,20 @@ class Expansion:
             if children is None or not self._fill(node, children):
                 return
         except Exception as error:
-            locate(error, node)
+            add_path(error, node)
             raise
         self._complete(node)
 
     def run_component(self, node: Node, element: PromptElement) -> Children | None:
         """A component's children, remembered or rendered now; None if they are awaited."""
-        node.depth += 1
-        if node.depth > MOST_NESTED:
+        node.component_depth += 1
+        if node.component_depth > MOST_NESTED:
             message = f"components are nested more than {MOST_NESTED:,} deep: one of them probably renders itself."
-            raise TreeError(message, path=path_of(node))
-        props = props_of(element)
-        for known in self.memory.recall(node, props):
-            if known.budget is None or known.budget == self.sizer.budget(node):
-                self.memory.keep(node, known)
+            raise TreeError(message, path=format_path(node))
+        props = snapshot_props(element)
+        for known in self.cache.find(node, props):
+            if known.budget is None or known.budget == self.sizer.budget_of(node):
+                self.cache.store(node, known)
                 return known.children
         sizing = self.sizing(node)
         if self.seconds is not None:
@@ -125,9 +125,9 @@ class Expansion:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
         children = flatten(cast("Child", result), type(element).__name__)  # checked there
-        props = props_of(element)
+        props = snapshot_props(element)
         if props is not None:
-            self.memory.keep(node, Remembered(element, props, children, sizing))
+            self.cache.store(node, CachedChildren(element, props, children, sizing))
         return children
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
@@ -140,16 +140,16 @@ class Expansion:
         element = node.element
         sizing = self._sizings.pop(node)
         if error is not None or element is None:
-            locate(error or RuntimeError("nothing to receive"), node)
+            add_path(error or RuntimeError("nothing to receive"), node)
             raise error or RuntimeError
         try:
-            if node.expands:
+            if node.is_expandable:
                 write_expandable(node, value)
                 done = True
             else:
                 done = self._fill(node, self._rendered(node, element, value, sizing))
         except Exception as bad:
-            locate(bad, node)
+            add_path(bad, node)
             raise
         if done:
             self._complete(node)
@@ -157,8 +157,8 @@ class Expansion:
     def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over what a user can grow without bound
         """Give a node its items, and start on those that are nodes. True if there are none."""
         items = node.items
-        recall = self.memory.atoms.get
-        atoms = self.atoms
+        recall = self.cache.text_messages.get
+        atoms = self.text_messages
         message = node.message
         plain = 0
         groups: dict[float, list[Node]] = {}
@@ -169,8 +169,8 @@ class Expansion:
                 if message is None and not node.fragment:
                     if not child or child.isspace():
                         continue
-                    raise TreeError(_outside(child), path=path_of(node))
-                leaf = Leaf(node, child, node.text_priority, NEVER if items else FIRST)
+                    raise TreeError(_outside(child), path=format_path(node))
+                leaf = Leaf(node, child, node.text_priority, STARTS_LINE_NEVER if items else STARTS_LINE_FIRST)
                 items.append(leaf)
                 continue
             atom = recall(id(child))
@@ -181,16 +181,16 @@ class Expansion:
                 continue
             kind = type(child)
             role = ROLES.get(kind)
-            if role is not None and message is None and (made := plain_message(child, role, node)) is not None:
-                self.memory.atoms[id(child)] = made
+            if role is not None and message is None and (made := build_text_message(child, role, node)) is not None:
+                self.cache.text_messages[id(child)] = made
                 items.append(made)
                 atoms.append(made)
                 plain += 1
             elif isinstance(child, Metadata | Reference | CacheBreakpoint):
                 self._attach(node, child)
-            elif (kind in PLAIN_LEAVES) and (piece := plain_leaf(node, child)) is not None:
+            elif (kind in PLAIN_LEAVES) and (piece := build_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
-                    raise TreeError(_outside(type(child).__name__), path=path_of(node))
+                    raise TreeError(_outside(type(child).__name__), path=format_path(node))
                 items.append(piece)
                 plain += 1
             else:
@@ -199,7 +199,7 @@ class Expansion:
                 groups.setdefault(DEFAULT_GROUP if grow is None else grow, []).append(inner)
                 if inner.fallback:
                     groups[DEFAULT_GROUP if grow is None else grow].append(inner.fallback)
-        node.gone = [STAYS] * len(items)
+        node.removed_at = [NEVER_REMOVED] * len(items)
         if not groups:
             return True
         if plain and DEFAULT_GROUP not in groups:
@@ -208,17 +208,17 @@ class Expansion:
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
             for member in group.nodes:
-                member.flex = index
+                member.group_index = index
         self._schedule(node, 0)
         return False
 
     def _node(self, element: PromptElement, parent: Node) -> Node:
         node = make_node(element, parent)
         if element.fallback is not None:
-            spare = Node(group_of(element.fallback, node), parent, node.priority)
-            spare.delegate = node
-            spare.standby = True
-            spare.born = STAYS
+            spare = Node(wrap_in_group(element.fallback, node), parent, node.priority)
+            spare.replaces = node
+            spare.in_fallback = True
+            spare.activated_at = NEVER_REMOVED
             spare.label = f"fallback[{node.position}]"
             spare.priority = node.priority
             parent.adopt(spare)
@@ -233,8 +233,8 @@ class Expansion:
         elif isinstance(element, CacheBreakpoint):
             if node.role is None:
                 message = "a CacheBreakpoint must be a direct child of a message: move it there."
-                raise TreeError(message, path=path_of(node))
-            leaf = Leaf(node, "", HIGHEST, NEVER, part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl), element=element)
+                raise TreeError(message, path=format_path(node))
+            leaf = Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl), element=element)
             node.items.append(leaf)
 
     def _schedule(self, node: Node, index: int) -> None:
@@ -256,12 +256,12 @@ class Expansion:
             parent = node.parent
             if parent is None or parent.layout is None:
                 return
-            group = parent.layout.groups[node.flex]
-            group.waiting -= 1
-            if group.waiting:
+            group = parent.layout.groups[node.group_index]
+            group.unfinished -= 1
+            if group.unfinished:
                 return
-            if any(later.nodes for later in parent.layout.groups[node.flex + 1 :]):
-                self._schedule(parent, node.flex + 1)
+            if any(later.nodes for later in parent.layout.groups[node.group_index + 1 :]):
+                self._schedule(parent, node.group_index + 1)
                 return
             node = parent
             if node.parent is None:
@@ -273,9 +273,9 @@ def _outside(what: str) -> str:
     return f"{shown!r} stands outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
-def locate(error: BaseException, node: Node) -> None:
+def add_path(error: BaseException, node: Node) -> None:
     """Add to an error the path of the element that raised it."""
-    path = path_of(node)
+    path = format_path(node)
     if isinstance(error, TreeError):
         if not error.path:
             error.locate(path)
@@ -283,7 +283,7 @@ def locate(error: BaseException, node: Node) -> None:
         error.add_note(f"in element {path}")
 
 
-def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Outcome, bool]:
+def grow_expandables(expansion: Expansion, scope: Node, limit: int) -> Generator[PendingAwaitables, AwaitedResults, bool]:
     """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again.
 
     Raises what an Expandable raises, and BadChildError where its value is no string.
@@ -300,7 +300,7 @@ def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Ou
             break
         if not isinstance(element, Expandable):
             continue
-        size = sizer.used(node)  # what it reported: never more than its share, as in prompt-tsx
+        size = sizer.tokens_used(node)  # what it reported: never more than its share, as in prompt-tsx
         room = limit - used
         for above in _limits(node, scope):
             room = min(room, (above.limit or 0) - measure(above, sizer))
@@ -315,7 +315,7 @@ def grow(expansion: Expansion, scope: Node, limit: int) -> Generator[Started, Ou
                     raise failure  # noqa: TRY301  # as if it had been raised at once
             write_expandable(node, value)
         except Exception as error:
-            locate(error, node)
+            add_path(error, node)
             raise
         used += min(room + size, measure(node, sizer)) - size
         grown = True
@@ -327,7 +327,7 @@ def _below(node: Node, scope: Node) -> bool:
     at = node
     while at is not scope:
         parent = at.parent
-        if parent is None or at.standby or parent.items[at.position : at.position + 1] != [at] or parent.gone[at.position] != STAYS:
+        if parent is None or at.in_fallback or parent.items[at.position : at.position + 1] != [at] or parent.removed_at[at.position] != NEVER_REMOVED:
             return False  # removed, or in an alternative that was not taken
         at = parent
     return True

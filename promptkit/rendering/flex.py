@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
-__all__ = ["reserved", "shares"]
+__all__ = ["resolve_reserve", "split_shares"]
 
 
-def shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
+def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
     """Split `total` tokens in proportion to `bases`; the parts never sum to more than `total`.
 
     A member with a limit below its proportional share gets the limit, and what it leaves goes to the others (the two passes
@@ -36,7 +36,7 @@ def shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> 
     return [part if part >= 0 else int(rest * weight // left) if left > 0 else 0 for part, weight in zip(parts, weights, strict=True)]
 
 
-def reserved(remaining: int, reserve: int | str) -> int:
+def resolve_reserve(remaining: int, reserve: int | str) -> int:
     """The tokens that a `flex_reserve` holds back: a number, or `"/N"` of what remains.
 
     >>> reserved(100, "/4"), reserved(100, 30)

@@ -17,19 +17,19 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.materialize import counts, holds, linked_items, shows
-from promptkit.rendering.tree import HIGHEST, STAYS, Atom, Item, Leaf, Node
-from promptkit.rendering.undo_log import Buried, CallTaken, Linked, Op, Raised, Taken, Unlinked, link_below, mark_step, redo, undo, unlink
+from promptkit.rendering.materialize import is_content, has_removable_items, linked_items, has_content
+from promptkit.rendering.tree import HIGHEST_PRIORITY, NEVER_REMOVED, TextMessage, Item, Leaf, Node
+from promptkit.rendering.undo_log import SubtreeRemoved, CallRemoved, LeafLinked, Change, FallbackActivated, ItemRemoved, LeafUnlinked, link_fallback, mark_step, redo, undo, unlink
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from promptkit.rendering.materialize import RenderTree
 
-__all__ = ["Entry", "RemovalOrder", "Scope", "Step", "lowest", "scope_of"]
+__all__ = ["Candidate", "RemovalOrder", "CandidateQueue", "Step", "find_lowest_priority", "build_queue"]
 
 
-Entry: TypeAlias = "tuple[float, float, float, Node, int]"
+Candidate: TypeAlias = "tuple[float, float, float, Node, int]"
 """(priority, lowest direct child, order, parent, position)"""
 
 
@@ -37,18 +37,18 @@ ALONE = float("-inf")
 """Stands (by identity) for the lowest direct child where no candidate has the same priority, so that it need not be known."""
 
 
-class Scope:
+class CandidateQueue:
     """The candidates of one container."""
 
     __slots__ = ("at", "changed", "entries", "spare")
 
-    def __init__(self, entries: list[Entry], spare: dict[Node, list[Entry]]) -> None:
+    def __init__(self, entries: list[Candidate], spare: dict[Node, list[Candidate]]) -> None:
         self.entries = entries
         self.at = 0
-        self.changed: list[Entry] = []
+        self.changed: list[Candidate] = []
         self.spare = spare  # what a fallback adds once it takes its place
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> Candidate | None:
         """The lowest candidate that is still alive, or None."""
         entries, changed = self.entries, self.changed
         while True:
@@ -59,7 +59,7 @@ class Scope:
             else:
                 return None
             priority, low, order, parent, position = entry
-            if parent.gone[position] != STAYS or not parent.up:
+            if parent.removed_at[position] != NEVER_REMOVED or not parent.is_active:
                 self.pop(entry)
                 continue
             item = parent.items[position]
@@ -69,7 +69,7 @@ class Scope:
                     continue
                 if low is ALONE:
                     return entry
-                now = lowest(item)
+                now = find_lowest_priority(item)
                 if now != low:
                     self.pop(entry)
                     heappush(changed, (priority, now, order, parent, position))
@@ -80,7 +80,7 @@ class Scope:
         """Whether nothing but the latest `peek` is left to choose."""
         return len(self.entries) - self.at + len(self.changed) == 1
 
-    def pop(self, entry: Entry) -> None:
+    def pop(self, entry: Candidate) -> None:
         """Take the entry away that `peek` returned."""
         if self.at < len(self.entries) and self.entries[self.at] is entry:
             self.at += 1
@@ -93,54 +93,54 @@ class Scope:
             heappush(self.changed, entry)
 
 
-def lowest(node: Node) -> float:
+def find_lowest_priority(node: Node) -> float:
     """The lowest priority among a node's living children; as high as can be if there are none."""
-    items, gone = node.items, node.gone
+    items, gone = node.items, node.removed_at
     if len(items) == 1 and node.nodes == []:
-        return items[0].priority if gone[0] == STAYS else HIGHEST
-    lows = node.lows
+        return items[0].priority if gone[0] == NEVER_REMOVED else HIGHEST_PRIORITY
+    lows = node.priority_heap
     if lows is None:
-        lows = node.lows = [(item.priority, at) for at, item in enumerate(items) if gone[at] == STAYS and _compares(item)]
+        lows = node.priority_heap = [(item.priority, at) for at, item in enumerate(items) if gone[at] == NEVER_REMOVED and _compares(item)]
         heapify(lows)
-    while lows and gone[lows[0][1]] != STAYS:
+    while lows and gone[lows[0][1]] != NEVER_REMOVED:
         heappop(lows)
-    return lows[0][0] if lows else HIGHEST
+    return lows[0][0] if lows else HIGHEST_PRIORITY
 
 
-def _compares(item: Atom | Leaf | Node) -> bool:
+def _compares(item: TextMessage | Leaf | Node) -> bool:
     if type(item) is Leaf:
-        return not item.frame
-    return not (type(item) is Node and item.born == STAYS)
+        return not item.is_frame
+    return not (type(item) is Node and item.activated_at == NEVER_REMOVED)
 
 
-def scope_of(node: Node) -> Scope:
+def build_queue(node: Node) -> CandidateQueue:
     """The candidates of a container as it stands."""
     if node.required:
-        return Scope([], {})
+        return CandidateQueue([], {})
     return _legacy(node) if node.legacy else _local(node)
 
 
-def _local(node: Node) -> Scope:
-    entries: list[Entry] = []
-    spare: dict[Node, list[Entry]] = {}
+def _local(node: Node) -> CandidateQueue:
+    entries: list[Candidate] = []
+    spare: dict[Node, list[Candidate]] = {}
     order = 0
     stack = [(node, enumerate(node.items))]
     while stack:
         parent, rest = stack[-1]
-        gone, shield = parent.gone, parent.shield
+        gone, shield = parent.removed_at, parent.protected_items
         for position, item in rest:
-            if gone[position] != STAYS or position < shield:
+            if gone[position] != NEVER_REMOVED or position < shield:
                 continue
             order += 1
-            if type(item) is Leaf and item.frame:
+            if type(item) is Leaf and item.is_frame:
                 continue
             if type(item) is Node:
                 if item.required:
                     continue
-                if item.born == STAYS:
-                    spare[item] = [(item.priority, lowest(item), order, parent, position)]
+                if item.activated_at == NEVER_REMOVED:
+                    spare[item] = [(item.priority, find_lowest_priority(item), order, parent, position)]
                     continue
-                if item.passes and item.items and not item.atomic:
+                if item.passes_priority and item.items and not item.atomic:
                     stack.append((item, enumerate(item.items)))
                     break
             entries.append((item.priority, ALONE, order, parent, position))
@@ -148,10 +148,10 @@ def _local(node: Node) -> Scope:
             stack.pop()
     entries.sort()
     _break_ties(entries)
-    return Scope(entries, spare)
+    return CandidateQueue(entries, spare)
 
 
-def _break_ties(entries: list[Entry]) -> None:
+def _break_ties(entries: list[Candidate]) -> None:
     """Compare candidates of one priority by their lowest direct child."""
     start = 0
     while start < len(entries):
@@ -166,40 +166,40 @@ def _break_ties(entries: list[Entry]) -> None:
         start = end
 
 
-def _rank(item: Atom | Leaf | Node) -> float:
+def _rank(item: TextMessage | Leaf | Node) -> float:
     if type(item) is Node:
-        return lowest(item)
-    return -1 if type(item) is Leaf and not item.own else item.priority
+        return find_lowest_priority(item)
+    return -1 if type(item) is Leaf and not item.is_element else item.priority
 
 
-def _legacy(node: Node) -> Scope:
+def _legacy(node: Node) -> CandidateQueue:
     """Everything below competes by its own priority alone."""
-    entries: list[Entry] = []
-    spare: dict[Node, list[Entry]] = {}
+    entries: list[Candidate] = []
+    spare: dict[Node, list[Candidate]] = {}
     order = 0
-    stack: list[tuple[Node, enumerate[Atom | Leaf | Node], list[Entry]]] = [(node, enumerate(node.items), entries)]
+    stack: list[tuple[Node, enumerate[TextMessage | Leaf | Node], list[Candidate]]] = [(node, enumerate(node.items), entries)]
     while stack:
         parent, rest, into = stack[-1]
         for position, item in rest:
-            if parent.gone[position] != STAYS or position < parent.shield:
+            if parent.removed_at[position] != NEVER_REMOVED or position < parent.protected_items:
                 continue
             order += 1
             if type(item) is Node:
                 if item.required:
                     continue
                 if item.items:
-                    stack.append((item, enumerate(item.items), spare.setdefault(item, []) if item.born == STAYS else into))
+                    stack.append((item, enumerate(item.items), spare.setdefault(item, []) if item.activated_at == NEVER_REMOVED else into))
                     break
                 into.append((item.priority, ALONE, order, parent, position))
-            elif not (type(item) is Leaf and item.frame):
+            elif not (type(item) is Leaf and item.is_frame):
                 into.append((item.priority, ALONE, order, parent, position))
         else:
             stack.pop()
     entries.sort()
-    return Scope(entries, spare)
+    return CandidateQueue(entries, spare)
 
 
-Step: TypeAlias = "Entry | list[Op]"
+Step: TypeAlias = "Candidate | list[Change]"
 """One step: the entry of a message that nothing else depends on, or all that it changed."""
 
 Task: TypeAlias = "tuple[Node, int, str, Node | None]"  # the parent of an item or the message of a call, its index, reason, partner
@@ -224,20 +224,20 @@ class RemovalOrder:
         self._step = 0
         steps: list[Step] = []
         path = self._path = [root]
-        root.on_path = 0
+        root.path_index = 0
         while path:
             node = path[-1]
             scope = node.scope
             if scope is None:
-                scope = node.scope = scope_of(node)
+                scope = node.scope = build_queue(node)
                 self._touched.append(node)
             entry = scope.peek()
             if entry is None:
                 path.pop()
-                node.on_path = -1
+                node.path_index = -1
                 if node is root:
                     break
-                if node.parent is None or node.pinned or holds(node):
+                if node.parent is None or node.pinned or has_removable_items(node):
                     node.exhausted = True
                     continue
                 parent, position, node.exhausted = node.parent, node.position, True  # it can go or not, but is no candidate any more
@@ -245,14 +245,14 @@ class RemovalOrder:
                 parent, position = entry[3], entry[4]
                 item = parent.items[position]
                 if type(item) is Node and not item.atomic and item.items:
-                    item.on_path = len(path)
+                    item.path_index = len(path)
                     path.append(item)
                     continue
                 scope.pop(entry)
-                if type(item) is Atom and parent.live > 1:
+                if type(item) is TextMessage and parent.live_items > 1:
                     self._take_atoms(scope, entry, steps)
                     continue
-            ops: list[Op] = []
+            ops: list[Change] = []
             if self._remove(parent, position, ops):
                 steps.append(ops)
                 self._step += 1
@@ -260,7 +260,7 @@ class RemovalOrder:
                 self._roll_back(ops)
         return steps
 
-    def _take_atoms(self, scope: Scope, entry: Entry, steps: list[Step]) -> None:
+    def _take_atoms(self, scope: CandidateQueue, entry: Candidate, steps: list[Step]) -> None:
         """Take a message that nothing depends on, and all such that follow it while no other container can be next."""
         path = self._path
         alone = len(path) == 1 or (len(path) == 2 and path[0].scope is not None and path[0].scope.is_down_to_one())  # noqa: PLR2004  # levels
@@ -268,19 +268,19 @@ class RemovalOrder:
         entries = scope.entries
         while True:
             parent, position = entry[3], entry[4]
-            if parent.gone[position] == STAYS and parent.up:
-                parent.gone[position] = step
-                parent.live -= 1
+            if parent.removed_at[position] == NEVER_REMOVED and parent.is_active:
+                parent.removed_at[position] = step
+                parent.live_items -= 1
                 step += 1
                 steps.append(entry)
             if not alone or scope.changed or scope.at >= len(entries):
                 break
             entry = entries[scope.at]
-            if type(entry[3].items[entry[4]]) is not Atom or entry[3].live <= 1:
+            if type(entry[3].items[entry[4]]) is not TextMessage or entry[3].live_items <= 1:
                 break
             scope.at += 1
         self._step = step
-        if not alone and parent.on_path > 0:
+        if not alone and parent.path_index > 0:
             self._leave(parent)
 
     def settle(self, steps: list[Step], k: int, undone: int) -> None:
@@ -290,11 +290,11 @@ class RemovalOrder:
                 for op in step:
                     redo(op)
             else:
-                step[3].live -= 1
+                step[3].live_items -= 1
         for index, step in enumerate(steps):
-            mark = -1 if index < k else STAYS
+            mark = -1 if index < k else NEVER_REMOVED
             if isinstance(step, tuple):
-                step[3].gone[step[4]] = mark
+                step[3].removed_at[step[4]] = mark
             else:
                 for op in step:
                     mark_step(op, mark)
@@ -306,19 +306,19 @@ class RemovalOrder:
             for entry in node.scope.entries if node.scope else ():
                 item = entry[3].items[entry[4]]
                 if type(item) is Node:
-                    item.lows = None
+                    item.priority_heap = None
                     item.exhausted = False
-            node.scope = node.lows = None
+            node.scope = node.priority_heap = None
             node.exhausted = False
-            node.on_path = -1
+            node.path_index = -1
         self._touched = []
         for node in self._chain:
-            node.shield = 0
+            node.protected_items = 0
         self._chain = set()
 
     def _guard(self, root: Node) -> None:
         """Protect what stands before the last cache boundary below `root`."""
-        for boundary in reversed(self.tree.boundaries):
+        for boundary in reversed(self.tree.cache_breakpoints):
             chain: list[tuple[Node, int]] = []
             node: Node | None = boundary.parent
             position = boundary.position + 1
@@ -326,13 +326,13 @@ class RemovalOrder:
                 chain.append((node, position))
                 if node is root:
                     for each, place in chain:
-                        each.shield = place
+                        each.protected_items = place
                         self._chain.add(each)
                     return
                 position = node.position
                 node = node.parent
 
-    def _remove(self, parent: Node, position: int, ops: list[Op]) -> bool:
+    def _remove(self, parent: Node, position: int, ops: list[Change]) -> bool:
         """Take an item and all that leaves with it; False where something of that must stay."""
         queue, calls = self._queue, self._calls
         for each in (queue, calls, self._groups):
@@ -345,31 +345,31 @@ class RemovalOrder:
                 continue
             parent, position, reason, partner = queue.popleft()
             item = parent.items[position]
-            if parent.gone[position] != STAYS or not parent.up or (type(item) is Node and not item.up):
+            if parent.removed_at[position] != NEVER_REMOVED or not parent.is_active or (type(item) is Node and not item.is_active):
                 continue
             if self._stays(parent, position, item, along=reason in {"kept-with", "tool-pair"}):
                 return False
             self._take(parent, position, reason, partner, ops)
         return True
 
-    def _take(self, parent: Node, position: int, reason: str, partner: Node | None, ops: list[Op]) -> None:
+    def _take(self, parent: Node, position: int, reason: str, partner: Node | None, ops: list[Change]) -> None:
         item = parent.items[position]
-        counted = counts(item)
-        parent.gone[position] = self._step
-        parent.live -= counted
-        ops.append(Taken(parent, position, reason, partner, counted=counted))
+        counted = is_content(item)
+        parent.removed_at[position] = self._step
+        parent.live_items -= counted
+        ops.append(ItemRemoved(parent, position, reason, partner, counted=counted))
         last: Leaf | None = None
         if type(item) is Node:
             last = self._bury(item, ops)
         elif type(item) is Leaf:
             unlink(item)
-            ops.append(Unlinked(item))
+            ops.append(LeafUnlinked(item))
         if type(item) is Node and item.fallback is not None:
             self._raise(item.fallback, last, ops)
-        if parent.on_path > 0:
+        if parent.path_index > 0:
             self._leave(parent)
-        asks = any(gone == STAYS for gone in parent.calls_gone)
-        if parent.live == 0 and not asks and parent.parent is not None and not parent.pinned and parent not in self._chain:
+        asks = any(gone == NEVER_REMOVED for gone in parent.calls_removed_at)
+        if parent.live_items == 0 and not asks and parent.parent is not None and not parent.pinned and parent not in self._chain:
             self._queue.append((parent.parent, parent.position, "empty", None))
 
     def _stays(self, parent: Node, position: int, item: Item, *, along: bool) -> bool:
@@ -381,12 +381,12 @@ class RemovalOrder:
         """Whether a place is before the last cache boundary."""
         node: Node | None = parent if self._chain else None
         while node is not None:
-            if position < node.shield:
+            if position < node.protected_items:
                 return True
             position, node = node.position, node.parent
         return False
 
-    def _bury(self, top: Node, ops: list[Op]) -> Leaf | None:
+    def _bury(self, top: Node, ops: list[Change]) -> Leaf | None:
         """Take a node's whole subtree down with it. Returns the last text that this took out of a message that stays."""
         buried: list[Node] = []
         stack = [top]
@@ -394,83 +394,83 @@ class RemovalOrder:
         last: Leaf | None = None
         while stack:
             node = stack.pop()
-            if not node.up:
+            if not node.is_active:
                 continue
-            node.up = False
+            node.is_active = False
             buried.append(node)
-            stack.extend(child for child in reversed(node.nodes) if node.gone[child.position] == STAYS)
-            for group in node.keep:
+            stack.extend(child for child in reversed(node.nodes) if node.removed_at[child.position] == NEVER_REMOVED)
+            for group in node.keep_groups:
                 self._drop_group(group, node)
-            if node.asked:
-                self._calls.append((*node.asked, "tool-pair", node))
-            self._queue.extend((a.parent, a.position, "tool-pair", node) for _, a in node.answers if a.up and a.parent)
+            if node.answered_call:
+                self._calls.append((*node.answered_call, "tool-pair", node))
+            self._queue.extend((a.parent, a.position, "tool-pair", node) for _, a in node.results if a.is_active and a.parent)
             if leaves:
                 for leaf in linked_items(node):
                     unlink(leaf)
-                    ops.append(Unlinked(leaf))
+                    ops.append(LeafUnlinked(leaf))
                     last = leaf
-        ops.append(Buried(buried))
+        ops.append(SubtreeRemoved(buried))
         return last
 
     def _drop_group(self, group: Hashable, node: Node) -> None:
         if group in self._groups:
             return
         self._groups.add(group)
-        for member in self.tree.groups.get(group, ()):
-            if member.up and member.parent is not None:
+        for member in self.tree.keep_groups.get(group, ()):
+            if member.is_active and member.parent is not None:
                 self._queue.append((member.parent, member.position, "kept-with", node))
-        for message, index in self.tree.members.get(group, ()):
+        for message, index in self.tree.keep_group_calls.get(group, ()):
             self._calls.append((message, index, "kept-with", node))
 
-    def _take_call(self, message: Node, index: int, reason: str, partner: Node | None, ops: list[Op]) -> bool:
+    def _take_call(self, message: Node, index: int, reason: str, partner: Node | None, ops: list[Change]) -> bool:
         """Take a call out of its message, unless a fallback answers it now. False where the message must stay as it is."""
-        if not message.up or message.calls_gone[index] != STAYS:
+        if not message.is_active or message.calls_removed_at[index] != NEVER_REMOVED:
             return True
-        answers = [answer for at, answer in message.answers if at == index]
-        if reason == "tool-pair" and any(answer.up for answer in answers):
+        answers = [answer for at, answer in message.results if at == index]
+        if reason == "tool-pair" and any(answer.is_active for answer in answers):
             return True
         if message.required or message in self._chain or (message.parent and self._stays_before(message.parent, message.position)):
             return False
-        message.calls_gone[index] = self._step
-        ops.append(CallTaken(message, index, reason, partner))
-        self._queue.extend((a.parent, a.position, "tool-pair", message) for a in answers if a.up and a.parent)
-        if message.parent is not None and message.live == 0 and all(gone != STAYS for gone in message.calls_gone):
+        message.calls_removed_at[index] = self._step
+        ops.append(CallRemoved(message, index, reason, partner))
+        self._queue.extend((a.parent, a.position, "tool-pair", message) for a in answers if a.is_active and a.parent)
+        if message.parent is not None and message.live_items == 0 and all(gone != NEVER_REMOVED for gone in message.calls_removed_at):
             self._queue.append((message.parent, message.position, "tool-pair" if reason == "tool-pair" else reason, partner))
         return True
 
-    def _raise(self, spare: Node, last: Leaf | None, ops: list[Op]) -> None:
+    def _raise(self, spare: Node, last: Leaf | None, ops: list[Change]) -> None:
         """A fallback takes its place."""
         parent = spare.parent
         if parent is None:
             return
-        spare.born = self._step
+        spare.activated_at = self._step
         nodes = [spare]
         for node in nodes:  # grows while it is walked
-            node.up = True
-            nodes.extend(child for child in node.nodes if child.born < 0)
-        ops.append(Raised(spare, nodes))
+            node.is_active = True
+            nodes.extend(child for child in node.nodes if child.activated_at < 0)
+        ops.append(FallbackActivated(spare, nodes))
         for node in nodes:  # a result that stands by for another has no call to answer if that has gone
-            if node.asked and node.parent and not (node.asked[0].up and node.asked[0].calls_gone[node.asked[1]] == STAYS):
-                self._queue.append((node.parent, node.position, "tool-pair", node.asked[0]))
-        spare.counted = shows(spare)
-        parent.live += spare.counted
-        ops.extend(Linked(leaf) for leaf in link_below(spare, last))
-        if parent.lows is not None:
-            heappush(parent.lows, (spare.priority, spare.position))
+            if node.answered_call and node.parent and not (node.answered_call[0].is_active and node.answered_call[0].calls_removed_at[node.answered_call[1]] == NEVER_REMOVED):
+                self._queue.append((node.parent, node.position, "tool-pair", node.answered_call[0]))
+        spare.is_counted = has_content(spare)
+        parent.live_items += spare.is_counted
+        ops.extend(LeafLinked(leaf) for leaf in link_fallback(spare, last))
+        if parent.priority_heap is not None:
+            heappush(parent.priority_heap, (spare.priority, spare.position))
         above: Node | None = parent
         while above is not None:
             if above.scope is not None:
                 above.scope.add(spare)
-            above = above.parent if above.passes or above.in_legacy else None
+            above = above.parent if above.passes_priority or above.in_legacy else None
 
     def _leave(self, node: Node) -> None:
         """A node's key has changed: look at its siblings again before going on in it."""
-        length = node.on_path
+        length = node.path_index
         for left in self._path[length:]:
-            left.on_path = -1
+            left.path_index = -1
         del self._path[length:]
 
-    def _roll_back(self, ops: list[Op]) -> None:
+    def _roll_back(self, ops: list[Change]) -> None:
         for op in reversed(ops):
             undo(op)
-            mark_step(op, STAYS)
+            mark_step(op, NEVER_REMOVED)

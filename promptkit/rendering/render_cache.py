@@ -10,14 +10,14 @@ from promptkit.element import PromptElement
 
 if TYPE_CHECKING:
     from promptkit.element import Children, Sizing
-    from promptkit.rendering.tree import Atom, Node
+    from promptkit.rendering.tree import TextMessage, Node
 
-__all__ = ["Remembered", "RenderCache", "props_of"]
+__all__ = ["CachedChildren", "RenderCache", "snapshot_props"]
 
 Props: TypeAlias = "tuple[object, ...]"
 
 
-class Remembered:
+class CachedChildren:
     """What one component rendered, for which props, and for which budget."""
 
     __slots__ = ("_sizing", "children", "element", "props")
@@ -42,12 +42,12 @@ class RenderCache:
     """
 
     def __init__(self) -> None:
-        self.atoms: dict[int, Atom] = {}
-        self._now: dict[int | tuple[int], list[Remembered]] = {}
-        self._before: dict[int | tuple[int], list[Remembered]] = {}
+        self.text_messages: dict[int, TextMessage] = {}
+        self._now: dict[int | tuple[int], list[CachedChildren]] = {}
+        self._before: dict[int | tuple[int], list[CachedChildren]] = {}
         self._places: dict[tuple[int, int], int] = {}
 
-    def recall(self, node: Node, props: Props | None) -> list[Remembered]:
+    def find(self, node: Node, props: Props | None) -> list[CachedChildren]:
         """What this node's component rendered earlier, at one budget or several."""
         if props is None:
             return []
@@ -55,18 +55,18 @@ class RenderCache:
         known = [each for turn in (self._now, self._before) for key in keys for each in turn.get(key, ())]
         return [each for each in known if type(each.element) is type(node.element) and _same(each.props, props)]
 
-    def keep(self, node: Node, known: Remembered) -> None:
+    def store(self, node: Node, known: CachedChildren) -> None:
         """Remember for this turn and the next."""
         for key in (id(known.element), (self._place(node),)):
             remembered = self._now.setdefault(key, [])
             if not any(each is known for each in remembered):
                 remembered.append(known)
 
-    def next_turn(self, atoms: list[Atom]) -> None:
+    def start_next_render(self, atoms: list[TextMessage]) -> None:
         """Forget what neither this render nor the one before it used. `atoms` are the messages of this render."""
         self._before, self._now = self._now, {}
-        if len(self.atoms) > 2 * len(atoms) + 1_000:
-            self.atoms = {id(atom.element): atom for atom in atoms}
+        if len(self.text_messages) > 2 * len(atoms) + 1_000:
+            self.text_messages = {id(atom.element): atom for atom in atoms}
         if len(self._places) > 4 * len(self._before) + 100_000:
             self._places.clear()
             self._before = {key: known for key, known in self._before.items() if isinstance(key, int)}
@@ -75,17 +75,17 @@ class RenderCache:
         """A number for the node's place in the tree, the same from turn to turn."""
         chain: list[Node] = []
         at: Node | None = node
-        while at is not None and at.key < 0:
+        while at is not None and at.place_id < 0:
             chain.append(at)
             at = at.parent
-        key = at.key if at is not None else 0
+        key = at.place_id if at is not None else 0
         for each in reversed(chain):
             key = self._places.setdefault((key, each.position), len(self._places) + 1)
-            each.key = key
-        return node.key
+            each.place_id = key
+        return node.place_id
 
 
-def props_of(element: PromptElement) -> Props | None:
+def snapshot_props(element: PromptElement) -> Props | None:
     """The props of an element as they are now, lists and mappings copied; None if one of them may change unseen."""
     props: list[object] = []
     for field in type(element).__attrs_attrs__:

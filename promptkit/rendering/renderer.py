@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from promptkit.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive, drive_async
-from promptkit.rendering.expand import Expansion, Outcome, Started, grow
-from promptkit.rendering.materialize import RenderTree, materialize, pair
-from promptkit.rendering.prune import Cut, Key, Pruner, keys_of
+from promptkit.rendering.expand import Expansion, AwaitedResults, PendingAwaitables, grow_expandables
+from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
+from promptkit.rendering.prune import CutRounding, RemovalKey, Pruner, removal_keys
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.messages import Message, ToolDefinition
     from promptkit.rendering.removal_order import Step
-    from promptkit.rendering.removals import Pruned
+    from promptkit.rendering.removals import PrunedTree
     from promptkit.rendering.tree import Node
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -48,7 +48,7 @@ class Renderer:
         budget: int | None = None,
         model: str | None = None,
         tokenizer: Tokenizer | None = None,
-        reply_tokens: int | None = None,
+        reserved_output_tokens: int | None = None,
         tools: Sequence[ToolDefinition] = (),
         prune_step: int = 0,
         pairing: Pairing = "strict",
@@ -59,7 +59,7 @@ class Renderer:
             raise InvalidArgumentError(message)
         self.model = model
         self.tokenizer = tokenizer or tokenizer_for(model)
-        self.context = context_budget(model=model, budget=budget, reply_tokens=reply_tokens, tools=tools, tokenizer=self.tokenizer)
+        self.context = context_budget(model=model, budget=budget, reserved_output_tokens=reserved_output_tokens, tools=tools, tokenizer=self.tokenizer)
         self.prune_step = prune_step
         self._pairing = pairing
         self._trace = trace
@@ -69,7 +69,7 @@ class Renderer:
         self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
         self._tools = tuple(tools)
         self._earlier: tuple[Message, ...] = ()
-        self._dropped: frozenset[Key] = frozenset()
+        self._dropped: frozenset[RemovalKey] = frozenset()
 
     def render(self, prompt: Child) -> Rendered:
         """Render a prompt: an element, or a tuple of them.
@@ -82,62 +82,62 @@ class Renderer:
         """Likewise, with components that await running in the caller's event loop."""
         return await drive_async(self._engine(prompt))
 
-    def _engine(self, prompt: Child) -> Generator[Started, Outcome, Rendered]:
+    def _engine(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         budget = self.context.tokens
         recorder = TraceRecorder() if self._trace else None
         expansion = Expansion(self._sizer, self._memory, model=self.model)
         if recorder:
             expansion.seconds = recorder.seconds
-        root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.plain))
+        root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))
         if recorder:
-            recorder.lap("expand")
+            recorder.end_stage("expand")
         pruner = yield from self._limited(expansion, root, budget)
         if recorder:
-            recorder.lap("limit")
+            recorder.end_stage("limit")
         try:
-            pruned = pruner.whole(budget, Cut(self.prune_step, self._dropped))
+            pruned = pruner.prune(budget, CutRounding(self.prune_step, self._dropped))
         except BudgetExceededError as error:
             if recorder:
-                error.trace = recorder.trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
+                error.trace = recorder.build_trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
             raise
         if recorder:
-            recorder.lap("prune")
-        self._memory.next_turn(expansion.atoms)
+            recorder.end_stage("prune")
+        self._memory.start_next_render(expansion.text_messages)
         rendered = self._result(pruner, pruned, recorder)
         self._earlier = rendered.messages
         if self.prune_step:
-            self._dropped = frozenset[Key]().union(*map(keys_of, pruned.scan.steps[: pruned.k]))
+            self._dropped = frozenset[RemovalKey]().union(*map(removal_keys, pruned.scan.steps[: pruned.state]))
         return rendered
 
-    def _limited(self, expansion: Expansion, root: Node, budget: int) -> Generator[Started, Outcome, Pruner]:
+    def _limited(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
         """The tree with its Expandables grown and its limits kept, ready to be pruned as a whole."""
         pruner = self._pruner(materialize(root), ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
-            if (yield from grow(expansion, node, node.limit)):
-                pruner = self._pruner(materialize(root), pruner.limited)
-            pruner.limit(node)
-        if (yield from grow(expansion, root, budget - self._overhead.system - pruner.tree.reserved)):
-            pruner = self._pruner(materialize(root), pruner.limited)
+            if (yield from grow_expandables(expansion, node, node.limit)):
+                pruner = self._pruner(materialize(root), pruner.limit_steps)
+            pruner.prune_limit(node)
+        if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
+            pruner = self._pruner(materialize(root), pruner.limit_steps)
         return pruner
 
     def _pruner(self, tree: RenderTree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
-        pair(tree, strict=self._pairing == "strict")
+        pair_calls(tree, strict=self._pairing == "strict")
         return Pruner(tree, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
 
     def _precise(self, system: str) -> int:
         return self.tokenizer.request(self._tools, system=system).tokens
 
-    def _result(self, pruner: Pruner, pruned: Pruned, recorder: TraceRecorder | None) -> Rendered:
-        metadata, kept, omitted = pruned.tree.attachments(pruned.k)
+    def _result(self, pruner: Pruner, pruned: PrunedTree, recorder: TraceRecorder | None) -> Rendered:
+        metadata, kept, omitted = pruned.tree.collect_attachments(pruned.state)
         references = _unique(kept)
         names = {reference.to for reference in references}
-        messages = messages_of(pruned.tree.root, pruned.k)
+        messages = assemble_messages(pruned.tree.root, pruned.state)
         trace = None
         if recorder:
-            recorder.lap("assemble")
-            trace = recorder.trace(pruner, pruned.k, budget=pruned.budget, prune_step=self.prune_step, model=self.model)
+            recorder.end_stage("assemble")
+            trace = recorder.build_trace(pruner, pruned.state, budget=pruned.budget, prune_step=self.prune_step, model=self.model)
         return Rendered(
             messages=messages,
             tokens=pruned.tokens,
@@ -148,7 +148,7 @@ class Renderer:
             omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.context.tokens else None,
             pruned=pruned,
-            again=lambda other: self._result(pruner, pruner.at(pruned.scan, other, Cut(self.prune_step)), recorder),
+            again=lambda other: self._result(pruner, pruner.prune_at(pruned.scan, other, CutRounding(self.prune_step)), recorder),
             trace=trace,
             tools=self._tools,
             earlier=self._earlier,
@@ -168,7 +168,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     budget: int | None = None,
     model: str | None = None,
     tokenizer: Tokenizer | None = None,
-    reply_tokens: int | None = None,
+    reserved_output_tokens: int | None = None,
     tools: Sequence[ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
@@ -183,7 +183,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
         budget=budget,
         model=model,
         tokenizer=tokenizer,
-        reply_tokens=reply_tokens,
+        reserved_output_tokens=reserved_output_tokens,
         tools=tools,
         prune_step=prune_step,
         pairing=pairing,
@@ -198,7 +198,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     budget: int | None = None,
     model: str | None = None,
     tokenizer: Tokenizer | None = None,
-    reply_tokens: int | None = None,
+    reserved_output_tokens: int | None = None,
     tools: Sequence[ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
@@ -209,7 +209,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
         budget=budget,
         model=model,
         tokenizer=tokenizer,
-        reply_tokens=reply_tokens,
+        reserved_output_tokens=reserved_output_tokens,
         tools=tools,
         prune_step=prune_step,
         pairing=pairing,

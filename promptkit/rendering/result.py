@@ -12,14 +12,14 @@ import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
-from promptkit.rendering.removals import Removal, SourceSpan, removals_of, spans_of
-from promptkit.rendering.sizing import frame_of
+from promptkit.rendering.removals import Removal, SourceSpan, list_removals, map_sources
+from promptkit.rendering.sizing import count_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.media import Reference
-    from promptkit.rendering.removals import Pruned
+    from promptkit.rendering.removals import PrunedTree
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tracing.trace import Trace
 
@@ -100,7 +100,7 @@ class Rendered:
     trace: Trace | None = attrs.field(default=None, repr=False, eq=False)
     """What happened, where the render was asked to record it (`trace=True`)."""
 
-    _pruned: Pruned = attrs.field(alias="pruned", repr=False, eq=False)
+    _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)
     _again: Callable[[int], Rendered] = attrs.field(alias="again", repr=False, eq=False)
     _tools: tuple[ToolDefinition, ...] = attrs.field(alias="tools", default=(), repr=False, eq=False)
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
@@ -113,7 +113,7 @@ class Rendered:
         if not tokenizer.request(self._tools, system=system).exact:
             return False
         for message in self.messages:
-            if not frame_of(message, tokenizer).exact:
+            if not count_frame(message, tokenizer).exact:
                 return False
             for part in message.content:
                 if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.part(part).exact:
@@ -123,12 +123,12 @@ class Rendered:
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
         """What was removed, in the order of removal."""
-        return removals_of(self._pruned)
+        return list_removals(self._pruned)
 
     @cached_property
     def source_map(self) -> tuple[SourceSpan, ...]:
         """Which element wrote which characters."""
-        return spans_of(self._pruned)
+        return map_sources(self._pruned)
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -143,7 +143,7 @@ class Rendered:
         for message, earlier in zip(self.messages, self._earlier, strict=False):
             if message is not earlier and message != earlier:
                 break
-            tokens += sizer.message(message)
+            tokens += sizer.count_message(message)
         return tokens
 
     def explain(self) -> str:

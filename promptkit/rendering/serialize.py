@@ -17,10 +17,10 @@ from promptkit.elements import chat, layout, media, text
 from promptkit.errors import TreeError
 from promptkit.messages import Json, Repair, ToolCall
 from promptkit.rendering.event_loop import drive, drive_async
-from promptkit.rendering.expand import Expansion, Outcome, Started
+from promptkit.rendering.expand import Expansion, AwaitedResults, PendingAwaitables
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import HIGHEST, Atom, Leaf, Node, path_of
+from promptkit.rendering.tree import HIGHEST_PRIORITY, TextMessage, Leaf, Node, format_path
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ async def to_json_async(
     return _tree(await drive_async(_expansion(budget, tokenizer, model, prompt)))
 
 
-def _expansion(budget: int | None, tokenizer: Tokenizer | None, model: str | None, prompt: Child) -> Generator[Started, Outcome, Node]:
+def _expansion(budget: int | None, tokenizer: Tokenizer | None, model: str | None, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
     expansion = Expansion(sizer, RenderCache(), model=model, fragment=True)
-    room = HIGHEST if budget is None else max(0, budget - sizer.tokenizer.request().tokens)
+    room = HIGHEST_PRIORITY if budget is None else max(0, budget - sizer.tokenizer.request().tokens)
     return expansion.run(flatten(prompt, "to_json"), room)
 
 
@@ -119,14 +119,14 @@ class _Writer:
         inside = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
         written: list[Json] = []
         for item in inside.items:
-            if type(item) is Atom:
+            if type(item) is TextMessage:
                 written.append(self.add({**self.props(item.element), "children": [item.text]}))
             elif type(item) is Leaf and item.element is None:
                 written.append(item.text)
             elif type(item) is Leaf and item.element is not None:
                 record = self.props(item.element)
                 written.append(self.add(record if item.part else {**record, "children": [item.text]}))
-            elif type(item) is Node and item.delegate is None:
+            elif type(item) is Node and item.replaces is None:
                 record = self.props(item.element, _kind(item))
                 written.append(self.add(record, item))
                 if item.fallback is not None:
@@ -177,7 +177,7 @@ def _json(value: object, node: Node) -> Json:
     try:
         plain: Json = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        message = f"{path_of(node)}: Metadata holds {type(value).__name__}, which is no JSON ({error}): give it a value that is."
+        message = f"{format_path(node)}: Metadata holds {type(value).__name__}, which is no JSON ({error}): give it a value that is."
         raise TreeError(message) from None
     return plain
 

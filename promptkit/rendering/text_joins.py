@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.rendering.tree import ALWAYS, FIRST, Leaf, Node
+from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf, Node
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Range", "TextJoins", "separator"]
+__all__ = ["Range", "TextJoins", "find_separator"]
 
 _NEAR = 48  # characters in which a safe cut is looked for before more of the text is searched
 
 
-def separator(before: Leaf, leaf: Leaf, nearest: Leaf | None) -> str:
+def find_separator(before: Leaf, leaf: Leaf, nearest: Leaf | None) -> str:
     """What stands between two neighbouring texts of one run: a line break, or nothing.
 
     `nearest` is what stands right before the second one: the first one, or something empty. prompt-tsx: a TextChunk starts on
     a new line, and so does a container's first text unless text of the outer container stands right before it. A text that
     ends in a line break needs no other.
     """
-    breaks = leaf.breaks == ALWAYS or before.closes or (leaf.breaks == FIRST and not (nearest and _follows_text(nearest, leaf)))
+    breaks = leaf.starts_line == STARTS_LINE_ALWAYS or before.ends_line or (leaf.starts_line == STARTS_LINE_FIRST and not (nearest and _follows_text(nearest, leaf)))
     return "\n" if breaks and not before.text.endswith("\n") else ""
 
 
 def _follows_text(nearest: Leaf, leaf: Leaf) -> bool:
     """Whether a container's first text stands right behind text of a container around it."""
-    if nearest.own:
+    if nearest.is_element:
         return False
     home = nearest.parent
-    item: Leaf | Node = leaf if leaf.own else leaf.parent
+    item: Leaf | Node = leaf if leaf.is_element else leaf.parent
     while True:
         parent = item.parent
         if parent is None:
@@ -60,14 +60,14 @@ class Range:
         found = leaf.previous
         while found is not None and found.is_empty:
             found = found.previous
-        return found if found is not None and found.seq >= self.low and found.part is None else None
+        return found if found is not None and found.index >= self.low and found.part is None else None
 
     def behind(self, leaf: Leaf) -> Leaf | None:
         """The text behind a leaf in the same run, alive and in this stretch."""
         found = leaf.following
         while found is not None and found.is_empty:
             found = found.following
-        return found if found is not None and found.seq < self.high and found.part is None else None
+        return found if found is not None and found.index < self.high and found.part is None else None
 
 
 class TextJoins:
@@ -77,7 +77,7 @@ class TextJoins:
         self.tokenizer = tokenizer
         self.cut = tokenizer.safe_cut
 
-    def text(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+    def count_text(self, leaf: Leaf, span: Range) -> tuple[int, int]:
         """What a text that has just been linked in adds to its run."""
         before, behind = span.before(leaf), span.behind(leaf)
         if self._is_solid(leaf) and (before is None or self._is_solid(before)) and (behind is None or self._is_solid(behind)):
@@ -85,9 +85,9 @@ class TextJoins:
         count = self.tokenizer.count
         head = self._end(before, span) if before else ""
         tail = self._start(behind, span) if behind else ""
-        was = count(head + separator(before, behind, _without(leaf, behind)) + tail) if before and behind else count(head or tail)
-        left = head + separator(before, leaf, leaf.previous) if before else ""
-        right = separator(leaf, behind, behind.previous) + tail if behind else ""
+        was = count(head + find_separator(before, behind, _without(leaf, behind)) + tail) if before and behind else count(head or tail)
+        left = head + find_separator(before, leaf, leaf.previous) if before else ""
+        right = find_separator(leaf, behind, behind.previous) + tail if behind else ""
         text = leaf.text
         first, last = self._cuts(leaf)
         if first < 0:
@@ -97,22 +97,22 @@ class TextJoins:
         windows = count(left + start) + count(end + right)
         return count(text) - count(start) - count(end) + windows - was, windows - was
 
-    def part(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+    def count_part(self, leaf: Leaf, span: Range) -> tuple[int, int]:
         """What a part that has just been linked in changes in the text around it, without its own tokens."""
         before, behind = span.before(leaf), span.behind(leaf)
         if not (before and behind):
             return 0, 0
         head, tail = self._end(before, span), self._start(behind, span)
         count = self.tokenizer.count
-        change = count(head) + count(tail) - count(head + separator(before, behind, _without(leaf, behind)) + tail)
+        change = count(head) + count(tail) - count(head + find_separator(before, behind, _without(leaf, behind)) + tail)
         return change, change
 
-    def nothing(self, leaf: Leaf, span: Range) -> tuple[int, int]:
+    def count_empty(self, leaf: Leaf, span: Range) -> tuple[int, int]:
         """What something empty that has just been linked in changes: perhaps the line break between its neighbours."""
         before, behind = span.before(leaf), span.behind(leaf)
         if before is None or behind is None:
             return 0, 0
-        old, new = separator(before, behind, _without(leaf, behind)), separator(before, behind, behind.previous)
+        old, new = find_separator(before, behind, _without(leaf, behind)), find_separator(before, behind, behind.previous)
         if old == new:
             return 0, 0
         head, tail = self._end(before, span), self._start(behind, span)
@@ -141,10 +141,10 @@ class TextJoins:
 
     def _is_solid(self, leaf: Leaf) -> bool:
         """Whether a text always starts a line, with a character before which the line break is a safe cut."""
-        solid = leaf.solid
+        solid = leaf.starts_at_safe_cut
         if solid is None:
             cut = self.cut
-            solid = leaf.solid = bool(leaf.breaks == ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1))
+            solid = leaf.starts_at_safe_cut = bool(leaf.starts_line == STARTS_LINE_ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1))
         return solid
 
     def _end(self, leaf: Leaf, span: Range) -> str:
@@ -154,7 +154,7 @@ class TextJoins:
             return leaf.text[last:]
         text = leaf.text
         while (before := span.before(leaf)) is not None:
-            text = before.text + separator(before, leaf, leaf.previous) + text
+            text = before.text + find_separator(before, leaf, leaf.previous) + text
             place = self._last(text)
             if place >= 0:
                 return text[place:]
@@ -168,7 +168,7 @@ class TextJoins:
             return leaf.text[:first]
         text = leaf.text
         while (behind := span.behind(leaf)) is not None:
-            text = text + separator(leaf, behind, behind.previous) + behind.text
+            text = text + find_separator(leaf, behind, behind.previous) + behind.text
             place = self._first(text)
             if place >= 0:
                 return text[:place]
@@ -177,10 +177,10 @@ class TextJoins:
 
     def _cuts(self, leaf: Leaf) -> tuple[int, int]:
         """The first and the last safe cut inside a leaf's text; -1 where there is none."""
-        cuts = leaf.cuts
+        cuts = leaf.safe_cuts
         if cuts is None:
             first = self._first(leaf.text)
-            cuts = leaf.cuts = (first, self._last(leaf.text) if first >= 0 else -1)
+            cuts = leaf.safe_cuts = (first, self._last(leaf.text) if first >= 0 else -1)
         return cuts
 
     def _first(self, text: str) -> int:

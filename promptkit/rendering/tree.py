@@ -14,41 +14,41 @@ if TYPE_CHECKING:
     from promptkit.element import Children, PromptElement
     from promptkit.elements.media import Reference
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
-    from promptkit.rendering.removal_order import Scope
+    from promptkit.rendering.removal_order import CandidateQueue
     from promptkit.rendering.sizing import Layout
 
 __all__ = [
-    "ALWAYS",
-    "FIRST",
-    "HIGHEST",
-    "LEVELS",
-    "NEVER",
-    "STAYS",
-    "STEP",
-    "Atom",
+    "STARTS_LINE_ALWAYS",
+    "STARTS_LINE_FIRST",
+    "HIGHEST_PRIORITY",
+    "MAX_PATH_STEPS",
+    "STARTS_LINE_NEVER",
+    "NEVER_REMOVED",
+    "PATH_SEPARATOR",
+    "TextMessage",
     "Item",
     "Leaf",
     "Node",
-    "alive",
-    "is_alive",
-    "label_of",
-    "left_out",
-    "path_of",
+    "is_item_alive",
+    "is_node_alive",
+    "format_label",
+    "format_omitted_steps",
+    "format_path",
 ]
 
-HIGHEST = 2**53 - 1
+HIGHEST_PRIORITY = 2**53 - 1
 """The priority of what has none: JavaScript's largest safe integer, as in prompt-tsx."""
 
-STAYS = 1 << 60
+NEVER_REMOVED = 1 << 60
 """The step of what is never removed."""
 
 # When a leaf starts on a new line.
-NEVER = 0
-ALWAYS = 1
-FIRST = 2  # unless text of the same container stands right before it
+STARTS_LINE_NEVER = 0
+STARTS_LINE_ALWAYS = 1
+STARTS_LINE_FIRST = 2  # unless text of the same container stands right before it
 
 
-class Atom:
+class TextMessage:
     """A message that is nothing but one text: most of a long conversation. Shared between renders, so it has no state of one."""
 
     __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
@@ -67,21 +67,21 @@ class Leaf:
     """A piece of content: text, or a part that is no text."""
 
     __slots__ = (
-        "breaks",
-        "closes",
+        "starts_line",
+        "ends_line",
         "cuts",
         "element",
         "following",
-        "frame",
+        "is_frame",
         "is_empty",
-        "own",
+        "is_element",
         "parent",
         "part",
         "position",
         "previous",
         "priority",
-        "seq",
-        "sized",
+        "index",
+        "takes_share",
         "solid",
         "text",
     )
@@ -102,16 +102,16 @@ class Leaf:
         self.part = part
         self.is_empty = part is None and not text
         self.priority = priority
-        self.breaks = breaks
+        self.starts_line = breaks
         self.element = element
         # An element of its own (TextChunk, Text) is compared as a container of this one leaf would be.
-        self.own = element is not None and part is None
-        self.sized = False  # a part that takes a share of its flex group
-        self.frame = False  # written by the element around it (a Tag), and gone with it
-        self.solid: bool | None = None  # always starts a line, at a safe cut; found out when asked
-        self.cuts: tuple[int, int] | None = None  # the first and last safe cut inside, likewise
-        self.closes = False  # what follows starts on a new line
-        self.seq = 0  # place in the message
+        self.is_element = element is not None and part is None
+        self.takes_share = False  # a part that takes a share of its flex group
+        self.is_frame = False  # written by the element around it (a Tag), and gone with it
+        self.starts_at_safe_cut: bool | None = None  # always starts a line, at a safe cut; found out when asked
+        self.safe_cuts: tuple[int, int] | None = None  # the first and last safe cut inside, likewise
+        self.ends_line = False  # what follows starts on a new line
+        self.index = 0  # place in the message
         self.previous: Leaf | None = None  # the living neighbours in the message
         self.following: Leaf | None = None
 
@@ -126,21 +126,21 @@ class Node:
     role: Role | None = None
     name: str | None = None
     calls: tuple[ToolCall, ...] = ()
-    calls_gone: list[int] = []  # noqa: RUF012  # of messages without calls; an own list where there are any
+    calls_removed_at: list[int] = []  # noqa: RUF012  # of messages without calls; an own list where there are any
     call_id: str | None = None
-    asked: tuple[Node, int] | None = None  # of a result: the message that asked, and the index of its call
-    answers: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: index of the call, result
-    passes = False
+    answered_call: tuple[Node, int] | None = None  # of a result: the message that asked, and the index of its call
+    results: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: index of the call, result
+    passes_priority = False
     atomic = False
     legacy = False
     in_legacy = False
     fragment = False  # of no whole prompt: text may stand outside messages
     required = False
-    expands = False
-    standby = False  # a fallback, or inside one
+    is_expandable = False
+    in_fallback = False  # a fallback, or inside one
     limit: int | None = None
     reserve = 0  # tokens that stay free
-    keep: tuple[Hashable, ...] = ()
+    keep_groups: tuple[Hashable, ...] = ()
     fallback: Node | None = None
     metadata: list[tuple[object, bool]] | None = None
     references: list[Reference] | None = None
@@ -152,31 +152,31 @@ class Node:
     own_size: int | None = None
     used: int | None = None
     layout: Layout | None = None
-    flex = 0  # index of its group in the parent's layout
-    delegate: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
-    variants: list[Children] | None = None
-    key = -1  # its place, for the memory
-    depth = 0  # components around it, itself included
+    group_index = 0  # index of its group in the parent's layout
+    replaces: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
+    alternatives: list[Children] | None = None
+    place_id = -1  # its place, for the memory
+    component_depth = 0  # components around it, itself included
 
     # pruning
-    born = -2  # of a fallback: the step that raises it, or -1 if a limit did
+    activated_at = -2  # of a fallback: the step that raises it, or -1 if a limit did
     pinned = False  # holds something that must stay
-    live = 0  # living items that are not empty
-    counted = False  # as one of those of the parent
-    rank = 0  # place among the tree's nodes, in written order
-    last = 0  # the rank of the last node below it
-    ceiling: int | None = None  # tokens that it surely does not exceed
-    up = True  # it and all above it are alive, in the forward run
-    place = 0  # in a message: the number of leaves before it
-    leaves = 0  # the number of leaves in it, those of fallbacks included
-    ghost: Leaf | None = None  # in a message: stands in the chain for a container without items
-    barren = False  # a message that shows nothing
-    first: Leaf | None = None  # of the message's living leaves
-    shield = 0  # items before it stand before a cache boundary
-    scope: Scope | None = None  # candidates, owned by the removal order
-    lows: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
+    live_items = 0  # living items that are not empty
+    is_counted = False  # as one of those of the parent
+    index = 0  # place among the tree's nodes, in written order
+    last_index = 0  # the rank of the last node below it
+    token_bound: int | None = None  # tokens that it surely does not exceed
+    is_active = True  # it and all above it are alive, in the forward run
+    first_leaf_index = 0  # in a message: the number of leaves before it
+    leaf_count = 0  # the number of leaves in it, those of fallbacks included
+    placeholder: Leaf | None = None  # in a message: stands in the chain for a container without items
+    is_blank = False  # a message that shows nothing
+    first_leaf: Leaf | None = None  # of the message's living leaves
+    protected_items = 0  # items before it stand before a cache boundary
+    scope: CandidateQueue | None = None  # candidates, owned by the removal order
+    priority_heap: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
     exhausted = False
-    on_path = -1
+    path_index = -1
 
     def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:
         self.element = element
@@ -184,7 +184,7 @@ class Node:
         self.priority = priority
         self.text_priority = priority  # of the strings that stand in it
         self.items: list[Item] = []
-        self.gone: list[int] = []
+        self.removed_at: list[int] = []
         self.message: Node | None = None  # the message that it is, or is in
         self.position = 0
         if parent is not None:
@@ -192,8 +192,8 @@ class Node:
             self.message = parent.message
             if parent.fragment:
                 self.fragment = True
-            if parent.depth:
-                self.depth = parent.depth
+            if parent.component_depth:
+                self.component_depth = parent.component_depth
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
 
@@ -206,30 +206,30 @@ class Node:
             self.nodes = [child]
 
 
-Item: TypeAlias = Atom | Leaf | Node
+Item: TypeAlias = TextMessage | Leaf | Node
 
 
-def alive(item: Item, gone: int, k: int) -> bool:
+def is_item_alive(item: Item, gone: int, k: int) -> bool:
     """Whether an item is there once k steps have been taken."""
-    return gone >= k and not (type(item) is Node and item.born >= k)
+    return gone >= k and not (type(item) is Node and item.activated_at >= k)
 
 
-def is_alive(node: Node, k: int) -> bool:
+def is_node_alive(node: Node, k: int) -> bool:
     """Whether a node and all above it are there once k steps have been taken."""
     while node.parent is not None:
-        if not alive(node, node.parent.gone[node.position], k):
+        if not is_item_alive(node, node.parent.removed_at[node.position], k):
             return False
         node = node.parent
     return True
 
 
-def path_of(parent: Node, position: int | None = None) -> str:
+def format_path(parent: Node, position: int | None = None) -> str:
     """`AgentPrompt > History > UserMessage[12]`: the path of a node, or of one of its items; the middle of a very long one left out."""
     last: list[str] = []
     if position is not None:
         item = parent.items[position]
         if type(item) is not Node:
-            last.append(label_of(parent, position))
+            last.append(format_label(parent, position))
         else:
             parent = item
     nodes: list[Node] = []
@@ -238,25 +238,25 @@ def path_of(parent: Node, position: int | None = None) -> str:
         nodes.append(node)
         node = node.parent
     nodes.reverse()
-    shown = nodes if len(nodes) <= 2 * LEVELS else nodes[:LEVELS] + nodes[-LEVELS:]
-    parts = [label_of(each.parent, each.position) for each in shown if each.parent]
+    shown = nodes if len(nodes) <= 2 * MAX_PATH_STEPS else nodes[:MAX_PATH_STEPS] + nodes[-MAX_PATH_STEPS:]
+    parts = [format_label(each.parent, each.position) for each in shown if each.parent]
     if len(shown) < len(nodes):
-        parts.insert(LEVELS, left_out(len(nodes) - len(shown)))
-    return STEP.join(parts + last)
+        parts.insert(MAX_PATH_STEPS, format_omitted_steps(len(nodes) - len(shown)))
+    return PATH_SEPARATOR.join(parts + last)
 
 
-STEP = " > "
+PATH_SEPARATOR = " > "
 
-LEVELS = 20
+MAX_PATH_STEPS = 20
 """Steps that a path shows at either end, where it is too long to show in full."""
 
 
-def left_out(steps: int) -> str:
+def format_omitted_steps(steps: int) -> str:
     """What stands for the middle of a very long path."""
     return f"… {steps:,} more …"
 
 
-def label_of(parent: Node, position: int) -> str:
+def format_label(parent: Node, position: int) -> str:
     """The last step of the path of an item."""
     item = parent.items[position]
     if type(item) is Node and item.label:

@@ -9,10 +9,10 @@ from promptkit.rendering.tree import Item, Leaf, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Buried", "CallTaken", "Linked", "Op", "Raised", "Taken", "Unlinked", "link_below", "mark_step", "redo", "undo", "unlink"]
+__all__ = ["SubtreeRemoved", "CallRemoved", "LeafLinked", "Change", "FallbackActivated", "ItemRemoved", "LeafUnlinked", "link_fallback", "mark_step", "redo", "undo", "unlink"]
 
 
-class Taken:
+class ItemRemoved:
     """An item went. `reason`: budget, kept-with, tool-pair, empty; `partner`: the node that took it along."""
 
     __slots__ = ("counted", "parent", "partner", "position", "reason")
@@ -25,7 +25,7 @@ class Taken:
         self.counted = counted
 
 
-class Buried:
+class SubtreeRemoved:
     """Nodes went down with the node that was taken."""
 
     __slots__ = ("nodes",)
@@ -34,7 +34,7 @@ class Buried:
         self.nodes = nodes
 
 
-class Unlinked:
+class LeafUnlinked:
     """A leaf left its message's chain."""
 
     __slots__ = ("leaf",)
@@ -43,7 +43,7 @@ class Unlinked:
         self.leaf = leaf
 
 
-class Linked:
+class LeafLinked:
     """A fallback's leaf joined its message's chain."""
 
     __slots__ = ("leaf",)
@@ -52,7 +52,7 @@ class Linked:
         self.leaf = leaf
 
 
-class CallTaken:
+class CallRemoved:
     """A tool call left its message."""
 
     __slots__ = ("index", "message", "partner", "reason")
@@ -64,7 +64,7 @@ class CallTaken:
         self.partner = partner
 
 
-class Raised:
+class FallbackActivated:
     """A fallback took its place."""
 
     __slots__ = ("nodes", "spare")
@@ -74,53 +74,53 @@ class Raised:
         self.nodes = nodes
 
 
-Op: TypeAlias = Taken | Buried | Unlinked | Linked | CallTaken | Raised
+Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated
 
 
-def undo(op: Op) -> None:
+def undo(op: Change) -> None:
     """Take a change back, as far as the forward run is concerned; `gone` and `born` are the caller's."""
-    if isinstance(op, Taken):
-        op.parent.live += op.counted
-    elif isinstance(op, Unlinked):
+    if isinstance(op, ItemRemoved):
+        op.parent.live_items += op.counted
+    elif isinstance(op, LeafUnlinked):
         relink(op.leaf)
-    elif isinstance(op, Buried):
+    elif isinstance(op, SubtreeRemoved):
         for node in op.nodes:
-            node.up = True
-    elif isinstance(op, Linked):
+            node.is_active = True
+    elif isinstance(op, LeafLinked):
         unlink(op.leaf)
-    elif isinstance(op, Raised):
+    elif isinstance(op, FallbackActivated):
         for node in op.nodes:
-            node.up = False
+            node.is_active = False
         if op.spare.parent is not None:
-            op.spare.parent.live -= op.spare.counted
+            op.spare.parent.live_items -= op.spare.is_counted
 
 
-def redo(op: Op) -> None:
+def redo(op: Change) -> None:
     """Do a change again that was taken back."""
-    if isinstance(op, Taken):
-        op.parent.live -= op.counted
-    elif isinstance(op, Unlinked):
+    if isinstance(op, ItemRemoved):
+        op.parent.live_items -= op.counted
+    elif isinstance(op, LeafUnlinked):
         unlink(op.leaf)
-    elif isinstance(op, Buried):
+    elif isinstance(op, SubtreeRemoved):
         for node in op.nodes:
-            node.up = False
-    elif isinstance(op, Linked):
+            node.is_active = False
+    elif isinstance(op, LeafLinked):
         relink(op.leaf)
-    elif isinstance(op, Raised):
+    elif isinstance(op, FallbackActivated):
         for node in op.nodes:
-            node.up = True
+            node.is_active = True
         if op.spare.parent is not None:
-            op.spare.parent.live += op.spare.counted
+            op.spare.parent.live_items += op.spare.is_counted
 
 
-def mark_step(op: Op, step: int) -> None:
+def mark_step(op: Change, step: int) -> None:
     """Set the step at which a change happens."""
-    if isinstance(op, Taken):
-        op.parent.gone[op.position] = step
-    elif isinstance(op, CallTaken):
-        op.message.calls_gone[op.index] = step
-    elif isinstance(op, Raised):
-        op.spare.born = step
+    if isinstance(op, ItemRemoved):
+        op.parent.removed_at[op.position] = step
+    elif isinstance(op, CallRemoved):
+        op.message.calls_removed_at[op.index] = step
+    elif isinstance(op, FallbackActivated):
+        op.spare.activated_at = step
 
 
 def unlink(leaf: Leaf) -> None:
@@ -129,7 +129,7 @@ def unlink(leaf: Leaf) -> None:
     if before is not None:
         before.following = behind
     elif leaf.parent.message is not None:
-        leaf.parent.message.first = behind
+        leaf.parent.message.first_leaf = behind
     if behind is not None:
         behind.previous = before
 
@@ -140,18 +140,18 @@ def relink(leaf: Leaf) -> None:
     if before is not None:
         before.following = leaf
     elif leaf.parent.message is not None:
-        leaf.parent.message.first = leaf
+        leaf.parent.message.first_leaf = leaf
     if behind is not None:
         behind.previous = leaf
 
 
-def link_below(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
+def link_fallback(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
     """Link the leaves of a fallback into its message, where the leaf `last` was taken out just now; yields them in order."""
     message = spare.message
     if message is None or spare.role is not None:
         return
     before, behind = (last.previous, last.following) if last else _neighbours(message, spare)
-    stack: list[Iterator[Item]] = [iter([spare.ghost] if spare.ghost else spare.items)]
+    stack: list[Iterator[Item]] = [iter([spare.placeholder] if spare.placeholder else spare.items)]
     while stack:
         for item in stack[-1]:
             if type(item) is Leaf:
@@ -159,8 +159,8 @@ def link_below(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
                 relink(item)
                 yield item
                 before = item
-            elif type(item) is Node and item.up:
-                stack.append(iter([item.ghost] if item.ghost else item.items))
+            elif type(item) is Node and item.is_active:
+                stack.append(iter([item.placeholder] if item.placeholder else item.items))
                 break
         else:
             stack.pop()
@@ -168,9 +168,9 @@ def link_below(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
 
 def _neighbours(message: Node, spare: Node) -> tuple[Leaf | None, Leaf | None]:
     """The living leaves around an empty place, found by their order in the message."""
-    seq = spare.place
+    seq = spare.first_leaf_index
     before: Leaf | None = None
-    leaf = message.first
-    while leaf is not None and leaf.seq < seq:
+    leaf = message.first_leaf
+    while leaf is not None and leaf.index < seq:
         before, leaf = leaf, leaf.following
     return before, leaf
