@@ -1,14 +1,16 @@
-"""Nothing leaves this machine: connections beyond loopback are refused, and remembered even if the code under test swallows the error.
+"""Refuse connections beyond loopback in a test, and fail the test even if the code under test swallows the error.
 
-An audit hook sees every connection that Python's own sockets make: threads, asyncio, HTTP clients and DNS look-ups included. One
-thing it hears too late: a name given to `connect` itself is looked up before. So that method and its likes are wrapped as well.
+An audit hook sees every connection that Python's own sockets make, including those of threads, asyncio, HTTP clients and DNS look-ups.
+It comes too late in one case: a host name that is passed to `connect` itself is looked up before the hook runs. Therefore `connect`,
+`connect_ex`, `sendto` and `sendmsg` are wrapped as well.
 
-Not seen: other processes, proxies on this machine, libraries with sockets of their own in C (uvloop, gRPC, libcurl), and asyncio
-on Windows where it connects to a number instead of a name.
+The guard does not see other processes, proxies on this machine, libraries with sockets of their own in C (uvloop, gRPC, libcurl), and
+asyncio on Windows where it connects to an IP address instead of a name.
 
-The guard of `loopback.py` around each test: `promptkit_loopback_only = true` in the ini file, `@pytest.mark.loopback_only` on a test.
-
-It is loaded in every test session where promptkit is installed, so it imports the guard only where it is wanted.
+Why not pytest-socket (0.8.1 was compared): its allow-list wraps `socket.socket.connect` alone, so `connect_ex`, `sendto`, `sendmsg`,
+sockets of the C class and DNS look-ups pass; its `--disable-socket` refuses loopback too. Its error is a `RuntimeError` that fails the
+test only where the code under test lets it through, while HTTP clients usually catch it and retry. It stops guarding when the tear-down
+of a test begins, and it needs pytest, while `loopback_only()` also guards a plain `with` block.
 """
 
 from __future__ import annotations
@@ -26,70 +28,65 @@ from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import attrs
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-__all__ = [
-    "NotLoopbackError",
-    "Refusal",
-    "loopback_only",
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_runtest_call",
-    "pytest_runtest_protocol",
-    "pytest_runtest_setup",
-    "pytest_runtest_teardown",
-    "told",
-    "watch",
-]
+__all__ = ["NotLoopbackError", "Refusal", "describe_refusals", "loopback_only", "record_refusals"]
 
 
 class NotLoopbackError(ConnectionRefusedError):
-    """What the code under test gets instead of a connection beyond loopback: as if nobody answered there."""
+    """A connection beyond loopback was refused. The code under test sees the same kind of error as for a port without a server."""
 
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """Something that was refused: `what` it was, in which `thread`, and `where`: the innermost calls, those of the library left out."""
+    """One refused connection, datagram or look-up."""
 
     what: str
+    """What was refused, for example `a connection to 192.0.2.1:9`."""
     thread: str
+    """Name of the thread that tried it."""
     where: tuple[str, ...] = ()
+    """The innermost calls as `file:line in function`; calls inside the standard library are left out."""
 
 
 @contextmanager
 def loopback_only() -> Generator[Sequence[Refusal]]:
-    """A block in which nothing may leave this machine. Its value lists what was refused so far.
+    """Allow only connections to this machine inside a `with` block.
 
-    Unix sockets, 127.0.0.0/8, ::1, localhost and 0.0.0.0 (which is this machine) are allowed. Other connections, datagrams and
-    look-ups of names raise NotLoopbackError, and AssertionError is raised at the end of the block if there was any. It is the whole
-    process that is watched: threads count to the block that runs at the time, and of nested blocks to the innermost.
+    Unix sockets, 127.0.0.0/8, ::1, localhost and 0.0.0.0 are allowed. Other connections, datagrams and look-ups of names raise
+    `NotLoopbackError`. The whole process is watched: a refusal in any thread belongs to the innermost block that runs at the time.
+
+    Yields:
+        The refusals so far, as a list that grows.
+
+    Raises:
+        AssertionError: At the end of the block, if anything was refused.
 
     >>> with loopback_only():
     ...     run_agent(model)
     """
     __tracebackhide__ = True
-    with watch() as refused:
+    with record_refusals() as refused:
         try:
             yield refused
-        except BaseException as error:  # whatever failed keeps its own reason
+        except BaseException as error:  # the error that happened first is raised, with a note
             if refused:
-                error.add_note(told(refused))
+                error.add_note(describe_refusals(refused))
             raise
     if refused:
-        raise AssertionError(told(refused))
+        raise AssertionError(describe_refusals(refused))
 
 
 @contextmanager
-def watch() -> Generator[list[Refusal]]:
-    """Refuse and remember, without a judgement at the end."""
+def record_refusals() -> Generator[list[Refusal]]:
+    """Refuse connections beyond loopback and record them, but raise nothing at the end of the block."""
     refused: list[Refusal] = []
-    _listen()
+    _install_audit_hook()
     with _lock:
         if not _watches:
-            _wrap()
+            _wrap_socket_methods()
         _watches.append(refused)
     try:
         yield refused
@@ -97,11 +94,11 @@ def watch() -> Generator[list[Refusal]]:
         with _lock:
             _watches[:] = [other for other in _watches if other is not refused]
             if not _watches:
-                _unwrap()
+                _unwrap_socket_methods()
 
 
-def told(refused: Sequence[Refusal]) -> str:
-    """What was refused, as the message of a failed test."""
+def describe_refusals(refused: Sequence[Refusal]) -> str:
+    """Describe refusals as the message of a failed test: each one once, with how often and where it happened."""
     lines = ["The code under test tried to leave this machine:"]
     times = Counter(refusal.what for refusal in refused)
     for refusal in {refusal.what: refusal for refusal in reversed(refused)}.values():  # the first of each
@@ -116,81 +113,82 @@ def told(refused: Sequence[Refusal]) -> str:
 
 _lock = Lock()
 _watches: list[list[Refusal]] = []
-"""What each block that runs now has refused, the innermost last. Audit hooks are the process's, so this is, too."""
+"""The refusals of each running block, the innermost last. Global, because audit hooks belong to the process."""
 
 
 @cache
-def _listen() -> None:
-    """An audit hook cannot be taken back, so there is one, and it sleeps while there is no block."""
-    sys.addaudithook(_heard)
+def _install_audit_hook() -> None:
+    """Install the one audit hook of this process. It cannot be removed, so it does nothing while no block runs."""
+    sys.addaudithook(_on_audit_event)
 
 
-def _heard(event: str, arguments: tuple[Any, ...]) -> None:  # Any: each event has its own
-    if _watches and event.startswith("socket.") and (judge := _JUDGES.get(event)):
-        _judge(judge, arguments)
+def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:  # Any: each event has its own
+    if _watches and event.startswith("socket.") and (describe := _DESCRIBE_REFUSED.get(event)):
+        _refuse_beyond_loopback(describe, arguments)
 
 
-def _judge(judge: Callable[..., str | None], arguments: tuple[Any, ...]) -> None:  # Any: likewise
-    what = judge(*arguments)
+def _refuse_beyond_loopback(describe: Callable[..., str | None], arguments: tuple[Any, ...]) -> None:  # Any: likewise
+    what = describe(*arguments)
     if what is None:
         return
-    refusal = Refusal(what=what, thread=current_thread().name, where=_where())
+    refusal = Refusal(what=what, thread=current_thread().name, where=_innermost_calls())
     for watched in _watches[-1:]:
         watched.append(refusal)
     message = f"{what} was refused: nothing but loopback may be reached in this test."
     raise NotLoopbackError(message)
 
 
-CALLS = 4
-"""Places that are shown."""
+_MAX_CALLS = 4
+"""How many calls a message shows."""
 
 
-def _where() -> tuple[str, ...]:
-    """The innermost calls on the way to a refusal, up to what runs the tests; those of the standard library left out."""
+def _innermost_calls() -> tuple[str, ...]:
+    """List the innermost calls, up to pytest; calls inside the standard library are left out."""
     here = f"{os.getcwd()}{os.sep}"  # noqa: PTH109  # a prefix of text
     places: list[str] = []
     for frame, line in walk_stack(currentframe()):
         module = str(frame.f_globals.get("__name__", ""))
         top = module.partition(".")[0]
-        if top in {"_pytest", "pluggy"} or len(places) == CALLS:
+        if top in {"_pytest", "pluggy"} or len(places) == _MAX_CALLS:
             break
         if module != __name__ and top not in sys.stdlib_module_names:
             places.append(f"{frame.f_code.co_filename.removeprefix(here)}:{line} in {frame.f_code.co_name}")
     return tuple(places)
 
 
-def _connection(sock: socket.socket, address: object) -> str | None:
+def _describe_connection(sock: socket.socket, address: object) -> str | None:
     if sock.family not in _INTERNET:
         return None if address is None or sock.family in _ON_THIS_MACHINE else f"a connection to {address!r}"
     host, port = _host_and_port(address)
-    if host is None or _is_here(host):
+    if host is None or _is_this_machine(host):
         return None
     return f"a {'datagram' if sock.type == socket.SOCK_DGRAM else 'connection'} to {host}:{port}"
 
 
-def _look_up(host: object, *_: object) -> str | None:
-    name = _text(host)
-    # A number is not looked up, and servers ask for their own name.
-    if name is None or _number(name) or _is_here(name) or name == socket.gethostname():
+def _describe_look_up(host: object, *_: object) -> str | None:
+    name = _host_text(host)
+    # An IP address is not looked up, and servers ask for the name of their own machine.
+    if name is None or _parse_ip_address(name) or _is_this_machine(name) or name == socket.gethostname():
         return None
     return f"a look-up of {name}"
 
 
-def _reverse(address: object) -> str | None:
-    host = _host_and_port(address)[0] or _text(address)
-    number = _number(host or "")
-    return _look_up(host) if number is None or _is_here(str(number)) else f"a look-up of {host}"
+def _describe_reverse_look_up(address: object) -> str | None:
+    host = _host_and_port(address)[0] or _host_text(address)
+    number = _parse_ip_address(host or "")
+    return _describe_look_up(host) if number is None or _is_this_machine(str(number)) else f"a look-up of {host}"
 
 
-_JUDGES: dict[str, Callable[..., str | None]] = {
-    "socket.connect": _connection,
-    "socket.sendto": _connection,
-    "socket.sendmsg": _connection,
-    "socket.getaddrinfo": _look_up,
-    "socket.gethostbyname": _look_up,
-    "socket.gethostbyaddr": _reverse,
-    "socket.getnameinfo": _reverse,
+_DESCRIBE_REFUSED: dict[str, Callable[..., str | None]] = {
+    "socket.connect": _describe_connection,
+    "socket.sendto": _describe_connection,
+    "socket.sendmsg": _describe_connection,
+    "socket.getaddrinfo": _describe_look_up,
+    "socket.gethostbyname": _describe_look_up,
+    "socket.gethostbyaddr": _describe_reverse_look_up,
+    "socket.getnameinfo": _describe_reverse_look_up,
 }
+"""Audit event → a function that describes what must be refused, or returns None where the address is on this machine."""
 
 _INTERNET = {socket.AF_INET, socket.AF_INET6}
 _ON_THIS_MACHINE = {getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name)}
@@ -198,18 +196,18 @@ _ON_THIS_MACHINE = {getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", 
 
 def _host_and_port(address: object) -> tuple[str | None, object]:
     if not isinstance(address, tuple):
-        return None, None  # the call itself will complain
+        return None, None  # the call itself raises an error
     parts = cast("tuple[object, ...]", address)  # of unknown items
-    return (_text(parts[0]), parts[1]) if len(parts) > 1 else (None, None)
+    return (_host_text(parts[0]), parts[1]) if len(parts) > 1 else (None, None)
 
 
-def _text(host: object) -> str | None:
+def _host_text(host: object) -> str | None:
     if isinstance(host, bytes | bytearray):
         return host.decode("ascii", "replace")
     return host if isinstance(host, str) else None
 
 
-def _number(host: str) -> IPv4Address | IPv6Address | None:
+def _parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
     try:
         number = ip_address(host)
     except ValueError:
@@ -217,136 +215,45 @@ def _number(host: str) -> IPv4Address | IPv6Address | None:
     return (number.ipv4_mapped or number) if isinstance(number, IPv6Address) else number
 
 
-def _is_here(host: str) -> bool:
-    number = _number(host)
+def _is_this_machine(host: str) -> bool:
+    number = _parse_ip_address(host)
     if number is not None:
         return number.is_loopback or number.is_unspecified
-    return host.casefold() in {"", "localhost"}  # `localhost.` and `x.localhost` are asked of DNS servers by some systems
+    return host.casefold() in {"", "localhost"}  # some systems ask DNS servers for `localhost.` and `x.localhost`
 
 
 _METHODS = ("connect", "connect_ex", "sendto", "sendmsg")
-_before: dict[str, Any] = {}  # Any: a method, or None where the class only inherited it
+_original_methods: dict[str, Any] = {}  # Any: a method, or None where socket.socket inherits it
 
 
-def _wrap() -> None:
+def _wrap_socket_methods() -> None:
     for name in _METHODS:
         if hasattr(socket.socket, name):  # Windows has no sendmsg
-            _before[name] = vars(socket.socket).get(name)
-            setattr(socket.socket, name, _wrapped(getattr(socket.socket, name)))
+            _original_methods[name] = vars(socket.socket).get(name)
+            setattr(socket.socket, name, _guard_method(getattr(socket.socket, name)))
 
 
-def _unwrap() -> None:
-    for name, method in _before.items():
+def _unwrap_socket_methods() -> None:
+    for name, method in _original_methods.items():
         if method is None:
             delattr(socket.socket, name)
         else:
             setattr(socket.socket, name, method)
-    _before.clear()
+    _original_methods.clear()
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _wrapped(method: Callable[Concatenate[socket.socket, P], T]) -> Callable[Concatenate[socket.socket, P], T]:
-    least = 4 if method.__name__ == "sendmsg" else 1  # arguments, where the address is one of them: the last
+def _guard_method(method: Callable[Concatenate[socket.socket, P], T]) -> Callable[Concatenate[socket.socket, P], T]:
+    # The address is the last argument: sendmsg(buffers, ancillary, flags, address), sendto(bytes, address), connect(address).
+    min_arguments = 4 if method.__name__ == "sendmsg" else 1
 
     @wraps(method)
-    def judged(self: socket.socket, /, *arguments: P.args, **named: P.kwargs) -> T:
-        if _watches and len(arguments) >= least:
-            _judge(_connection, (self, arguments[-1]))
+    def guarded(self: socket.socket, /, *arguments: P.args, **named: P.kwargs) -> T:
+        if _watches and len(arguments) >= min_arguments:
+            _refuse_beyond_loopback(_describe_connection, (self, arguments[-1]))
         return method(self, *arguments, **named)
 
-    return judged
-
-
-OPTION = "promptkit_loopback_only"
-MARKER = "loopback_only"
-HELP = "fail this test if it opens a connection beyond loopback; with False, allow it to although promptkit_loopback_only is set"
-
-
-class _Watched:
-    """What one test was refused, and how much of it is accounted for."""
-
-    def __init__(self, refused: list[Refusal]) -> None:
-        self.refused = refused
-        self.told = 0
-
-
-_KEY = pytest.StashKey[_Watched]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option for all tests of a suite."""
-    parser.addini(OPTION, "fail every test that opens a connection beyond loopback", type="bool", default=False)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The marker for one test."""
-    config.addinivalue_line("markers", f"{MARKER}(on=True): {HELP}")
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch all of a test, so that its threads find no gap between set-up, call and tear-down."""
-    if not _is_on(item):
-        return (yield)
-    with watch() as refused:
-        item.stash[_KEY] = _Watched(refused)
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Judge what fixtures did."""
-    return (yield from _judged(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Judge what the test did."""
-    return (yield from _judged(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Judge what fixtures did at the end, and what threads did since."""
-    return (yield from _judged(item))
-
-
-def _is_on(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker(MARKER)
-    if marker is None:
-        return bool(item.config.getini(OPTION))
-    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
-
-
-def _judged(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a phase of a test run, and fail it if anything was refused that no earlier phase has failed for."""
-    __tracebackhide__ = True
-    try:
-        made = yield
-    except pytest.skip.Exception:  # a test may not skip itself for want of a network either
-        _fail(item)
-        raise
-    except BaseException as error:  # it failed already, perhaps for this reason
-        if message := _message(item):
-            error.add_note(message)
-        raise
-    _fail(item)
-    return made
-
-
-def _fail(item: pytest.Item) -> None:
-    __tracebackhide__ = True
-    if message := _message(item):
-        pytest.fail(message, pytrace=False)
-
-
-def _message(item: pytest.Item) -> str | None:
-    watched = item.stash.get(_KEY, None)
-    if watched is None or watched.told == len(watched.refused):
-        return None
-    new = watched.refused[watched.told :]
-    watched.told += len(new)
-    return f"{told(new)}\nA test that needs the network says so: @pytest.mark.{MARKER}(False)."
+    return guarded

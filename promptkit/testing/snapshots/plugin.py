@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MISMATCHES", "pytest_assertrepr_compare", "pytest_configure", "pytest_plugins", "pytest_runtest_makereport"]
 
-pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard"]
+pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
 MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
 """A test's comparisons that failed."""

@@ -19,7 +19,7 @@ import pytest
 from openai import APIConnectionError, OpenAI
 
 from promptkit.testing import NotLoopbackError, Refusal, loopback_only
-from promptkit.testing.network_guard import told, watch
+from promptkit.testing.network_guard import describe_refusals, record_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ ATTEMPTS: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_refuses(attempt: str) -> None:
     run, what = ATTEMPTS[attempt]
-    with watch() as refused:
+    with record_refusals() as refused:
         with pytest.raises(NotLoopbackError, match="nothing but loopback may be reached"):
             run()
         assert [refusal.what for refusal in refused] == [what]
@@ -205,9 +205,9 @@ class TestWhatIsTold:
             with closing(tcp()) as made:
                 made.connect(FAR)
 
-        with watch() as refused, suppress(OSError):
+        with record_refusals() as refused, suppress(OSError):
             reach()
-        lines = told(refused).splitlines()
+        lines = describe_refusals(refused).splitlines()
         assert lines[0] == "The code under test tried to leave this machine:"
         assert lines[1] == "  a connection to 192.0.2.1:9"
         assert re.fullmatch(rf"    {re.escape(str(Path(__file__).relative_to(Path.cwd())))}:\d+ in reach", lines[2])
@@ -220,7 +220,7 @@ class TestWhatIsTold:
             else:
                 socket.getaddrinfo(NAME, 9)
 
-        with watch() as refused, suppress(OSError):
+        with record_refusals() as refused, suppress(OSError):
             reach(20)
         assert len(refused[0].where) == 4
 
@@ -230,7 +230,7 @@ class TestWhatIsTold:
             Refusal(what="y", thread="worker"),
             Refusal(what="a look-up of x", thread=""),
         ]
-        assert told(refused).splitlines()[1:3] == ["  a look-up of x, 2 times", "  y, in thread worker"]
+        assert describe_refusals(refused).splitlines()[1:3] == ["  a look-up of x, 2 times", "  y, in thread worker"]
 
 
 def test_threads_count_to_the_block_that_runs() -> None:
@@ -301,7 +301,7 @@ def reach():
 def outcomes(pytester: pytest.Pytester, code: str, *, on: bool = True) -> pytest.RunResult:
     pytester.makeini(f"[pytest]\npromptkit_loopback_only = {str(on).lower()}\naddopts = --strict-markers -p no:cacheprovider")
     pytester.makepyfile(REACH + code)
-    return pytester.runpytest_inprocess("-p", "promptkit.testing.network_guard", "-rA")
+    return pytester.runpytest_inprocess("-p", "promptkit.testing.network_guard_plugin", "-rA")
 
 
 FREE = pytest.mark.loopback_only(False)  # or this suite's own guard would refuse what is free in the suite inside
@@ -313,7 +313,7 @@ class TestPlugin:
         done.assert_outcomes(passed=1, failed=1)
         lines = ["  a datagram to 192.0.2.1:9", "    *in reach", "    *in test_far", "Give it *", "*@pytest.mark.loopback_only(False)*"]
         done.stdout.fnmatch_lines(lines, consecutive=True)
-        done.stdout.no_fnmatch_line("*loopback_plugin.py*")
+        done.stdout.no_fnmatch_line("*network_guard_plugin.py*")
 
     @FREE
     def test_nothing_is_guarded_unless_it_is_asked_for(self, pytester: pytest.Pytester) -> None:

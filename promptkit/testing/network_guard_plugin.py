@@ -1,0 +1,119 @@
+"""The pytest side of the network guard: `promptkit_loopback_only = true` in the ini file, `@pytest.mark.loopback_only` on a test.
+
+pytest loads this module in every test session where promptkit is installed, so it imports the guard only where a test needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from promptkit.testing.network_guard import Refusal
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_runtest_call",
+    "pytest_runtest_protocol",
+    "pytest_runtest_setup",
+    "pytest_runtest_teardown",
+]
+
+_OPTION = "promptkit_loopback_only"
+_MARKER = "loopback_only"
+_HELP = "fail this test if it opens a connection beyond loopback; with False, allow it to although promptkit_loopback_only is set"
+
+
+class _TestRefusals:
+    """The refusals of one test, and how many of them an earlier phase has reported."""
+
+    def __init__(self, refused: list[Refusal]) -> None:
+        self.refused = refused
+        self.reported = 0
+
+
+_KEY = pytest.StashKey[_TestRefusals]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini option that guards every test of a suite."""
+    parser.addini(_OPTION, "fail every test that opens a connection beyond loopback", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that guards one test."""
+    config.addinivalue_line("markers", f"{_MARKER}(on=True): {_HELP}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Guard the whole test, so that its threads find no gap between set-up, call and tear-down."""
+    if not _is_on(item):
+        return (yield)
+    from promptkit.testing.network_guard import record_refusals
+
+    with record_refusals() as refused:
+        item.stash[_KEY] = _TestRefusals(refused)
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what fixtures tried."""
+    return (yield from _report_refusals(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what the test tried."""
+    return (yield from _report_refusals(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what fixtures tried at the end, and what threads tried since."""
+    return (yield from _report_refusals(item))
+
+
+def _is_on(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker(_MARKER)
+    if marker is None:
+        return bool(item.config.getini(_OPTION))
+    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+
+
+def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a phase of a test, and fail it if anything was refused that no earlier phase has reported."""
+    __tracebackhide__ = True
+    try:
+        result = yield
+    except pytest.skip.Exception:  # a test must not skip itself because it found no network
+        _fail_on_refusals(item)
+        raise
+    except BaseException as error:  # the test failed already, perhaps because of the refusal
+        if message := _describe_new_refusals(item):
+            error.add_note(message)
+        raise
+    _fail_on_refusals(item)
+    return result
+
+
+def _fail_on_refusals(item: pytest.Item) -> None:
+    __tracebackhide__ = True
+    if message := _describe_new_refusals(item):
+        pytest.fail(message, pytrace=False)
+
+
+def _describe_new_refusals(item: pytest.Item) -> str | None:
+    watched = item.stash.get(_KEY, None)
+    if watched is None or watched.reported == len(watched.refused):
+        return None
+    new = watched.refused[watched.reported :]
+    watched.reported += len(new)
+    from promptkit.testing.network_guard import describe_refusals
+
+    return f"{describe_refusals(new)}\nA test that needs the network says so: @pytest.mark.{_MARKER}(False)."
