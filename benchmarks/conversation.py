@@ -21,11 +21,11 @@ from pydantic import TypeAdapter, ValidationError
 from benchmarks.conversation_idle import decide_ms, idle
 from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summary_request, tools
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.budget import budget_for
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Events
-from promptkit.compaction.policy.rules import Policy, default_policy, discard_stale, first_match, manual, on_overflow
+from promptkit.compaction.policy.rules import Policy, compact_on_demand, default_policy, discard_stale, first_match, on_overflow
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -86,8 +86,8 @@ async def talk(script: Script, folder: Path, *, background: bool = True, pause: 
     made: list[CompactionCommitted | CompactionFailed] = []
     events = Events(lambda event: made.append(event) if isinstance(event, CompactionCommitted | CompactionFailed) else None)
     offered = tools()
-    budget = budget_for(
-        MODEL, tokenizer=tokenizer_for(MODEL), tools=[tool.definition for tool in offered], window=window, reply_tokens=REPLY
+    budget = ContextBudget.for_model(
+        MODEL, tokenizer=tokenizer_for(MODEL), tools=[tool.definition for tool in offered], window=window, reserved_output_tokens=REPLY
     )
     with serve(window=window, rules=[script.rule()], after=script.answer) as server:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
@@ -126,7 +126,7 @@ async def talk(script: Script, folder: Path, *, background: bool = True, pause: 
 
 def _policy(*, background: bool) -> Policy:
     chance = random.Random(4).random
-    return default_policy(draw=chance) if background else first_match((manual, discard_stale, on_overflow()))
+    return default_policy(rng=chance) if background else first_match((compact_on_demand, discard_stale, on_overflow()))
 
 
 def _cached(server: Server, *, summaries: bool) -> float:

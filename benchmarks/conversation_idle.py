@@ -13,10 +13,10 @@ import attrs
 
 from promptkit import Message, Reply, Usage
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.testing import WordTokenizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import MessageEntry
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def idle(count: int) -> Idle:
         AgentSession(
             model=Quick(),
             instructions="Be brief.",
-            budget=Budget(window=2_600, reply_tokens=200),
+            budget=ContextBudget(window=2_600, reserved_output_tokens=200),
             tokenizer=tokenizer,
             events=Events(tell),
         )
@@ -93,16 +93,16 @@ async def idle(count: int) -> Idle:
 async def decide_ms(entries: int, *, times: int = 51) -> float:
     """The median of milliseconds that all decisions around one request take in a transcript of so many entries, after the first."""
     session = AgentSession(
-        model=Quick(), budget=Budget(window=100 * entries, reply_tokens=0), tokenizer=WordTokenizer(), instructions="Be brief."
+        model=Quick(), budget=ContextBudget(window=100 * entries, reserved_output_tokens=0), tokenizer=WordTokenizer(), instructions="Be brief."
     )
     for number in range(entries // 2):
-        session.transcript.say(Message(role="user", content=(f"{number} {SAID}",)))
+        session.transcript.append_messages(Message(role="user", content=(f"{number} {SAID}",)))
         answer = Message(role="assistant", content=(SAID,))
         session.transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
     keeper = session.keeper
     took: list[float] = []
     for number in range(times + 1):
-        session.transcript.say(Message(role="user", content=(f"again {number}",)))
+        session.transcript.append_messages(Message(role="user", content=(f"again {number}",)))
         reply = Message(role="assistant", content=(f"and again {number}",))
         started = time.perf_counter()
         await keeper.prepare()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition
-from promptkit.agent.tools import Tool
 from promptkit.testing.server import Delay, Rule
+from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

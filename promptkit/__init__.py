@@ -78,8 +78,6 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Conversation, ConversationView
     from promptkit.agent.session import AgentSession, TurnResult
     from promptkit.agent.sync import SyncSession
-    from promptkit.agent.tools import Tool
-    from promptkit.compaction.budget import Budget, budget_for
     from promptkit.compaction.events import Event, Events, logging_subscriber
     from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactResult
     from promptkit.compaction.lifecycle.branch_summary import switch_branch
@@ -122,10 +120,11 @@ if TYPE_CHECKING:
     from promptkit.tokens.request import count_request
     from promptkit.tokens.tokenizer import Count, Tokenizer
     from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, pair_tool_calls
+    from promptkit.tools import Tool
     from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry
     from promptkit.transcript.jsonl.store import JsonlStore
     from promptkit.transcript.redaction import redact_secrets
-    from promptkit.transcript.store import InMemoryStore, Store
+    from promptkit.transcript.store import InMemoryStore, TranscriptStore
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, build_view
 
@@ -139,7 +138,6 @@ __all__ = [
     "AssistantMessage",
     "BadChildError",
     "BadPropError",
-    "Budget",
     "BudgetExceededError",
     "CacheBreakpoint",
     "CacheBreakpointPart",
@@ -229,7 +227,7 @@ __all__ = [
     "Sizing",
     "SourceSpan",
     "SplitTurnSummarizer",
-    "Store",
+    "TranscriptStore",
     "Summarizer",
     "Summary",
     "SummaryError",
@@ -267,7 +265,6 @@ __all__ = [
     "Usage",
     "UserMessage",
     "VerbatimUserMessages",
-    "budget_for",
     "build_view",
     "component",
     "count_request",
@@ -302,7 +299,6 @@ _LATER = {
     "AgentSession": "promptkit.agent.session",
     "ArchiveDirectory": "promptkit.compaction.storage.archives",
     "Before": "promptkit.compaction.hooks",
-    "Budget": "promptkit.compaction.budget",
     "Chain": "promptkit.compaction.summarizers.summarizer",
     "Checkpoint": "promptkit.transcript.entries",
     "CheckpointDirectory": "promptkit.compaction.storage.checkpoint_files",
@@ -348,7 +344,7 @@ _LATER = {
     "SimpleSummarizer": "promptkit.compaction.summarizers.simple",
     "SourceSpan": "promptkit.rendering.removals",
     "SplitTurnSummarizer": "promptkit.compaction.summarizers.split_turn",
-    "Store": "promptkit.transcript.store",
+    "TranscriptStore": "promptkit.transcript.store",
     "Summarizer": "promptkit.compaction.summarizers.summarizer",
     "Summary": "promptkit.compaction.planning.plan",
     "SummaryTask": "promptkit.compaction.planning.plan",
@@ -356,11 +352,10 @@ _LATER = {
     "Template": "promptkit.elements.template.template",
     "Thresholds": "promptkit.compaction.policy.rules",
     "Tokenizer": "promptkit.tokens.tokenizer",
-    "Tool": "promptkit.agent.tools",
+    "Tool": "promptkit.tools",
     "Transcript": "promptkit.transcript.transcript",
     "Turn": "promptkit.agent.session",
     "FileListSummarizer": "promptkit.compaction.summarizers.file_lists",
-    "budget_for": "promptkit.compaction.budget",
     "count_request": "promptkit.tokens.request",
     "default_policy": "promptkit.compaction.policy.rules",
     "from_json": "promptkit.rendering.serialize",

@@ -49,7 +49,7 @@ def build(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: 
     head = {
         "source": f"litellm {version}, model_prices_and_context_window_backup.json, MIT, (c) 2023 Berri AI",
         "unit": "tokens; max_input is null where nothing but the window limits the input",
-        "columns": ["window", "max_input", "max_output"],
+        "columns": ["window", "max_input", "max_output_tokens"],
     }
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
     return f'{json.dumps(head, indent=1)[:-2]},\n "models": {{\n{lines}\n }}\n}}\n'

@@ -1,93 +1,102 @@
-"""The same session for programs without an event loop."""
+"""Sessions and context windows for programs without an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import weakref
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotInTimeError
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
+    from promptkit.agent.requests import WindowRequest
     from promptkit.agent.session import AgentSession, TurnResult
-    from promptkit.compaction.budget import Budget
-    from promptkit.messages import Part
-    from promptkit.providers.model import Model
+    from promptkit.agent.window import ContextWindow
+    from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.messages import Message, Part, Usage
+    from promptkit.providers.model import Model, Reply
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import Store
+    from promptkit.transcript.view import TranscriptView
 
-__all__ = ["SyncSession"]
+__all__ = ["SyncContextWindow", "SyncSession"]
 
 T = TypeVar("T")
 
-PATIENCE = 5.0
-"""Seconds that are waited for what was cancelled."""
+CANCEL_SECONDS = 5.0
+"""How long an interrupted call waits for the end of what it cancelled, in seconds."""
 
 
 class SyncSession:
-    """An AgentSession on an event loop of its own, in a thread of its own: summaries go on there between two calls.
+    """An `AgentSession` for programs without an event loop. It runs in a thread of its own, where summaries are made between two calls.
 
-    Change the session by these methods, and not by its own: they run in its thread. May be used from several threads; what one says
-    while the model answers another is said after that. An interrupt from the keyboard cancels the turn, and `resume` goes on with it.
-    One that is forgotten without `close` ends its thread when it is collected.
+    Use these methods, and not those of the session itself. They may be called from several threads: a message that is sent during another
+    turn waits for the end of that turn. A keyboard interrupt cancels the turn, which `resume` continues. A session that is
+    garbage-collected without `close` ends its thread.
 
-    >>> with SyncSession(AgentSession(model=model)) as session:
+    >>> with SyncSession(AgentSession(model="gpt-5")) as session:
     ...     print(session.run("What is in the parser?").text)
+
+    Attributes:
+        session: The session that runs in the thread.
     """
 
     def __init__(self, session: AgentSession) -> None:
         self.session = session
-        self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()
-        self._closed = False
-        # The thread holds the session and the loop, but not this object: it can be collected while the thread waits.
-        self._thread = threading.Thread(target=_serve, args=(self._loop, session), name="promptkit session", daemon=True)
-        self._thread.start()
-        self._stop = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+        self._loop = _LoopThread(session.close)
+        self._stop = weakref.finalize(self, self._loop.stop)
 
     def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
-        """Say something to the model, and wait until it is done. `on_text` is called in the session's thread."""
-        return self._wait(self.session.run(content, on_text=on_text))
+        """Send a user message and wait for the result, as `AgentSession.run` does. `on_text` is called in the session's thread."""
+        return self._loop.wait(lambda: self.session.run(content, on_text=on_text), idle=self.session.wait_idle)
 
     def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
-        """Go on with a turn that was cut short."""
-        return self._wait(self.session.resume(on_text=on_text))
+        """Continue a turn that was cut short, as `AgentSession.resume` does."""
+        return self._loop.wait(lambda: self.session.resume(on_text=on_text), idle=self.session.wait_idle)
 
     def compact(self, instructions: str | None = None) -> Entry | None:
-        """Summarize now. None if there is nothing to summarize. Raises SummaryError."""
-        return self._wait(self.session.compact(instructions))
+        """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
+        return self._loop.wait(lambda: self.session.compact(instructions))
 
     def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. None if there is none."""
-        return self._call(self.session.undo_compaction)
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        return self._loop.call(self.session.undo_compaction)
 
     def rewind(self, to: str | None) -> Entry:
-        """Go on from an earlier entry. Raises TurnInProgressError while the model works on a turn."""
-        return self._call(lambda: self.session.rewind(to))
+        """Continue from an earlier entry. Raises TurnInProgressError while a turn is running."""
+        return self._loop.call(lambda: self.session.rewind(to))
 
     def fork(self, store: Store, *, at: str | None = None) -> SyncSession:
-        """A session like this one, with a thread of its own, that goes on from an entry in an empty store."""
-        return SyncSession(self._call(lambda: self.session.fork(store, at=at)))
+        """Open a session with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
+        return SyncSession(self._loop.call(lambda: self.session.fork(store, at=at)))
 
-    def set_model(self, model: Model, *, budget: Budget | None = None) -> None:
-        """Go on with another model."""
-        self._call(lambda: self.session.set_model(model, budget=budget))
+    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+        """Continue with another model."""
+        self._loop.call(lambda: self.session.set_model(model, budget=budget))
+
+    def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
+        """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
+        return self._loop.wait(lambda: self.session.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
+
+    def wait_idle(self) -> None:
+        """Wait until no turn is running."""
+        self._loop.wait(self.session.wait_idle)
 
     def close(self) -> None:
-        """End what is going on, and the thread. The session cannot be used after that.
+        """Cancel what is running and end the thread. The session cannot be used afterwards.
 
-        Who waits for a turn in another thread gets a CancelledError. A plain tool that is running is waited for: nothing can stop it.
+        A thread that waits for a turn gets a CancelledError. A plain tool that is running is waited for, since it cannot be cancelled.
         """
-        self._refuse_own_thread()
-        with self._lock:
-            self._closed = True
-            self._stop()  # once: a second call does nothing
-        self._thread.join()
+        self._loop.close(self._stop)
 
     def __enter__(self) -> Self:
         return self
@@ -95,87 +104,188 @@ class SyncSession:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _call(self, work: Callable[[], T]) -> T:
-        async def called() -> T:
+
+class SyncContextWindow:
+    """A `ContextWindow` for programs without an event loop. Background summaries are made in a thread of its own.
+
+    The rules of `SyncSession` hold: several threads may call it, a keyboard interrupt cancels the call, and a window that is
+    garbage-collected ends its thread.
+
+    >>> with SyncContextWindow(ContextWindow(model="gpt-5", instructions="Be brief.")) as window:
+    ...     window.add(Message(role="user", content=("Fix the parser.",)))
+    ...     response = client.chat.completions.create(**window.request().openai_arguments())
+
+    Attributes:
+        window: The window that is used in the thread.
+    """
+
+    def __init__(self, window: ContextWindow) -> None:
+        self.window = window
+        self._loop = _LoopThread(window.close)
+        self._stop = weakref.finalize(self, self._loop.stop)
+
+    @property
+    def view(self) -> TranscriptView:
+        """The messages of the transcript that the next request shows."""
+        return self._loop.call(lambda: self.window.view)
+
+    def usage(self) -> UsageReading:
+        """Measure how much of the context window the next request takes."""
+        return self._loop.call(self.window.usage)
+
+    def add(self, *messages: Message, origins: Sequence[object] | None = None) -> list[Entry]:
+        """Append messages to the transcript, as `ContextWindow.add` does."""
+        return self._loop.call(lambda: self.window.add(*messages, origins=origins))
+
+    def sync(self, messages: Sequence[Message], origins: Sequence[object] | None = None) -> list[Entry]:
+        """Make the conversation equal to a list of messages, as `ContextWindow.sync` does."""
+        return self._loop.call(lambda: self.window.sync(messages, origins))
+
+    def request(self) -> WindowRequest:
+        """Build the next request. Raises ContextWindowFullError."""
+        return self._loop.wait(self.window.request)
+
+    def add_reply(self, reply: Reply | Message, *, usage: Usage | None = None) -> Entry:
+        """Append the model's reply to the last request, as `ContextWindow.add_reply` does."""
+        return self._loop.call(lambda: self.window.add_reply(reply, usage=usage))
+
+    def recover(self, error: BaseException) -> bool:
+        """Handle a provider's refusal. Returns True if a smaller request should be made. Raises ContextWindowFullError."""
+        return self._loop.wait(lambda: self.window.recover(error))
+
+    def compact(self, instructions: str | None = None) -> Entry | None:
+        """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
+        return self._loop.wait(lambda: self.window.compact(instructions))
+
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        return self._loop.call(self.window.undo_compaction)
+
+    def rewind(self, to: str | None) -> Entry:
+        """Continue from an earlier entry; None: from the beginning."""
+        return self._loop.call(lambda: self.window.rewind(to))
+
+    def fork(self, store: Store, *, at: str | None = None) -> SyncContextWindow:
+        """Open a window with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
+        return SyncContextWindow(self._loop.call(lambda: self.window.fork(store, at=at)))
+
+    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+        """Continue with another model."""
+        self._loop.call(lambda: self.window.set_model(model, budget=budget))
+
+    def end_turn(self) -> bool:
+        """Run the policy's phase for the end of a turn. Returns True if a compaction or pruning ran."""
+        return self._loop.wait(self.window.end_turn)
+
+    def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
+        """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
+        return self._loop.wait(lambda: self.window.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
+
+    def wait_idle(self) -> None:
+        """Wait until no background summary is running."""
+        self._loop.wait(self.window.wait_idle)
+
+    def close(self) -> None:
+        """Cancel what is running and end the thread. The window cannot be used afterwards."""
+        self._loop.close(self._stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, for one session or window. The thread does not hold the object that owns this one."""
+
+    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
+        """Start the thread. `end` is awaited in it before the loop stops."""
+        self._end = end
+        started: Future[BlockingPortal] = Future()
+        self._thread = threading.Thread(target=anyio.run, args=(_serve, started), name="promptkit session", daemon=True)
+        self._thread.start()
+        self._portal = started.result()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run a plain function in the thread and return its result."""
+
+        async def run() -> T:
             return work()
 
-        return self._wait(called())
+        return self.wait(run)
 
-    def _wait(self, work: Coroutine[object, object, T]) -> T:
-        future: Future[T] = Future()  # made before anything is begun: an interrupt may come at any moment
+    def wait(self, work: Callable[[], Awaitable[T]], *, idle: Callable[[], Awaitable[None]] | None = None) -> T:
+        """Run an asynchronous function in the thread and return its result.
+
+        A keyboard interrupt cancels it and then waits until it has ended, or `idle` has, at most CANCEL_SECONDS.
+        """
+        call = _Call(work)  # it exists before anything is started, since an interrupt may come at any moment
         try:
-            self._begin(work, future)
-            return future.result()
+            return self._start(call.run).result()
         except KeyboardInterrupt:
-            future.cancel()
-            ended: Future[None] = Future()
-            with suppress(NotInTimeError, RuntimeError):  # what is done next finds the turn ended
-                self._begin(self.session.wait_idle(), ended)
-                ended.result(PATIENCE)
+            with suppress(RuntimeError, FutureTimeoutError):
+                self._start(call.cancel).result(CANCEL_SECONDS)
+                if idle is not None:
+                    self._start(idle).result(CANCEL_SECONDS)
             raise
 
-    def _begin(self, work: Coroutine[object, object, T], future: Future[T]) -> None:
+    def stop(self) -> None:
+        """End the loop soon. Also called by the garbage collector, in any thread."""
+        with suppress(RuntimeError):  # it has ended
+            if threading.current_thread() is self._thread:
+                self._stopping = asyncio.ensure_future(self._shut_down())
+            else:
+                self._portal.start_task_soon(self._shut_down)
+
+    def close(self, stop: Callable[[], object]) -> None:
+        """End the loop with `stop`, which works once, and wait for the end of the thread."""
+        self._refuse_own_thread()
+        stop()
+        self._thread.join()
+
+    def _start(self, work: Callable[[], Awaitable[T]]) -> Future[T]:
+        self._refuse_own_thread()
         try:
-            self._refuse_own_thread()
-            with self._lock:  # what is begun before the loop is stopped is ended, and nothing is begun behind that
-                if not self._closed:
-                    self._loop.call_soon_threadsafe(_follow, self._loop, work, future)
-                    return
-        except RuntimeError:
-            work.close()  # nobody will await it, and that is as it should be
-            raise
-        work.close()
-        closed = "this session is closed: make another one over the same transcript."
-        raise RuntimeError(closed)
+            return self._portal.start_task_soon(work)
+        except RuntimeError as error:
+            closed = "this session is closed: open another one over the same transcript."
+            raise RuntimeError(closed) from error
+
+    async def _shut_down(self) -> None:
+        await self._end()
+        await self._portal.stop(cancel_remaining=True)
 
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
-            problem = (
-                "a session was called from its own thread, as from on_text or a hook, and would wait for itself: call it from another."
-            )
+            problem = "a session was called from its own thread, for example from on_text or a hook, and would wait for itself: use another thread."
             raise RuntimeError(problem)
 
 
-def _follow(loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, T], future: Future[T]) -> None:
-    """Do work as a task whose end is that of the future; who cancels the future cancels the task."""
-    task = loop.create_task(work)
+class _Call(Generic[T]):
+    """One call into the loop's thread, as a task that can be cancelled once: anyio's own cancellation would also cancel its clean-up."""
 
-    def ended(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            future.cancel()
-            future.set_running_or_notify_cancel()
-        elif not future.set_running_or_notify_cancel():
-            task.exception()  # nobody waits for it any more
-        elif error := task.exception():
-            future.set_exception(error)
-        else:
-            future.set_result(task.result())
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._task: asyncio.Future[T] | None = None
+        self._cancelled = False
 
-    def given_up(future: Future[T]) -> None:
-        if future.cancelled() and not task.done():
-            loop.call_soon_threadsafe(task.cancel)
+    async def run(self) -> T:
+        """Run the work, unless it was cancelled before."""
+        self._task = asyncio.ensure_future(self._work())
+        if self._cancelled:
+            self._task.cancel()
+        return await self._task
 
-    task.add_done_callback(ended)
-    future.add_done_callback(given_up)
-
-
-def _serve(loop: asyncio.AbstractEventLoop, session: AgentSession) -> None:
-    """Run a loop until somebody stops it; then end what goes on in it."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_end(session))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    async def cancel(self) -> None:
+        """Cancel the work, and wait for its end."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
 
-async def _end(session: AgentSession) -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others, timeout=PATIENCE)
-    await session.close()
-    await asyncio.get_running_loop().shutdown_asyncgens()
-    await asyncio.get_running_loop().shutdown_default_executor()
+async def _serve(started: Future[BlockingPortal]) -> None:
+    async with BlockingPortal() as portal:
+        started.set_result(portal)
+        await portal.sleep_until_stopped()

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast, get_args
-
-import attrs
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast, get_args
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Part
 
 if TYPE_CHECKING:
-    from promptkit.messages import ToolCall, ToolDefinition
+    from promptkit.messages import ToolCall
+    from promptkit.tools import Tool, ToolOutput
 
-__all__ = ["CANCELLED", "Tool", "ToolOutput", "call_tools", "content_of", "tools_by_name"]
+__all__ = ["CANCELLED", "call_tools", "content_of", "tools_by_name"]
 
 
 def content_of(given: object) -> tuple[Part, ...] | None:
@@ -32,23 +31,8 @@ def content_of(given: object) -> tuple[Part, ...] | None:
     return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
 
 
-ToolOutput: TypeAlias = "str | Sequence[Part] | None"
-"""What a tool returns: text, or parts such as images; None where it has done something and there is nothing to tell."""
-
 CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
 """What answers a call that was not waited for."""
-
-
-@attrs.frozen(kw_only=True)
-class Tool:
-    """Something that the model may call.
-
-    `run` gets the arguments of the call as a JSON object, and returns what the model is told; plain or `async`. A plain one runs on a
-    thread of its own, so that tools of one round run side by side. What it raises is told to the model, which may try otherwise.
-    """
-
-    definition: ToolDefinition
-    run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
 
 
 def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:

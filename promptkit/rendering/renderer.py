@@ -10,15 +10,16 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive, drive_async
-from promptkit.rendering.expand import Expansion, AwaitedResults, PendingAwaitables, grow_expandables
+from promptkit.rendering.expand import AwaitedResults, Expansion, PendingAwaitables, grow_expandables
 from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
-from promptkit.rendering.prune import CutRounding, RemovalKey, Pruner, removal_keys
+from promptkit.rendering.prune import CutRounding, Pruner, RemovalKey, removal_keys
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.trace_recorder import TraceRecorder
-from promptkit.tokens.budget import context_budget
-from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.budget import resolve_budget
+from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from promptkit.elements.media import Reference
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.removals import PrunedTree
     from promptkit.rendering.tree import Node
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import Tool
 
 __all__ = ["Renderer", "render", "render_async"]
 
@@ -45,11 +49,11 @@ class Renderer:
     def __init__(  # noqa: PLR0913  # the arguments of a render, each with a default
         self,
         *,
-        budget: int | None = None,
-        model: str | None = None,
+        budget: int | str | ContextBudget | None = None,
+        model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         reserved_output_tokens: int | None = None,
-        tools: Sequence[ToolDefinition] = (),
+        tools: Sequence[Tool | ToolDefinition] = (),
         prune_step: int = 0,
         pairing: Pairing = "strict",
         trace: bool = False,
@@ -57,17 +61,26 @@ class Renderer:
         if not prune_step >= 0:
             message = f"prune_step must be at least 0 tokens, not {prune_step}."
             raise InvalidArgumentError(message)
-        self.model = model
-        self.tokenizer = tokenizer or tokenizer_for(model)
-        self.context = context_budget(model=model, budget=budget, reserved_output_tokens=reserved_output_tokens, tools=tools, tokenizer=self.tokenizer)
+        definitions = tool_definitions(tools)
+        self.model = None if model is None else model_name(model)
+        self.tokenizer = tokenizer or tokenizer_for(self.model)
+        self.context = resolve_budget(
+            budget,
+            model=self.model,
+            tokenizer=self.tokenizer,
+            tools=definitions,
+            reserved_output_tokens=reserved_output_tokens,
+            for_render=True,
+        )
+        self.budget = _known(self.context)
         self.prune_step = prune_step
         self._pairing = pairing
         self._trace = trace
         self._memory = RenderCache()
         self._sizer = Sizer(self.tokenizer)
-        counts = (self.tokenizer.request(tools), self.tokenizer.request(tools, system=True))
-        self._overhead = Overhead(counts[0].tokens if tools else 0, counts[0].tokens, counts[1].tokens)
-        self._tools = tuple(tools)
+        counts = (self.tokenizer.request(definitions), self.tokenizer.request(definitions, system=True))
+        self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
+        self._tools = definitions
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[RemovalKey] = frozenset()
 
@@ -83,7 +96,7 @@ class Renderer:
         return await drive_async(self._engine(prompt))
 
     def _engine(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
-        budget = self.context.tokens
+        budget = self.budget
         recorder = TraceRecorder() if self._trace else None
         expansion = Expansion(self._sizer, self._memory, model=self.model)
         if recorder:
@@ -146,13 +159,21 @@ class Renderer:
             metadata=tuple(metadata),
             references=references,
             omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
-            context=self.context if pruned.budget == self.context.tokens else None,
+            context=self.context if pruned.budget == self.budget else None,
             pruned=pruned,
             again=lambda other: self._result(pruner, pruner.prune_at(pruned.scan, other, CutRounding(self.prune_step)), recorder),
             trace=trace,
             tools=self._tools,
             earlier=self._earlier,
         )
+
+
+def _known(context: ContextBudget) -> int:
+    """Return the tokens that a render may have. Raises InvalidArgumentError for a budget that says nothing of them."""
+    if context.render_budget is None:
+        message = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
+        raise InvalidArgumentError(message)
+    return context.render_budget
 
 
 def _unique(references: list[Reference]) -> tuple[Reference, ...]:
@@ -165,11 +186,11 @@ def _unique(references: list[Reference]) -> tuple[Reference, ...]:
 def render(  # noqa: PLR0913  # the arguments of a Renderer
     prompt: Child,
     *,
-    budget: int | None = None,
-    model: str | None = None,
+    budget: int | str | ContextBudget | None = None,
+    model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
-    tools: Sequence[ToolDefinition] = (),
+    tools: Sequence[Tool | ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
     trace: bool = False,
@@ -195,11 +216,11 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
 async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     prompt: Child,
     *,
-    budget: int | None = None,
-    model: str | None = None,
+    budget: int | str | ContextBudget | None = None,
+    model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
-    tools: Sequence[ToolDefinition] = (),
+    tools: Sequence[Tool | ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
     trace: bool = False,

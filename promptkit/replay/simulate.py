@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.budget import budget_for
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.bill import Bill
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.replay.prompt_cache import cache_for
 from promptkit.replay.results import ReplayTotals, Step
 from promptkit.replay.retention import Needs, Retention
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class Simulation:
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
         self._pieces = MessageCounts(self._tokenizer)
-        budget = budget_for(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
-        self._budget = attrs.evolve(budget, reply_tokens=budget.reply)  # said aloud: presets leave what is kept for the reply alone then
+        budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
+        self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)  # said aloud: presets leave what is kept for the reply alone then
         self._needs = Needs(recording, self._pieces)
         system = recording.system[0].text if recording.system else False
         self._beside = self._tokenizer.request(recording.tools, system=system).tokens

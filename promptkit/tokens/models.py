@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import attrs
 
@@ -16,12 +16,30 @@ from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEFAULT_ENCODING", "ModelInfo", "encoding_for", "model_info", "register_model", "tokenizer_for"]
+__all__ = [
+    "DEFAULT_ENCODING",
+    "ModelInfo",
+    "NamedModel",
+    "encoding_for",
+    "model_info",
+    "model_name",
+    "register_model",
+    "tokenizer_for",
+]
 
 DEFAULT_ENCODING = "o200k_base"
 
 Row: TypeAlias = "tuple[int | None, int | None, int | None]"  # window, max input, max output
 _NO_ROW: Row = (None, None, None)
+
+
+class NamedModel(Protocol):
+    """A model object: anything with a `name`, such as `OpenAIModel("gpt-5")`."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, such as `gpt-5`."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +53,7 @@ class ModelInfo:
     name: str
     window: int | None = None
     max_input: int | None = None
-    max_output: int | None = None
+    max_output_tokens: int | None = None
     encoding: str = DEFAULT_ENCODING
     images: ImageRule
     exact: bool = True
@@ -82,7 +100,7 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
     *,
     window: int | None = None,
     max_input: int | None = None,
-    max_output: int | None = None,
+    max_output_tokens: int | None = None,
     encoding: str | None = None,
     images: ImageRule | None = None,
 ) -> ModelInfo:
@@ -90,7 +108,7 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
 
     Sizes are tokens. With an `encoding` its text counts as exact. Raises InvalidArgumentError for a size that is not positive.
     """
-    for prop, value in (("window", window), ("max_input", max_input), ("max_output", max_output)):
+    for prop, value in (("window", window), ("max_input", max_input), ("max_output_tokens", max_output_tokens)):
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise InvalidArgumentError(message)
@@ -99,7 +117,7 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
         name=name,
         window=window or known.window,
         max_input=max_input or known.max_input,
-        max_output=max_output or known.max_output,
+        max_output_tokens=max_output_tokens or known.max_output_tokens,
         encoding=encoding or known.encoding,
         images=images or known.images,
         exact=known.exact or encoding is not None,
@@ -108,7 +126,16 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
     return info
 
 
-def tokenizer_for(model: str | None) -> OpenAITokenizer:
+def model_name(model: str | NamedModel) -> str:
+    """Return the name of a model that is given by its name or as an object. Raises TypeError for anything else."""
+    name: object = model if isinstance(model, str) else getattr(model, "name", None)
+    if not isinstance(name, str):
+        message = f"model must be a model's name such as 'gpt-5', or an object with a `name`, not {model!r:.80}."
+        raise TypeError(message)
+    return name
+
+
+def tokenizer_for(model: str | NamedModel | None) -> OpenAITokenizer:
     """The tokenizer of a model; one and the same for all models that count alike.
 
     None is o200k_base with OpenAI's chat framing. For models that are not OpenAI's, and for unknown names, its counts are an
@@ -116,7 +143,8 @@ def tokenizer_for(model: str | None) -> OpenAITokenizer:
     """
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, image_rule(""), exact=True)
-    info = _find(model) or _estimate(_plain(model))
+    name = model_name(model)
+    info = _find(name) or _estimate(_plain(name))
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
@@ -152,7 +180,7 @@ def _openai(name: str, row: Row) -> ModelInfo:
         name=name,
         window=row[0],
         max_input=row[1],
-        max_output=row[2],
+        max_output_tokens=row[2],
         encoding=encoding_for(name),
         images=image_rule(name),
         exact=row is not _NO_ROW,
@@ -161,9 +189,9 @@ def _openai(name: str, row: Row) -> ModelInfo:
 
 
 def _other(name: str, row: Row) -> ModelInfo:
-    window, max_input, max_output = row
+    window, max_input, max_output_tokens = row
     return ModelInfo(
-        name=name, window=window, max_input=max_input, max_output=max_output, images=image_rule(name), exact=False, framing=False
+        name=name, window=window, max_input=max_input, max_output_tokens=max_output_tokens, images=image_rule(name), exact=False, framing=False
     )
 
 

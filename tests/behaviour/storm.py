@@ -13,9 +13,7 @@ import attrs
 
 from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
-from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Decided, Events, SummaryDiscarded
+from promptkit.compaction.events import CompactionCommitted, CompactionFailed, DecisionMade, Events, SummaryDiscarded
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
@@ -35,10 +33,12 @@ from promptkit.errors import (
 )
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
-from promptkit.transcript.jsonl.reader import FilePass
+from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.summarizers.writers import Recorder
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
-    from promptkit.agent.tools import ToolOutput
+    from promptkit.tools import ToolOutput
     from promptkit.transcript.entries import Entry
 
 __all__ = ["Provider", "Storm", "answered_directly", "asks_for_summary"]
@@ -98,7 +98,7 @@ class Provider:
         answered_directly(messages)
         sizer = Sizer(_TOKENIZER)
         overhead = _TOKENIZER.request(tools, system=next((m.text for m in messages if m.role == "system"), False)).tokens
-        size = int(self.factor * (overhead + sum(map(sizer.message, messages))))
+        size = int(self.factor * (overhead + sum(map(sizer.count_message, messages))))
         summary = asks_for_summary(messages)
         if not summary:
             storm.sees(messages)
@@ -120,7 +120,7 @@ class Provider:
                     storm.hanging -= 1
             raise rng.choice(FAULTS)("a fault", model=self.name)
         message = self._summary() if summary else self._answer()
-        usage = Usage(input_tokens=size, output_tokens=int(self.factor * sizer.message(message)))
+        usage = Usage(input_tokens=size, output_tokens=int(self.factor * sizer.count_message(message)))
         if rng.random() < 0.05:
             usage = Usage(input_tokens=0)
         return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop")
@@ -218,7 +218,7 @@ class Storm:
                 self.in_a_row = 0
             case SummaryDiscarded(reason=reason):
                 assert reason
-            case Decided(decision="Compact" | "StartBackground"):
+            case DecisionMade(decision="Compact" | "StartBackground"):
                 assert self.in_a_row < BREAKER, "the breaker is open"
             case _:
                 pass
@@ -257,7 +257,7 @@ class Storm:
         if not self.file.exists():
             assert not self.session.transcript.entries
             return
-        assert list(problems(FilePass(self.file))) == []
+        assert list(find_problems(TranscriptReader(self.file))) == []
         loaded = {entry.id: entry for entry in Transcript(JsonlStore(self.file)).entries}
         for entry in self.session.transcript.entries:
             assert loaded[entry.id] == entry
@@ -284,14 +284,14 @@ class Storm:
             instructions=self.instructions,
             tools=self._tools(),
             budget=budget,
-            policy=default_policy(draw=rng.random, thresholds=Thresholds(wait_seconds=0.001)),
+            policy=default_policy(rng=rng.random, thresholds=Thresholds(wait_seconds=0.001)),
             summarizer=chain if self.miscounts is False and rng.random() < 0.3 and budget.window else None,
             tokenizer=_TOKENIZER,
             events=Events(self.told, self.hears),
             max_steps=12,
         )
 
-    def _model(self) -> tuple[Provider, Budget]:
+    def _model(self) -> tuple[Provider, ContextBudget]:
         rng = self.rng
         window = rng.choice([300, 500, 800, 1_500])
         factor, known = 1.0, True
@@ -299,7 +299,7 @@ class Storm:
             factor, known = rng.choice([0.8, 1.1, 1.4]), rng.random() < 0.7
         model = Provider(self, f"m{window}.{factor}", window, factor=factor, names_window=rng.random() < 0.5)
         reply = rng.choice([0, 50])
-        return model, Budget(window=window, reply_tokens=reply, tools=10) if known else Budget()
+        return model, ContextBudget(window=window, reserved_output_tokens=reply, tools=10) if known else ContextBudget()
 
     def _tools(self) -> list[Tool]:
         async def read(arguments: Mapping[str, object]) -> ToolOutput:
@@ -424,11 +424,11 @@ class Storm:
         other = Transcript(JsonlStore(self.file))
         if self.rng.random() < 0.3:
             other.rewind(self.rng.choice(other.entries).id)
-        made = other.say(Message(role="user", content=(_words(self.rng, 5),)))
+        made = other.append_messages(Message(role="user", content=(_words(self.rng, 5),)))
         if self.rng.random() < 0.5:
             self.calls += 1
             call = ToolCall(id=f"x{self.calls}", name="read")
-            made += other.say(Message(role="assistant", tool_calls=(call,)))
+            made += other.append_messages(Message(role="assistant", tool_calls=(call,)))
         self.acknowledged |= {entry.id: entry for entry in made}
 
     async def _restart(self) -> None:

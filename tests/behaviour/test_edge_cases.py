@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from promptkit import Budget, Message, ToolCall, Transcript, Usage
+from promptkit import ContextBudget, Message, ToolCall, Transcript, Usage
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
-from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow, promote
+from promptkit.compaction.policy.rules import compact_above, first_match, compact_on_demand, on_overflow, promote
 from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import prune_outputs
@@ -18,7 +18,7 @@ from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, MessageEntry
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.tasks import parser_talk
@@ -97,7 +97,7 @@ def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning()
 
     (request,) = model.requests
     assert "r2" in request.messages[1].text
-    assert [message.text for message in talk.view.messages] == [summary_message("S").text, "Build it.", "", words(50, "r3")]
+    assert [message.text for message in talk.view.messages] == [build_summary_message("S").text, "Build it.", "", words(50, "r3")]
 
 
 def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -> None:
@@ -108,7 +108,7 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
     talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7, cached_tokens=90))
     reading = UsageMeter(TOKENIZER).read(talk.path, talk.view)
 
-    assert (reading.anchor, reading.provider) == ("e2", 110 + 4 + 4)
+    assert (reading.counted_entry, reading.provider) == ("e2", 110 + 4 + 4)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
 )
 def test_E54_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_threshold(phase: Phase, decision: type[Decision]) -> None:
     due = compact_above(lambda _: 9_000, "turn_end", "before_render")
-    policy = first_match([manual, promote(), on_overflow(), due])
-    state = PolicyState(phase=phase, budget=Budget(window=10_000, reply_tokens=0), tokens=9_500, larger_model="big")
+    policy = first_match([compact_on_demand, promote(), on_overflow(), due])
+    state = PolicyState(phase=phase, budget=ContextBudget(window=10_000, reserved_output_tokens=0), tokens=9_500, larger_model="big")
 
     assert isinstance(policy.decide(state), decision)
 
@@ -159,13 +159,13 @@ def test_E67_whoever_writes_a_summary_is_given_the_one_before() -> None:
     (task,) = other.tasks
     assert first is not None
     assert task.plan.previous == "S1"
-    assert task.plan.dropped[0].entry == first.id
-    assert task.plan.dropped[0].message == summary_message("S1")
+    assert task.plan.dropped[0].entry_id == first.id
+    assert task.plan.dropped[0].message == build_summary_message("S1")
 
 
 def test_E68_what_every_request_begins_with_is_not_repeated_by_a_checkpoint() -> None:
     log = Transcript()
-    log.say(Message(role="system", content=("The project's rules.",)))
+    log.append_messages(Message(role="system", content=("The project's rules.",)))
     each = held(*(words(50, name) for name in "abcd"), transcript=log)
 
     async def talk() -> None:
@@ -201,7 +201,7 @@ def reading(*sizes: int) -> Talk:
 
 def test_E75_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
     talk = reading(500, 500)
-    pruning = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=500, least_saved=1)
+    pruning = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=500, min_saved_tokens=1)
     talk.append(*pruning.edits)
 
     shown = talk.view.messages
@@ -215,14 +215,14 @@ def test_E75_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
 def test_E78_a_short_or_failed_second_read_does_not_take_the_first_one_out(again: int) -> None:
     talk = reading(500, again)
 
-    assert prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=1_000, least_saved=1).edits == ()
+    assert prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=1_000, min_saved_tokens=1).edits == ()
 
 
 def long_turn(name: str) -> tuple[Held, ScriptedModel]:
     """A turn of twelve rounds, in a window that holds half of them."""
     model = ScriptedModel([*(calls(number, path=words(60)) for number in range(12)), "done"], name=name)
-    each = held(budget=Budget(window=500, reply_tokens=0))
-    each.session.set_model(model, budget=Budget(window=500, reply_tokens=0))
+    each = held(budget=ContextBudget(window=500, reserved_output_tokens=0))
+    each.session.set_model(model, budget=ContextBudget(window=500, reserved_output_tokens=0))
 
     async def talk() -> None:
         await each.session.run("go")

@@ -15,12 +15,12 @@ from benchmarks.conversation_idle import idle
 from benchmarks.conversation_script import FACTS, Script, is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.errors import ModelUnavailableError, RateLimitedError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Rule, api_error, rate_limited, serve, server_error
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -58,7 +58,7 @@ async def session(
         transcript=transcript,
         instructions="You are a coding agent.",
         tools=[READ],
-        budget=Budget(window=window, reply_tokens=500, tools=60),
+        budget=ContextBudget(window=window, reserved_output_tokens=500, tools=60),
         events=Events(told),
         rng=lambda: 0.5,
     )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.lifecycle.handoff import handoff
 from promptkit.compaction.lifecycle.recall import excerpt
 from promptkit.compaction.presets import PRESETS
@@ -26,8 +25,9 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.summarizers.defaults import chain_of, inline, simple
+from promptkit.compaction.summarizers.defaults import make_inline_summarizer, make_fallback_factory, make_simple_summarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.errors import ContextLengthExceededError
 
-SMALL = Budget(window=10_000, reply_tokens=0)
-LARGE = Budget(window=200_000)
+SMALL = ContextBudget(window=10_000, reserved_output_tokens=0)
+LARGE = ContextBudget(window=200_000)
 
 
 def walked(walk: Walk, way: Callable[[Walk], Awaitable[None]]) -> str:
@@ -168,9 +168,9 @@ async def through_codex(walk: Walk) -> None:
     await say(12_000, call(70_000), 10)
     await say(10, call(82_900), call(30), 10)  # mid-turn
     await say(100_000, 10)
-    walk.switch("larger", Budget(window=400_000))
+    walk.switch("larger", ContextBudget(window=400_000))
     await say(10, 10)
-    walk.switch("smaller", Budget(window=100_000))
+    walk.switch("smaller", ContextBudget(window=100_000))
     await say(10, 10)
     await say(10, refusal(), 10)
     await walk.do("asked for", walk.session.compact())
@@ -226,14 +226,14 @@ async def through_large_requests(walk: Walk) -> None:
     await walk.do("asked for", walk.session.compact())
 
 
-WALKS: dict[str, tuple[Callable[[], Preset], Budget, Callable[[Walk], Awaitable[None]]]] = {
+WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awaitable[None]]]] = {
     "vscode": (vscode, SMALL, through_vscode),
-    "copilot_cli": (lambda: copilot_cli(CopilotCLI(original=500)), SMALL, through_copilot_cli),
+    "copilot_cli": (lambda: copilot_cli(CopilotCLI(max_user_message_tokens=500)), SMALL, through_copilot_cli),
     "pi": (pi, LARGE, through_pi),
     "oh_my_pi": (lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)), LARGE, through_oh_my_pi),
     "claude_code": (lambda: claude_code(ClaudeCode(keep_results=2)), LARGE, through_claude_code),
     "claude_code_failing": (
-        lambda: attrs.evolve(claude_code(), summarizer=chain_of(inline, simple, last_resort=False)),
+        lambda: attrs.evolve(claude_code(), summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer, last_resort=False)),
         LARGE,
         through_failures,
     ),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
@@ -22,6 +21,7 @@ from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.presets.vscode import VSCode
 from promptkit.errors import SettingsError
 from promptkit.messages import Message, ToolCall
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.walking import Walk
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.presets.preset import Preset
 
-WINDOW = Budget(window=200_000)
+WINDOW = ContextBudget(window=200_000)
 
 
-def decided(preset: Preset, phase: Phase, tokens: int, *, budget: Budget = WINDOW, **more: Any) -> str:  # Any: fields of a state
-    state = PolicyState(phase=phase, budget=preset.figures(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
+def decided(preset: Preset, phase: Phase, tokens: int, *, budget: ContextBudget = WINDOW, **more: Any) -> str:  # Any: fields of a state
+    state = PolicyState(phase=phase, budget=preset.adjust_budget(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
     return type(preset.policy(lambda: 0.5).decide(state)).__name__
 
 
@@ -90,12 +90,12 @@ def test_only_a_smaller_model_makes_room(name: str) -> None:
 
 def test_claude_code_tries_three_times_in_a_row() -> None:
     preset = PRESETS["claude_code"]()
-    tries = [decided(preset, "before_render", 180_000, attempts=Attempts(in_a_row=failed)) for failed in range(4)]
+    tries = [decided(preset, "before_render", 180_000, attempts=Attempts(consecutive_unsuccessful=failed)) for failed in range(4)]
     assert tries == ["Compact", "Compact", "Compact", "Nothing"]
 
 
 def test_gsv_summarizes_once_a_turn_and_fails_then() -> None:
-    once = Attempts(done=1, last="not enough")
+    once = Attempts(since_user_message=1, last="not enough")
     assert decided(gsv(), "overflow", 160_000) == "Compact"
     assert decided(gsv(), "overflow", 160_000, attempts=once) == "Fail"
     assert decided(gsv(), "before_render", 149_000, attempts=once) == "Nothing"
@@ -105,16 +105,16 @@ def test_gsv_summarizes_once_a_turn_and_fails_then() -> None:
 def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
     log = Transcript()
     for number in range(60):
-        log.say(Message(role="user", content=(f"ask{number}",)))
+        log.append_messages(Message(role="user", content=(f"ask{number}",)))
         calls = tuple(ToolCall(id=f"c{number}.{at}", name="read") for at in range(3))
-        log.say(Message(role="assistant", tool_calls=calls))
-        log.say(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
-    walk = Walk(gsv(), budget=Budget(window=10_000, reply_tokens=0))
+        log.append_messages(Message(role="assistant", tool_calls=calls))
+        log.append_messages(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
+    walk = Walk(gsv(), budget=ContextBudget(window=10_000, reserved_output_tokens=0))
     walk.session.keeper.compactor.transcript = log
     plan = walk.session.compactor.plan()
     assert len(plan.kept) == 80
     assert plan.kept[0].message.role == "user"
-    log.say(*(Message(role="user", content=("more",)) for _ in range(3)))
+    log.append_messages(*(Message(role="user", content=("more",)) for _ in range(3)))
     plan = walk.session.compactor.plan()
     assert len(plan.kept) == 82  # the cut would be behind the first result of three
     assert plan.kept[0].message.role == "assistant"
@@ -122,10 +122,10 @@ def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
 
 def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
     idle = oh_my_pi(OhMyPi(idle_enabled=True))
-    assert decided(idle, "idle", 200_000, budget=Budget(window=1_000_000), idle_seconds=300) == "Compact"
-    assert decided(idle, "idle", 199_999, budget=Budget(window=1_000_000), idle_seconds=300) == "Nothing"
-    assert decided(idle, "idle", 200_000, budget=Budget(window=1_000_000), idle_seconds=299) == "Nothing"
-    assert decided(oh_my_pi(), "idle", 900_000, budget=Budget(window=1_000_000), idle_seconds=999) == "Nothing"
+    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "Compact"
+    assert decided(idle, "idle", 199_999, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "Nothing"
+    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=299) == "Nothing"
+    assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "Nothing"
 
 
 @pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv"])
@@ -134,22 +134,22 @@ def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
 @pytest.mark.parametrize("tools", [0, 3_000])
 def test_the_threshold_comes_before_the_overflow(name: str, output: int | None, window: int, tools: int) -> None:
     preset = PRESETS[name]()
-    most = preset.figures(Budget(window=window, max_output=output, tools=tools)).render_budget
+    most = preset.adjust_budget(ContextBudget(window=window, max_output_tokens=output, tools=tools)).render_budget
     assert most is not None
-    assert decided(preset, "before_render", most, budget=Budget(window=window, max_output=output, tools=tools)) == "Compact"
+    assert decided(preset, "before_render", most, budget=ContextBudget(window=window, max_output_tokens=output, tools=tools)) == "Compact"
 
 
 def test_a_reply_that_somebody_asked_for_stays() -> None:
-    assert [PRESETS[name]().figures(Budget(window=200_000, reply_tokens=60_000)).limit for name in PRESETS] == [140_000] * len(PRESETS)
+    assert [PRESETS[name]().adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000)).limit for name in PRESETS] == [140_000] * len(PRESETS)
 
 
 def test_half_of_what_a_system_keeps_free_is_the_replys() -> None:
-    limits = {name: PRESETS[name]().figures(Budget(window=200_000, max_output=128_000)).limit for name in ("pi", "codex", "claude_code")}
+    limits = {name: PRESETS[name]().adjust_budget(ContextBudget(window=200_000, max_output_tokens=128_000)).limit for name in ("pi", "codex", "claude_code")}
     assert limits == {"pi": 191_808, "codex": 190_000, "claude_code": 183_500}
 
 
 def test_what_opencode_keeps_is_a_quarter_within_limits() -> None:
-    kept = [opencode().keep(Budget(window=window)) for window in (10_000, 40_000, 100_000, 1_000_000)]
+    kept = [opencode().keep(ContextBudget(window=window)) for window in (10_000, 40_000, 100_000, 1_000_000)]
     assert [attrs.asdict(each)["tokens"] for each in kept] == [2_000, 5_000, 13_750, 15_000]
 
 
@@ -191,12 +191,12 @@ def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: a
     ("expected", "toml", "variable", "wrong"),
     [
         (VSCode(threshold=0.5, cold=0.85), "threshold = 0.5", {"P_COLD": "0.85"}, "threshold = 50"),
-        (CopilotCLI(block=0.9, least=6), "block = 0.9", {"P_LEAST": "6"}, "background = 80"),
+        (CopilotCLI(block=0.9, min_messages=6), "block = 0.9", {"P_LEAST": "6"}, "background = 80"),
         (Pi(reserve_tokens=8_000, enabled=False), "reserve_tokens = 8000", {"P_ENABLED": "no"}, 'reserve_tokens = "16k"'),
         (OhMyPi(threshold=100_000, promote=False), "threshold = 100000", {"P_PROMOTE": "off"}, "threshold = 85"),
         (ClaudeCode(keep_results=5, breaker=2), "keep_results = 5", {"P_BREAKER": "2"}, "breaker = 0"),
         (
-            Codex(auto_compact_tokens=0.8, originals=100),
+            Codex(auto_compact_tokens=0.8, user_message_tokens=100),
             "auto_compact_tokens = 0.8",
             {"P_ORIGINALS": "100"},
             "auto_compact_tokens = 90",

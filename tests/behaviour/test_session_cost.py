@@ -9,9 +9,9 @@ import pytest
 
 from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage, tokenizer_for
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.counter import CountCache
+from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         instructions="Be brief.",
         tools=[Tool(definition=ToolDefinition(name="read"), run=lambda arguments: f"text {arguments['n']}")],
         tokenizer=tokenizer_for("gpt-4.1"),
-        budget=Budget(),
+        budget=ContextBudget(),
     )
 
     async def talk() -> list[int]:

@@ -13,15 +13,15 @@ import pytest
 from benchmarks.conversation_script import is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
 from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
-from promptkit.transcript.jsonl.reader import FilePass
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
+from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.summarizers.writers import Recorder
 
@@ -84,7 +84,7 @@ async def storm(server: Server, rng: random.Random, file: Path, told: Recorder, 
                 transcript=Transcript(JsonlStore(file)),
                 instructions="Be brief.",
                 tools=[Tool(definition=ToolDefinition(name=name), run=run) for name, run in (("read", read), ("fails", fails))],
-                budget=Budget() if known is None else Budget(window=known, reply_tokens=400, tools=60),
+                budget=ContextBudget() if known is None else ContextBudget(window=known, reserved_output_tokens=400, tools=60),
                 events=events,
                 max_steps=6,
             ) as session:
@@ -109,7 +109,7 @@ def weathered(seed: int, folder: Path, turns: int) -> None:
         sent = server.requests
         assert server.stats.invalid == 0, next(exchange.problem for exchange in sent if exchange.problem)
     told.check()
-    assert list(problems(FilePass(file))) == []
+    assert list(find_problems(TranscriptReader(file))) == []
 
 
 @pytest.mark.parametrize("seed", range(3))

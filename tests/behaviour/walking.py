@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
 from promptkit.compaction.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -29,6 +28,7 @@ from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
@@ -37,14 +37,14 @@ from tests.unit.compaction.conversation_builder import words
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from promptkit.agent.tools import ToolOutput
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import PolicyState
     from promptkit.compaction.presets.preset import Preset
     from promptkit.testing import Request
     from promptkit.testing.scripted_model import Answer
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tools import ToolOutput
 
 __all__ = ["SUMMARY", "TOKENIZER", "Walk", "cut_off", "refusal"]
 
@@ -93,7 +93,7 @@ class _Told:
 class Walk:
     """One conversation under a preset, with figures for a model; `log` is what to compare with the golden one."""
 
-    def __init__(self, preset: Preset, *, budget: Budget, model: str = "scripted", promotions: Sequence[str] = ()) -> None:
+    def __init__(self, preset: Preset, *, budget: ContextBudget, model: str = "scripted", promotions: Sequence[str] = ()) -> None:
         self.log: list[str] = []
         self.sent: list[Request] = []
         """The requests of the conversation itself."""
@@ -179,7 +179,7 @@ class Walk:
         made = await work
         self.note(f"  {'something' if made else 'nothing'} was done")
 
-    def switch(self, name: str, budget: Budget) -> None:
+    def switch(self, name: str, budget: ContextBudget) -> None:
         """Go on with another model."""
         self.note(f"switched to {name} with a window of {budget.window or 0:,}")
         self.session.set_model(self.model(name), budget=budget)
@@ -199,7 +199,7 @@ class Walk:
     async def _answer(self, name: str, request: Request) -> Answer:
         answered_directly(request.messages)
         sizer = Sizer(TOKENIZER)
-        size = sum(map(sizer.message, request.messages))
+        size = sum(map(sizer.count_message, request.messages))
         budget = self.session.keeper.budget
         summary = asks_for_summary(request.messages)
         room = budget.window if summary else budget.limit

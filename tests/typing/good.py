@@ -80,7 +80,7 @@ prompt: Child = (SystemMessage()["Be brief."], TokenLimit(max_tokens=10)[history
 
 
 def rendered(element: PromptElement) -> Rendered:
-    result = render(element, budget=10, model="gpt-5", reply_tokens=100)
+    result = render(element, budget=10, model="gpt-5", reserved_output_tokens=100)
     assert_type(result.tokens, int)
     assert_type(result.messages[0].text, str)
     return result

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from promptkit.agent.tools import Tool
-from promptkit.cli.chat.sandbox import LARGEST, RefusedError
+from promptkit.cli.chat.sandbox import MAX_READ_BYTES, RefusedError
 from promptkit.messages import ToolDefinition
+from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["file_tools"]
 
-ENTRIES = 300
+MAX_NAMES = 300
 """Names of a folder that are listed."""
 
-MATCHES = 50
+MAX_MATCHES = 50
 """Lines that a search gives."""
 
-FILES = 5_000
+MAX_FILES = 5_000
 """Files that a search looks into."""
 
-AROUND = 100
+CONTEXT_CHARACTERS = 100
 """Characters on both sides of what was searched for."""
 
 PATH: dict[str, Json] = {"type": "string", "description": "Relative to the folder."}
 
 
-def file_tools(folder: Folder, *, characters: int, write: bool, told: Callable[[str, str], object]) -> list[Tool]:
+def file_tools(folder: Folder, *, characters: int, write: bool, on_tool_call: Callable[[str, str], object]) -> list[Tool]:
     """The tools over a folder. A result has about so many `characters` at most; `told` hears of each call and what came of it, in a line."""
     run: list[tuple[ToolDefinition, Callable[[Mapping[str, object]], tuple[str, str, str]]]] = [
         (_LIST, partial(_list, folder)),
@@ -47,9 +47,9 @@ def file_tools(folder: Folder, *, characters: int, write: bool, told: Callable[[
             try:
                 what, outcome, result = work(arguments)
             except RefusedError as error:
-                told(f"{definition.name} {_shown(arguments)}", f"refused: {error}")
+                on_tool_call(f"{definition.name} {_shown(arguments)}", f"refused: {error}")
                 return f"Error: {error}"
-            told(f"{definition.name} {what}", outcome)
+            on_tool_call(f"{definition.name} {what}", outcome)
             return result
 
         return Tool(definition=definition, run=called)
@@ -90,10 +90,10 @@ _EDIT = _definition(
 
 def _list(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
     path = _text(given, "path", ".")
-    entries = folder.entries(path)
-    lines = [f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}" for each in entries[:ENTRIES]]
-    if len(entries) > ENTRIES:
-        lines.append(f"({len(entries) - ENTRIES:,} more)")
+    entries = folder.list_entries(path)
+    lines = [f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}" for each in entries[:MAX_NAMES]]
+    if len(entries) > MAX_NAMES:
+        lines.append(f"({len(entries) - MAX_NAMES:,} more)")
     return path, _counted(len(entries), "name"), "\n".join(lines) or "(empty)"
 
 
@@ -104,7 +104,7 @@ def _read(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str, 
         raise RefusedError(why)
     shown: list[str] = []
     left, last, number, goes_on = most, 0, 0, 0
-    with folder.reading(path) as file:
+    with folder.open_text(path) as file:
         for number, line in enumerate(file, 1):  # the number of the last line is used below
             if number < start or (end is not None and number > end) or left <= 0:
                 continue
@@ -135,27 +135,27 @@ def _search(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str
         raise RefusedError(why)
     found: list[str] = []
     stopped = ""
-    for count, name in enumerate(folder.files(path)):
-        if count == FILES:
-            stopped = f"\n(only the first {FILES:,} files were looked into)"
+    for count, name in enumerate(folder.walk_files(path)):
+        if count == MAX_FILES:
+            stopped = f"\n(only the first {MAX_FILES:,} files were looked into)"
             break
         try:
-            with folder.reading(name) as file:
+            with folder.open_text(name) as file:
                 for number, line in enumerate(file, 1):
                     shown = line.decode(errors="replace")
                     at = shown.casefold().find(wanted)
                     if at >= 0:
-                        excerpt = shown[max(0, at - AROUND) : at + len(text) + AROUND].strip()
+                        excerpt = shown[max(0, at - CONTEXT_CHARACTERS) : at + len(text) + CONTEXT_CHARACTERS].strip()
                         found.append(f"{number}: {excerpt}" if name == path else f"{name}:{number}: {excerpt}")
-                        if len(found) > MATCHES:
+                        if len(found) > MAX_MATCHES:
                             break
         except RefusedError:
             if name == path:
                 raise
             continue  # no text, or gone
-        if len(found) > MATCHES or sum(map(len, found)) > most:
+        if len(found) > MAX_MATCHES or sum(map(len, found)) > most:
             stopped = "\n(and more: search for something that is rarer)"
-            del found[MATCHES:]
+            del found[MAX_MATCHES:]
             break
     what = f"{text!r}" if path == "." else f"{text!r} {path}"
     return what, _counted(len(found), "match", "matches"), ("\n".join(found)[:most] or "No match.") + stopped
@@ -170,9 +170,9 @@ def _write(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
 
 def _edit(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
     path, old, new = _text(given, "path"), _text(given, "old"), _text(given, "new")
-    with folder.reading(path) as file:
+    with folder.open_text(path) as file:
         try:
-            text = file.read(LARGEST).decode()
+            text = file.read(MAX_READ_BYTES).decode()
         except UnicodeDecodeError as error:
             why = f"{path} is not UTF-8."
             raise RefusedError(why) from error

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, CompactionStarted, Events
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Event
     from promptkit.rendering.result import Rendered
 
-__all__ = ["PLACE", "Replay", "Sent", "replay"]
+__all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]
 
-PLACE = "demo.jsonl"
+TRANSCRIPT_NAME = "demo.jsonl"
 """What the transcript is called. It is kept in memory: what is printed must not depend on where a file lies."""
 
-UNKNOWN = "(the recording ends here)"
+END_OF_RECORDING = "(the recording ends here)"
 
 
 @attrs.frozen(kw_only=True)
-class Sent:
+class DemoRequest:
     """A request: its number, that of its turn, its tokens, and what happened to the window right before and right after it."""
 
     number: int
@@ -47,78 +47,78 @@ class Sent:
 
 
 @attrs.frozen(kw_only=True)
-class Replay:
+class DemoReplay:
     """What came of a replay. `turns` are what the person said; `last` is the request that the model would get next of all."""
 
-    budget: Budget
+    budget: ContextBudget
     turns: tuple[str, ...]
-    requests: tuple[Sent, ...]
+    requests: tuple[DemoRequest, ...]
     summaries: tuple[Checkpoint, ...]
     last: Rendered | None
     entries: int
-    whole: int
+    full_request_tokens: int
     """The tokens of a request with all of the conversation."""
 
 
-async def replay(conversation: Sequence[Message], *, window: int) -> Replay:
+async def replay_conversation(conversation: Sequence[Message], *, window: int) -> DemoReplay:
     """Say what the person said; each time the recorded answers are given and the recorded results returned. Reads no file and no clock.
 
     A summary is ready when the next request is answered, so that every run is the same. Raises ContextWindowFullError and ToolsFillBudgetError
     for a window that is too small.
     """
-    player = _Player(conversation)
+    player = _RecordingPlayer(conversation)
     session = AgentSession(
         model=player,
-        transcript=Transcript(_Named(), clock=lambda: 0.0, new_id=player.new_id),
-        tools=[Tool(definition=definition, run=player.result) for definition in player.definitions],
-        budget=Budget(window=window),
+        transcript=Transcript(_NamedStore(), clock=lambda: 0.0, new_id=player.new_id),
+        tools=[Tool(definition=definition, run=player.next_result) for definition in player.definitions],
+        budget=ContextBudget(window=window),
         summarizer=ExtractiveSummarizer(),
         tokenizer=tokenizer_for(None),
-        events=Events(player.hear),
+        events=Events(player.on_event),
         rng=random.Random(0).random,  # noqa: S311  # a threshold's jitter, the same each time
     )
     player.session = session
     async with session:
-        for text in player.turns():
+        for text in player.play_turns():
             await session.run(text)
-    player.settle()
+    player.assign_started()
     path = session.transcript.path()
-    return Replay(
+    return DemoReplay(
         budget=session.keeper.budget,
-        turns=tuple(player.said),
-        requests=tuple(player.sent),
+        turns=tuple(player.user_texts),
+        requests=tuple(player.requests),
         summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
         last=session.last_rendered,
         entries=len(path),
-        whole=_tokens([entry.message for entry in path if entry.message is not None], player.definitions),
+        full_request_tokens=_tokens([entry.message for entry in path if entry.message is not None], player.definitions),
     )
 
 
 def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
     sizer = Sizer(tokenizer_for(None))
-    return sizer.tokenizer.request(tools).tokens + sum(map(sizer.message, messages))
+    return sizer.tokenizer.request(tools).tokens + sum(map(sizer.count_message, messages))
 
 
-class _Named(InMemoryStore):
+class _NamedStore(InMemoryStore):
     """A store in memory that goes by the name of a file."""
 
     @property
     def place(self) -> str | None:
-        return PLACE
+        return TRANSCRIPT_NAME
 
     @property
     def lines(self) -> int:
         return len(self.load().entries) + 1  # a file of them begins with a line about itself
 
 
-class _Player:
+class _RecordingPlayer:
     """Plays the model and the tools of a recording, and notes what is asked of them."""
 
     def __init__(self, conversation: Sequence[Message]) -> None:
         self.name = "recorded"
         self.session: AgentSession | None = None
-        self.said: list[str] = []
-        self.sent: list[Sent] = []
+        self.user_texts: list[str] = []
+        self.requests: list[DemoRequest] = []
         names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
         self.definitions = [ToolDefinition(name=name) for name in names]
         self._conversation = conversation
@@ -132,47 +132,47 @@ class _Player:
         self._ids += 1
         return f"e{self._ids}"
 
-    def turns(self) -> Iterator[str]:
+    def play_turns(self) -> Iterator[str]:
         """What the person said, each time with the answers to it at hand. What was said without an answer is left out."""
         starts = [at for at, message in enumerate(self._conversation) if message.role == "user"]
         for start, end in zip(starts, [*starts[1:], len(self._conversation)], strict=True):
             said = self._conversation[start + 1 : end]
             self._answers = deque(message for message in said if message.role == "assistant")
             results = {message.tool_call_id: message.text for message in said if message.role == "tool"}
-            self._results = deque(results.get(call.id, UNKNOWN) for answer in self._answers for call in answer.tool_calls)
+            self._results = deque(results.get(call.id, END_OF_RECORDING) for answer in self._answers for call in answer.tool_calls)
             if self._answers:
-                self.said.append(self._conversation[start].text)
+                self.user_texts.append(self._conversation[start].text)
                 yield self._conversation[start].text
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, CompactionStarted):
             self._started.append(event)
         elif isinstance(event, CompactionCommitted | CompactionFailed):
             self._ended.append(event)
 
-    def settle(self) -> None:
+    def assign_started(self) -> None:
         """What happened after the last request belongs to it."""
-        if self.sent and self._started:
-            self.sent[-1] = attrs.evolve(self.sent[-1], after=(*self.sent[-1].after, *self._started))
+        if self.requests and self._started:
+            self.requests[-1] = attrs.evolve(self.requests[-1], after=(*self.requests[-1].after, *self._started))
             self._started.clear()
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
         """The next answer of the recording."""
         _ = messages, tools
-        self.settle()
+        self.assign_started()
         session = self.session
         tokens = 0
         if session is not None:
             await session.keeper.background.wait()
             tokens = session.last_rendered.tokens if session.last_rendered else 0
-        self.settle()
+        self.assign_started()
         before, self._ended = tuple(self._ended), []
-        self.sent.append(Sent(number=len(self.sent) + 1, turn=len(self.said), tokens=tokens, before=before))
-        answer = self._answers.popleft() if self._answers else Message(role="assistant", content=(UNKNOWN,))
+        self.requests.append(DemoRequest(number=len(self.requests) + 1, turn=len(self.user_texts), tokens=tokens, before=before))
+        answer = self._answers.popleft() if self._answers else Message(role="assistant", content=(END_OF_RECORDING,))
         # No provider has counted: a usage of nothing says that.
         return Reply(message=answer, usage=Usage(input_tokens=0), finish="tool_calls" if answer.tool_calls else "stop")
 
-    async def result(self, arguments: Mapping[str, object]) -> str:
+    async def next_result(self, arguments: Mapping[str, object]) -> str:
         """The result of the next call: those of one answer are begun in the order in which it made them."""
         _ = arguments
-        return self._results.popleft() if self._results else UNKNOWN
+        return self._results.popleft() if self._results else END_OF_RECORDING

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from promptkit.compaction.budget import Budget, resolve_threshold
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
-from promptkit.compaction.policy.rules import compact_above, first_match, manual, on_overflow
-from promptkit.compaction.presets.preset import Preset, reaching
+from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
+from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import chain_of, full, inline
+from promptkit.compaction.summarizers.defaults import make_full_summarizer, make_inline_summarizer, make_fallback_factory
+from promptkit.tokens.budget import ContextBudget, resolve_threshold
 
 __all__ = ["Codex", "codex"]
 
@@ -25,10 +25,10 @@ class Codex:
     enabled: bool = True
     auto_compact_tokens: float | None = setting(None, threshold=True)
     """Tokens, or a share; never above 0.9 of the window, which is also the default."""
-    originals: int = setting(20_000, least=0)
+    user_message_tokens: int = setting(20_000, minimum=0)
     """What stays of the person's messages, in tokens."""
 
-    def most(self, budget: Budget) -> float | None:
+    def max_tokens(self, budget: ContextBudget) -> float | None:
         """The most that a conversation may have."""
         if budget.window is None:
             return None
@@ -40,13 +40,13 @@ class Codex:
 def codex(settings: Codex | None = None) -> Preset:
     """Before a request, also between calls of tools, and where it is changed for a smaller model. No answer and no result stays."""
     its = settings or Codex()
-    above = compact_above(its.most, "before_render", "model_switch", inclusive=True)
+    above = compact_above(its.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
-        figures=reaching(its.most),
-        policy=lambda _: first_match((manual, on_overflow(), above)),
+        adjust_budget=split_reserve(its.max_tokens),
+        policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(tokens=its.originals)),
-        summarizer=chain_of(inline, full),
+        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(max_tokens=its.user_message_tokens)),
+        summarizer=make_fallback_factory(make_inline_summarizer, make_full_summarizer),
         enabled=its.enabled,
     )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.compaction.planning.selection import KeepLastMessages
-from promptkit.compaction.policy.rules import compact_above, compact_on, fail_on, first_match, manual, once_a_turn
-from promptkit.compaction.presets.preset import Preset, exact
+from promptkit.compaction.policy.rules import compact_above, compact_on, compact_on_demand, fail_on, first_match, once_per_turn
+from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.summarizers.defaults import chain_of, simple
+from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
+    from promptkit.tokens.budget import ContextBudget
 
 __all__ = ["GSV", "gsv"]
 
@@ -23,15 +23,15 @@ class GSV:
     """Its settings, in shares and messages."""
 
     mode: Literal["auto-compact", "fail"] = "auto-compact"
-    compact_at_pressure: float = setting(0.9, least=0, most=1)
-    keep_last: int = setting(80, least=1)
+    compact_at_pressure: float = setting(0.9, minimum=0, maximum=1)
+    keep_last: int = setting(80, minimum=1)
     """Messages, and the rest of the block that the cut would go through."""
 
-    def most(self, budget: Budget) -> float | None:
+    def max_tokens(self, budget: ContextBudget) -> float | None:
         """The most that a conversation may have, of what the model's longest output leaves; None: the pressure is not known."""
         if budget.window is None:
             return None
-        output = budget.max_output if budget.max_output is not None and budget.max_output < budget.window else budget.reply
+        output = budget.max_output_tokens if budget.max_output_tokens is not None and budget.max_output_tokens < budget.window else budget.output_reserve
         return round(self.compact_at_pressure * max(1, budget.window - (output or 0)), 6)
 
 
@@ -41,12 +41,12 @@ def gsv(settings: GSV | None = None) -> Preset:
     GSV says the summary as a system message. Here the person does: some providers refuse a conversation that begins with an answer.
     """
     its = settings or GSV()
-    once = (compact_above(its.most, "before_render", inclusive=True), compact_on("overflow", "rejected"))
-    rules = tuple(map(once_a_turn, once)) if its.mode == "auto-compact" else ()
+    once = (compact_above(its.max_tokens, "before_render", inclusive=True), compact_on("overflow", "rejected"))
+    rules = tuple(map(once_per_turn, once)) if its.mode == "auto-compact" else ()
     return Preset(
         name="gsv",
-        figures=exact,
-        policy=lambda _: first_match((manual, *rules, fail_on())),
+        adjust_budget=without_safety_share,
+        policy=lambda _: first_match((compact_on_demand, *rules, fail_on())),
         keep=lambda _: KeepLastMessages(count=its.keep_last),
-        summarizer=chain_of(simple),
+        summarizer=make_fallback_factory(make_simple_summarizer),
     )

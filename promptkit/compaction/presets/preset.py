@@ -11,51 +11,51 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
-from promptkit.compaction.pruning.processors import truncator
+from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import SummarizerContext, default_summarizer
+from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.pruning.processors import Processor
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["Preset", "exact", "reaching", "rounds", "unchanged", "within"]
+__all__ = ["Preset", "without_safety_share", "split_reserve", "keep_last_round", "keep_budget", "limit_kept_tokens"]
 
 
-def unchanged(budget: Budget) -> Budget:
+def keep_budget(budget: ContextBudget) -> ContextBudget:
     """The model's own figures."""
     return budget
 
 
-def exact(budget: Budget) -> Budget:
+def without_safety_share(budget: ContextBudget) -> ContextBudget:
     """The model's own figures, without the share that VS Code keeps back where there are tools."""
     return attrs.evolve(budget, safety=1.0)
 
 
-def reaching(most: Callable[[Budget], float | None]) -> Callable[[Budget], Budget]:
+def split_reserve(most: Callable[[ContextBudget], float | None]) -> Callable[[ContextBudget], ContextBudget]:
     """Figures for a system that keeps a part of the window free by itself: half of that is the reply's, and requests may have the rest.
 
     Else a model of which a longer output is known would overflow before the system's threshold is reached. A reply that somebody asked
     for stays, and so does a shorter one.
     """
 
-    def figures(budget: Budget) -> Budget:
-        its, wanted = exact(budget), most(budget)
-        if wanted is None or budget.window is None or budget.reply_tokens is not None:
+    def figures(budget: ContextBudget) -> ContextBudget:
+        its, wanted = without_safety_share(budget), most(budget)
+        if wanted is None or budget.window is None or budget.reserved_output_tokens is not None:
             return its
-        return attrs.evolve(its, reply_tokens=min(its.reply or 0, max(0, int(budget.window - wanted)) // 2))
+        return attrs.evolve(its, reserved_output_tokens=min(its.output_reserve or 0, max(0, int(budget.window - wanted)) // 2))
 
     return figures
 
 
-def within(tokens: int, most: float | None) -> int:
+def limit_kept_tokens(tokens: int, most: float | None) -> int:
     """What may be kept of so many tokens where a conversation may have `most`: half of that at most, or nothing would be gained."""
     return tokens if most is None else max(1, min(tokens, int(most) // 2))
 
 
-def rounds(budget: Budget) -> Keep:
+def keep_last_round(budget: ContextBudget) -> Keep:
     """The newest round of the turn, whatever the budget."""
     _ = budget
     return KeepLastRound()
@@ -68,16 +68,16 @@ class Preset:
     name: str
     policy: Callable[[Callable[[], float]], Policy]
     """Makes the policy, with a generator of numbers from 0 to below 1."""
-    figures: Callable[[Budget], Budget] = unchanged
+    adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
     """The system's thresholds and reserves, on a model's budget."""
-    keep: Callable[[Budget], Keep] = rounds
+    keep: Callable[[ContextBudget], Keep] = keep_last_round
     """What a summary leaves as it is."""
     split: bool = False
     """A turn may be cut in two, with a summary of its first part."""
     replacement: Replacement = attrs.field(factory=Replacement)
     """What stands in the place of what is summarized."""
-    summarizer: Callable[[SummarizerContext], Summarizer] = default_summarizer
-    processors: tuple[Processor, ...] = (truncator(),)
+    summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
+    processors: tuple[Processor, ...] = (truncate_history(),)
     """What is done to the messages of each request, in order, after a compaction and before the render."""
     prunes: bool = False
     """Old tool outputs are taken out of the view, for good, where the policy says so."""

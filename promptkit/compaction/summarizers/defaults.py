@@ -15,21 +15,21 @@ from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "UNLIMITED",
     "SummarizerContext",
-    "chain_of",
-    "default_summarizer",
-    "extractive",
-    "full",
-    "inline",
-    "max_summary_tokens_for",
-    "simple",
+    "make_fallback_factory",
+    "make_default_summarizer",
+    "make_extractive_summarizer",
+    "make_full_summarizer",
+    "make_inline_summarizer",
+    "compute_max_summary_tokens",
+    "make_simple_summarizer",
 ]
 
 UNLIMITED = 1 << 40
@@ -48,59 +48,59 @@ class SummarizerContext:
 
     model: Model | None
     """Who is asked; None: nobody, and summaries are made of the transcript's own words."""
-    budget: Budget
+    budget: ContextBudget
     tokenizer: Tokenizer
 
     @property
     def window(self) -> int | None:
         """Input and output together, in tokens; None where that is not known."""
-        return None if self.budget.limit is None else self.budget.limit + (self.budget.reply or 0)
+        return None if self.budget.limit is None else self.budget.limit + (self.budget.output_reserve or 0)
 
 
-def inline(writing: SummarizerContext, model: Model) -> Summarizer:
+def make_inline_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that asks behind the conversation itself."""
     return InlineSummarizer(model=model, window=writing.window, tokenizer=writing.tokenizer)
 
 
-def full(writing: SummarizerContext, model: Model) -> Summarizer:
+def make_full_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that sends a copy of the messages."""
     return FullSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
 
 
-def simple(writing: SummarizerContext, model: Model) -> Summarizer:
+def make_simple_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
     """One that writes the conversation out as text."""
     return SimpleSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
 
 
-def extractive(writing: SummarizerContext) -> Summarizer:
+def make_extractive_summarizer(writing: SummarizerContext) -> Summarizer:
     """One that asks nobody."""
     return ExtractiveSummarizer(tokenizer=writing.tokenizer)
 
 
-def chain_of(
+def make_fallback_factory(
     *links: Callable[[SummarizerContext, Model], Summarizer], last_resort: bool = True
 ) -> Callable[[SummarizerContext], Summarizer]:
     """What makes a chain of these for a conversation, with the extractive summarizer behind them; without a model, that one alone."""
 
     def made(writing: SummarizerContext) -> Summarizer:
         if writing.model is None:
-            return extractive(writing)
+            return make_extractive_summarizer(writing)
         asked = [link(writing, writing.model) for link in links]
-        return FallbackSummarizer([*asked, extractive(writing)] if last_resort or not asked else asked)
+        return FallbackSummarizer([*asked, make_extractive_summarizer(writing)] if last_resort or not asked else asked)
 
     return made
 
 
-default_summarizer = chain_of(inline, full, simple)
+make_default_summarizer = make_fallback_factory(make_inline_summarizer, make_full_summarizer, make_simple_summarizer)
 """The live conversation first, which the prompt cache pays for; then a copy as messages, one as text, and the transcript's own facts."""
 
 
-def max_summary_tokens_for(budget: Budget) -> int:
+def compute_max_summary_tokens(budget: ContextBudget) -> int:
     """The most that a summary may have, in tokens: as the budget says, and no more than a nearly full window has room for.
 
     Else no summary could be asked for behind the live conversation, where little is kept for replies.
     """
     if budget.limit is None or budget.base is None:
         return budget.summary_tokens
-    window = budget.limit + (budget.reply or 0)
+    window = budget.limit + (budget.output_reserve or 0)
     return min(budget.summary_tokens, max(budget.summary_tokens // 4, window - int(budget.base * FULL) - QUESTION))

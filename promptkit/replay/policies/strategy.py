@@ -10,11 +10,11 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.budget import Budget
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model
     from promptkit.replay.message_counts import MessageCounts
     from promptkit.replay.policies.bill import Bill
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["PLACE", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
@@ -27,7 +27,7 @@ PLACE = "transcripts/replayed.jsonl"
 class ReplayTerms:
     """What every policy is given for a conversation, the same for all."""
 
-    budget: Budget
+    budget: ContextBudget
     """Of the window. What policies may fill is its `limit`: the window less what is kept for the reply."""
     tokenizer: Tokenizer
     pieces: MessageCounts

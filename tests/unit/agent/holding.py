@@ -9,13 +9,13 @@ import attrs
 
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
 from promptkit.errors import (
     ContextLengthExceededError,
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.agent.tools import ToolOutput
     from promptkit.testing.scripted_model import Step
+    from promptkit.tools import ToolOutput
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
@@ -55,7 +55,7 @@ class Held:
 def held(
     *steps: Step,
     transcript: Transcript | None = None,
-    budget: Budget | None = None,
+    budget: ContextBudget | None = None,
     prompt: Prompt | None = None,
     tools: Sequence[Tool] = (Tool(definition=READ, run=reads),),
     enabled: bool = True,
@@ -68,7 +68,7 @@ def held(
         instructions=None if prompt else "Be brief.",
         prompt=prompt,
         tools=tools,
-        budget=budget or Budget(window=1_000, reply_tokens=0),
+        budget=budget or ContextBudget(window=1_000, reserved_output_tokens=0),
         summarizer=writer,
         tokenizer=WordTokenizer(),
         events=Events(told),

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import AgentSession, Budget, Message, OpaquePart
+from promptkit import AgentSession, ContextBudget, Message, OpaquePart
 from promptkit.agent.requests import RequestAdaptations
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.agent.holding import READ, calls, held
 from tests.unit.compaction.conversation_builder import words
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from promptkit.testing.scripted_model import Step
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
-WIDE = Budget(window=100_000, reply_tokens=0)
+WIDE = ContextBudget(window=100_000, reserved_output_tokens=0)
 
 
 def thinking(text: str) -> Message:
     return Message(role="assistant", content=(THOUGHT, text))
 
 
-def session(*steps: Step, model: str, budget: Budget = WIDE, prompt: Prompt | None = None) -> tuple[AgentSession, ScriptedModel]:
+def session(*steps: Step, model: str, budget: ContextBudget = WIDE, prompt: Prompt | None = None) -> tuple[AgentSession, ScriptedModel]:
     scripted = ScriptedModel(steps, name=model)
     made = AgentSession(
         model=scripted,
@@ -68,7 +68,7 @@ def test_a_model_that_stops_behind_a_summary_is_reminded_in_each_request_once() 
     model = behind_a_summary("gpt-4.1", "c", "d")
 
     for number in (3, 4):
-        assert texts(model, number)[:3] == [summary_message("S").text, REMINDER, "second"]
+        assert texts(model, number)[:3] == [build_summary_message("S").text, REMINDER, "second"]
         assert texts(model, number).count(REMINDER) == 1
     assert REMINDER not in texts(model, 1)
 
@@ -84,7 +84,7 @@ def test_E14_the_thought_that_was_summarized_leads_the_first_answer_behind_the_s
 def test_another_model_gets_what_was_rendered() -> None:
     model = behind_a_summary("gpt-5", "c")
 
-    assert texts(model)[:2] == [summary_message("S").text, "second"]
+    assert texts(model)[:2] == [build_summary_message("S").text, "second"]
     assert THOUGHT not in [part for message in model.requests[3].messages for part in message.content]
 
 

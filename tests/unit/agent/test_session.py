@@ -11,16 +11,17 @@ from promptkit_components import AgentPrompt
 
 from promptkit import Message, Reply, ToolDefinition, Usage, UserMessage
 from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import CANCELLED, Tool
-from promptkit.compaction.budget import Budget
+from promptkit.agent.tools import CANCELLED
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError, MaxStepsExceededError, NoPendingMessageError
 from promptkit.testing import ScriptedModel
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.tools import Tool
 from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import words
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from promptkit.agent.tools import ToolOutput
+    from promptkit.tools import ToolOutput
 
 
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:
@@ -84,7 +85,7 @@ def test_E89_what_is_said_during_a_turn_is_said_when_it_is_done_and_once() -> No
 
 
 def test_the_same_view_gives_the_same_bytes_and_requests_only_grow() -> None:
-    each = held(calls(1), calls(2), "one", calls(3), "two", budget=Budget(window=100_000, reply_tokens=0))
+    each = held(calls(1), calls(2), "one", calls(3), "two", budget=ContextBudget(window=100_000, reserved_output_tokens=0))
 
     async def talk() -> None:
         await each.session.run("first")
@@ -136,7 +137,7 @@ def test_the_prompt_may_be_one_s_own() -> None:
 
     asyncio.run(talk())
     assert each.sent(0)[:2] == ["You are a coding agent.", "first"]
-    assert each.sent(1)[:3] == ["You are a coding agent.", summary_message("S").text, words(400, "second")]
+    assert each.sent(1)[:3] == ["You are a coding agent.", build_summary_message("S").text, words(400, "second")]
     assert "Run the tests." in each.sent(1)[-1]
 
 
@@ -193,8 +194,8 @@ def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> Non
 def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     before = Transcript(JsonlStore(file))
-    before.say(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1, 2))))
-    before.say(Message(role="tool", content=("text of a1",), tool_call_id="c1"))
+    before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1, 2))))
+    before.append_messages(Message(role="tool", content=("text of a1",), tool_call_id="c1"))
     lines = file.read_bytes()
     each = held("It is there.", transcript=Transcript(JsonlStore(file)))
     assert asyncio.run(each.session.resume()).text == "It is there."
@@ -204,7 +205,7 @@ def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversati
 
 def test_E08_after_a_crash_the_person_may_also_say_something_else() -> None:
     before = Transcript()
-    before.say(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1))))
+    before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1))))
     each = held("Fine.", "Still fine.", transcript=before)
 
     async def talk() -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, PromptElement, Reply, Usage, component
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import CompactionStarted
 from promptkit.elements.from_message import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
 from promptkit.testing import ScriptedModel
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Edit
 from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import words
 
@@ -151,7 +151,7 @@ def test_what_is_sent_is_what_is_shown_even_where_a_component_takes_its_time() -
         await running
 
     asyncio.run(talk())
-    assert each.sent(-1) == [summary_message("S").text, "third"]
+    assert each.sent(-1) == [build_summary_message("S").text, "third"]
 
 
 def test_a_switch_that_is_none_changes_nothing() -> None:
@@ -165,8 +165,8 @@ def test_a_switch_that_is_none_changes_nothing() -> None:
         assert len(each.session.transcript) == entries
         await each.session.run("second")
 
-    def _too_small() -> Budget:
-        return Budget(window=100, tools=100, reply_tokens=0)
+    def _too_small() -> ContextBudget:
+        return ContextBudget(window=100, tools=100, reserved_output_tokens=0)
 
     asyncio.run(talk())
     assert each.session.model is each.model

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message, Reply, Usage
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
-from promptkit.compaction.events import RequestReduced
+from promptkit.compaction.events import RequestPruned
 from promptkit.errors import (
     ContextLengthExceededError,
     NoPendingMessageError,
@@ -17,15 +15,17 @@ from promptkit.errors import (
 )
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Setting
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
 from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.agent.tools import ToolOutput
+    from promptkit.tools import ToolOutput
 
 
 @pytest.mark.parametrize("content", ["", " \n", (), ("", " ")])
@@ -48,7 +48,7 @@ def test_a_background_summary_is_put_in_place_before_the_next_request() -> None:
         await each.session.close()
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", summary_message("S").text, words(300, "b"), "last"]
+    assert each.sent(-1) == ["Be brief.", build_summary_message("S").text, words(300, "b"), "last"]
     assert each.told.ends == ["committed"]
     each.told.check()
 
@@ -61,7 +61,7 @@ def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> 
         await each.session.run(words(500, "second"))
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", summary_message("S").text, words(500, "second")]
+    assert each.sent(-1) == ["Be brief.", build_summary_message("S").text, words(500, "second")]
     assert each.told.triggers == ["foreground"]
     each.told.check()
 
@@ -91,9 +91,9 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
 
     asyncio.run(talk())
     assert [message.text for message in each.session.last_omitted] == [words(600, "a")]
-    (told,) = [event for event in each.told.events if isinstance(event, RequestReduced)]
+    (told,) = [event for event in each.told.events if isinstance(event, RequestPruned)]
     assert told.messages == 1
-    assert told.tokens == Sizer(WordTokenizer()).message(each.session.last_omitted[0])
+    assert told.tokens == Sizer(WordTokenizer()).count_message(each.session.last_omitted[0])
 
 
 def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> None:
@@ -112,7 +112,7 @@ def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_i
 
 
 def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
-    each = held(words(300, "a"), overflow(), "done", budget=Budget(window=100_000, reply_tokens=0))
+    each = held(words(300, "a"), overflow(), "done", budget=ContextBudget(window=100_000, reserved_output_tokens=0))
 
     async def talk() -> str:
         await each.session.run("first")
@@ -127,7 +127,7 @@ def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
 
 
 def test_the_window_that_the_provider_names_is_learnt() -> None:
-    each = held(words(300, "a"), overflow(window=250), "done", budget=Budget(window=100_000, reply_tokens=50))
+    each = held(words(300, "a"), overflow(window=250), "done", budget=ContextBudget(window=100_000, reserved_output_tokens=50))
 
     async def talk() -> None:
         await each.session.run("first")
@@ -235,11 +235,11 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
 
     async def talk() -> None:
         await each.session.run("first")
-        each.session.set_model(smaller, budget=Budget(window=300, reply_tokens=0))
+        each.session.set_model(smaller, budget=ContextBudget(window=300, reserved_output_tokens=0))
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", summary_message("S").text, "second"]
+    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", build_summary_message("S").text, "second"]
     settings = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, Setting)]
     assert settings == [Setting(name="model", value="smaller")]
 
@@ -253,7 +253,7 @@ def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for()
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
         assert each.session.keeper.background.state == "running"
-        each.session.set_model(other, budget=Budget(window=100_000, reply_tokens=0))
+        each.session.set_model(other, budget=ContextBudget(window=100_000, reserved_output_tokens=0))
         assert each.session.keeper.background.plan is None
         await each.session.run("third")
         await each.session.close()
@@ -276,7 +276,7 @@ def test_a_large_result_is_cut_for_the_model_and_kept_in_full() -> None:
 
 
 def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() -> None:
-    each = held(words(3_000, "a"), overflow(window=500), "done", budget=Budget())
+    each = held(words(3_000, "a"), overflow(window=500), "done", budget=ContextBudget())
 
     async def talk() -> None:
         await each.session.run("first")

@@ -12,11 +12,11 @@ import pytest
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
 from promptkit.agent.sync import SyncSession
-from promptkit.agent.tools import Tool
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.events import Events
 from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.store import InMemoryStore
 from tests.unit.compaction.conversation_builder import words
@@ -31,7 +31,7 @@ def session(*steps: Step, events: Events | None = None) -> AgentSession:
     return AgentSession(
         model=ScriptedModel(steps),
         tools=[Tool(definition=ToolDefinition(name="read"), run=lambda _: "text")],
-        budget=Budget(window=1_000, reply_tokens=0),
+        budget=ContextBudget(window=1_000, reserved_output_tokens=0),
         summarizer=Writer(),
         tokenizer=WordTokenizer(),
         events=events,
@@ -72,7 +72,7 @@ def test_what_a_session_can_do_can_be_done_without_a_loop() -> None:
         assert talk.compact("mind the parser") is not None
         assert talk.undo_compaction() is not None
         talk.rewind(None)
-        talk.set_model(ScriptedModel(["other"], name="other"), budget=Budget(window=1_000, reply_tokens=0))
+        talk.set_model(ScriptedModel(["other"], name="other"), budget=ContextBudget(window=1_000, reserved_output_tokens=0))
         assert talk.run("anew").text == "other"
         with pytest.raises(NoPendingMessageError):
             talk.resume()

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.agent.tools import CANCELLED, Tool, call_tools
+from promptkit.agent.tools import CANCELLED, call_tools
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
+from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from promptkit.agent.tools import ToolOutput
     from promptkit.messages import Message
+    from promptkit.tools import ToolOutput
 
 
 def tool(name: str, run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]) -> Tool:

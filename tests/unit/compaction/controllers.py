@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.events import Events
@@ -15,6 +14,7 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.conversation_builder import words
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BUDGET", "Kept", "grown", "kept", "run", "turns"]
 
 
-BUDGET = Budget(window=1_000, reply_tokens=0)
+BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
 
 
 @attrs.define
@@ -44,19 +44,19 @@ class Kept:
         return self.keeper.compactor.transcript
 
     def user(self, tokens: int, word: str = "ask") -> None:
-        self.log.say(Message(role="user", content=(words(tokens, word),)))
+        self.log.append_messages(Message(role="user", content=(words(tokens, word),)))
         self.keeper.asked()
 
     def round(self, call: str, tokens: int) -> None:
         """A request that the model answers with a call, the decision after it, and the result."""
         self.request(Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)))
-        self.log.say(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
+        self.log.append_messages(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
         self.keeper.worked()
 
     def request(self, reply: Message) -> None:
         messages = self.keeper.view.messages
         self.keeper.rendered(self.keeper.reading().tokens)
-        self.log.say(reply)
+        self.log.append_messages(reply)
         self.keeper.answered(LastRequest(messages=messages), reply)
 
     def answer(self, tokens: int) -> None:
@@ -78,7 +78,7 @@ def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled:
     keeper = CompactionController(
         compactor,
         budget=BUDGET,
-        policy=policy or default_policy(draw=lambda: 0.5),
+        policy=policy or default_policy(rng=lambda: 0.5),
         tokenizer=tokenizer,
         model="m",
         enabled=enabled,

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.budget import Budget
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match, on_overflow, prune_at
@@ -12,6 +11,7 @@ from promptkit.compaction.policy.state import Attempts
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.controllers import BUDGET, Kept, grown, kept, run, turns
@@ -47,7 +47,7 @@ def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
         grown(each)
         await turns()
         first = each.log.path()[2]
-        each.keeper.budget = Budget(window=10_000, reply_tokens=0)
+        each.keeper.budget = ContextBudget(window=10_000, reserved_output_tokens=0)
         assert first.message is not None
         await each.keeper.prepare()
         assert not each.compacted
@@ -92,7 +92,7 @@ def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        each.keeper.attempts = Attempts(failed=1, in_a_row=3)
+        each.keeper.attempts = Attempts(unsuccessful=1, consecutive_unsuccessful=3)
         each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
         assert state(each.keeper.background) == "idle"
         assert each.keeper.attempts == Attempts()
@@ -128,7 +128,7 @@ def test_the_live_request_is_given_only_where_it_shows_all_that_is_dropped() -> 
         for item in (*task.plan.dropped, *task.plan.prefix):
             assert item.message.text in shown
         each.user(1)
-        each.log.say(Message(role="assistant", content=("said elsewhere",)), Message(role="user", content=("and on",)))
+        each.log.append_messages(Message(role="assistant", content=("said elsewhere",)), Message(role="user", content=("and on",)))
         await each.keeper.compact()
         assert each.writer.tasks[1].last_request is None
 
@@ -166,9 +166,9 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
 
 
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
-    policy = first_match((prune_at(0.5, least=1), on_overflow()))
+    policy = first_match((prune_at(0.5, min_saved_tokens=1), on_overflow()))
     each = kept(policy=policy, prunes=True)
-    each.keeper.budget = Budget(window=100_000, reply_tokens=0)
+    each.keeper.budget = ContextBudget(window=100_000, reserved_output_tokens=0)
 
     async def work() -> None:
         each.user(10)
@@ -201,7 +201,7 @@ def test_a_decision_counts_only_what_is_new() -> None:
     tokenizer = Counting()
     compactor = Compactor(Transcript(), summarizer=Writer(), tokenizer=tokenizer, max_summary_tokens=9, max_result_tokens=500)
     keeper = CompactionController(
-        compactor, budget=Budget(window=10**9, reply_tokens=0), policy=default_policy(draw=lambda: 0.5), tokenizer=tokenizer, model="m"
+        compactor, budget=ContextBudget(window=10**9, reserved_output_tokens=0), policy=default_policy(rng=lambda: 0.5), tokenizer=tokenizer, model="m"
     )
     each = Kept(keeper, Writer(), Recorder())
 
@@ -291,7 +291,7 @@ def test_an_overflow_waits_for_what_is_under_way() -> None:
 
 
 def test_the_wait_for_what_is_under_way_is_bounded() -> None:
-    policy = default_policy(draw=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.001))
+    policy = default_policy(rng=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.001))
     each = kept(writer=Writer(gate=asyncio.Event()), policy=policy)
 
     async def work() -> None:

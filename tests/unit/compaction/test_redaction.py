@@ -127,7 +127,7 @@ def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() 
 
 def test_E73_a_summary_of_one_s_own_is_looked_at_too() -> None:
     class Own(CompactionHooks):
-        async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+        async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
             _ = plan, trigger, instructions
             return PreCompactResult(summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET}))
 
@@ -145,7 +145,7 @@ def test_what_a_checkpoint_says_again_beside_its_summary_is_clean() -> None:
         tokenizer=TOKENIZER,
         max_summary_tokens=50,
         redactor=redact_secrets,
-        replacement=Replacement(originals=VerbatimUserMessages(tokens=500)),
+        replacement=Replacement(originals=VerbatimUserMessages(max_tokens=500)),
     )
     asyncio.run(compactor.compact(trigger="manual"))
 

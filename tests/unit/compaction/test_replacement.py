@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.store import TranscriptStore
 
 
 TOKENIZER = WordTokenizer()
-CODEX = Replacement(originals=VerbatimUserMessages(tokens=60), place="last", preface="Another model wrote:\n")
+CODEX = Replacement(originals=VerbatimUserMessages(max_tokens=60), place="last", preface="Another model wrote:\n")
 
 
 @attrs.define
@@ -145,7 +145,7 @@ def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned()
 
 def test_e71_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
     talk, telling = Talk(), Telling()
-    form = Replacement(originals=VerbatimUserMessages(tokens=20, each=10))
+    form = Replacement(originals=VerbatimUserMessages(max_tokens=20, max_message_tokens=10))
     for wish in ("a", "b", "c"):
         turn(talk, words(30, wish))
         compacted(talk, form, telling)
@@ -207,7 +207,7 @@ def test_e55_a_replacement_that_is_no_smaller_is_not_written() -> None:
 
 
 def test_what_was_built_is_stored_and_read_back_byte_for_byte(tmp_path: Path) -> None:
-    store: Store = JsonlStore(tmp_path / "t.jsonl")
+    store: TranscriptStore = JsonlStore(tmp_path / "t.jsonl")
     talk = Talk()
     talk.log = Transcript(store)
     turn(talk, "first wish")
@@ -251,7 +251,7 @@ def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
     made = attrs.evolve(draft(number), plan=plan, summary=Summary(text=f"{OURS}, number {number}", mode="test"))
     replaced = form.build(plan, made.summary, FRAMED)
     before = talk.view.items
-    talk.append(checkpoint_of(made, before, replaced=replaced, count=Sizer(FRAMED).message))
+    talk.append(checkpoint_of(made, before, replaced=replaced, count=Sizer(FRAMED).count_message))
     kept = [item.message for item in before[len(before) - len(plan.kept) :]]
     assert list(talk.view.messages) == [*replaced.messages, *kept]
 

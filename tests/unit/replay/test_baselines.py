@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import Budget, Message, tokenizer_for
+from promptkit import ContextBudget, Message, tokenizer_for
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, prompt_poet, trim_last
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, Summarizing
@@ -65,7 +65,7 @@ def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> N
 def terms(window: int) -> ReplayTerms:
     tokenizer = tokenizer_for("gpt-5")
     return ReplayTerms(
-        budget=Budget(window=window, reply_tokens=0),
+        budget=ContextBudget(window=window, reserved_output_tokens=0),
         tokenizer=tokenizer,
         pieces=MessageCounts(tokenizer),
         tools=(),
@@ -111,6 +111,6 @@ def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
 
 
 def test_langchain_with_a_known_limit_only() -> None:
-    unknown = attrs.evolve(terms(8_000), budget=Budget())
+    unknown = attrs.evolve(terms(8_000), budget=ContextBudget())
     talk = long_talk(14)
     assert sent(Summarizing(unknown), talk)[-1] == talk[:-1]

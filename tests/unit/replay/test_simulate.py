@@ -13,18 +13,15 @@ import pytest
 
 from promptkit import (
     AgentSession,
-    Budget,
     BudgetExceededError,
     ExtractiveSummarizer,
     InMemoryStore,
     Message,
     ToolCall,
     Transcript,
-    budget_for,
     tokenizer_for,
 )
 from promptkit.agent.prompt import Conversation, ConversationView
-from promptkit.agent.tools import Tool
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
@@ -37,6 +34,7 @@ from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, names
 from promptkit.replay.recordings import recorded_messages
 from promptkit.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.testing import ScriptedModel
+from promptkit.tools import Tool
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
                 model=model,
                 transcript=Transcript(_Placed()),
                 tools=[Tool(definition=definition, run=run)],
-                budget=budget_for("gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW),
+                budget=ContextBudget.for_model("gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW),
                 tokenizer=tokenizer,
                 summarizer=ExtractiveSummarizer(tokenizer=tokenizer),
                 rng=_Draws(),
@@ -201,12 +199,12 @@ def test_time_that_passes_between_requests_empties_the_cache() -> None:
     assert near.bill.cached_tokens == unknown.bill.cached_tokens > 5_000
 
 
-def deep_cut(budget: Budget) -> Keep:
+def deep_cut(budget: ContextBudget) -> Keep:
     _ = budget
     return KeepNothing()
 
 
-def shallow_cut(budget: Budget) -> Keep:
+def shallow_cut(budget: ContextBudget) -> Keep:
     _ = budget
     return KeepLastMessages(count=8)
 

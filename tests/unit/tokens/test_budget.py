@@ -7,23 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.compaction.budget import RESERVE, Budget, budget_for, default_reserve, resolve_threshold
 from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import WordTokenizer
-from promptkit.tokens.budget import DEFAULT_BUDGET, ContextBudget, context_budget
+from promptkit.tokens.budget import (
+    DEFAULT_BUDGET,
+    DEFAULT_RESERVE,
+    ContextBudget,
+    fit_reserve,
+    parse_tokens,
+    resolve_budget,
+    resolve_threshold,
+)
 from promptkit.tokens.models import tokenizer_for
 
 TOKENIZER = tokenizer_for(None)
 
 
 def budget(model: str | None = None, given_: int | None = None, reply: int | None = None) -> ContextBudget:
-    return context_budget(model=model, budget=given_, reply_tokens=reply, tokenizer=TOKENIZER)
+    return resolve_budget(given_, model=model, reserved_output_tokens=reply, tokenizer=TOKENIZER, for_render=True)
 
 
 def test_a_bare_budget_wins() -> None:
-    assert budget("gpt-4o", 500).tokens == 500
-    assert budget("no such model", 500, reply=100).tokens == 500
+    assert budget("gpt-4o", 500).limit == 500
+    assert budget("no such model", 500, reply=100).limit == 500
 
 
 @pytest.mark.parametrize(
@@ -37,15 +44,15 @@ def test_a_bare_budget_wins() -> None:
     ],
 )
 def test_the_window_less_the_reply_is_what_a_prompt_may_have(model: str, reply: int | None, tokens: int) -> None:
-    assert budget(model, reply=reply).tokens == tokens
+    assert budget(model, reply=reply).limit == tokens
 
 
 @given(model=st.sampled_from(["gpt-4o", "gpt-5", "gpt-5.4", "gemini-2.5-pro", "claude-opus-4-6"]), reply=st.integers(0, 100_000))
 def test_prompt_and_reply_fit_the_window(model: str, reply: int) -> None:
     found = budget(model, reply=reply)
     assert found.window
-    assert found.tokens + reply <= found.window
-    assert found.max_input is None or found.tokens <= found.max_input
+    assert found.limit + reply <= found.window
+    assert found.max_input is None or found.limit <= found.max_input
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan])
@@ -53,12 +60,12 @@ def test_impossible_figures_are_refused(bad: float) -> None:
     figure = cast("int", bad)  # NaN is no int, and comes all the same
     with pytest.raises(InvalidArgumentError, match="budget must be at least 0 tokens"):
         budget(given_=figure)
-    with pytest.raises(InvalidArgumentError, match="reply_tokens must be at least 0 tokens"):
+    with pytest.raises(InvalidArgumentError, match="reserved_output_tokens must be at least 0 tokens"):
         budget("gpt-4o", reply=figure)
 
 
 def test_a_reply_that_leaves_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="leave nothing of the window of gpt-4"):
+    with pytest.raises(InvalidArgumentError, match="leaves nothing of a window of 8,192 tokens"):
         budget("gpt-4", reply=8_192)
 
 
@@ -69,13 +76,13 @@ def test_without_a_window_a_budget_is_asked_for(model: str) -> None:
 
 
 def test_without_anything_there_is_a_default() -> None:
-    assert budget().tokens == DEFAULT_BUDGET
-    assert budget(reply=200_000).tokens == 0
+    assert budget().limit == DEFAULT_BUDGET
+    assert budget(reply=200_000).limit == 0
 
 
 def test_it_prints_how_it_got_there() -> None:
     tools = [ToolDefinition(name="read")]
-    with_tools = context_budget(budget=8_000, tools=tools, tokenizer=TOKENIZER)
+    with_tools = resolve_budget(8_000, tools=tools, tokenizer=TOKENIZER, for_render=True)
     assert str(with_tools) == f"8,000 tokens, as given; {TOKENIZER.request(tools).tokens} of them for the request and its tools"
     assert str(budget("gpt-5")).startswith(
         "272,000 tokens: gpt-5 has a window of 400,000 tokens, less 100,000 for the reply, and takes at most 272,000 of input"
@@ -86,14 +93,14 @@ def test_it_prints_how_it_got_there() -> None:
 WINDOW = 100_000
 
 
-def made(**figures: Any) -> Budget:
+def made(**figures: Any) -> ContextBudget:
     """A budget of the figures in a table."""
-    return Budget(**figures)
+    return ContextBudget(**figures)
 
 
-def plain(**figures: Any) -> Budget:
+def plain(**figures: Any) -> ContextBudget:
     """A budget of which nothing is kept for the reply, so that the limit is the window."""
-    return Budget(window=WINDOW, reply_tokens=0, **figures)
+    return ContextBudget(window=WINDOW, reserved_output_tokens=0, **figures)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ def test_80_that_means_80_percent_is_told_what_to_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picked", "limit"),
+    ("chosen", "limit"),
     [
         (None, WINDOW),
         (64_000, 64_000),
@@ -150,20 +157,20 @@ def test_80_that_means_80_percent_is_told_what_to_write() -> None:
         (True, WINDOW),
     ],
 )
-def test_a_picked_context_size_counts_where_it_is_a_number_below_the_limit(picked: float | None, limit: int) -> None:
-    assert plain(picked=picked).limit == limit
+def test_a_chosen_limit_counts_where_it_is_a_number_below_the_limit_of_the_model(chosen: float | None, limit: int) -> None:
+    assert plain(max_tokens=chosen).limit == limit
 
 
 @pytest.mark.parametrize(
     ("figures", "limit"),
     [
-        ({"window": 16_000, "reply_tokens": 4_000}, 12_000),
+        ({"window": 16_000, "reserved_output_tokens": 4_000}, 12_000),
         ({"window": 16_000}, 12_000),
-        ({"window": 16_000, "max_output": 1_000}, 15_000),
-        ({"window": 16_000, "max_output": 100_000}, 12_000),
-        ({"window": 16_000, "reply_tokens": 0}, 16_000),
-        ({"window": 400_000, "max_input": 272_000, "max_output": 128_000}, 272_000),
-        ({"window": 400_000, "max_input": 272_000, "reply_tokens": 200_000}, 200_000),
+        ({"window": 16_000, "max_output_tokens": 1_000}, 15_000),
+        ({"window": 16_000, "max_output_tokens": 100_000}, 12_000),
+        ({"window": 16_000, "reserved_output_tokens": 0}, 16_000),
+        ({"window": 400_000, "max_input": 272_000, "max_output_tokens": 128_000}, 272_000),
+        ({"window": 400_000, "max_input": 272_000, "reserved_output_tokens": 200_000}, 200_000),
         ({"max_input": 50_000}, 50_000),
         ({}, None),
     ],
@@ -179,12 +186,12 @@ def test_the_limit_is_what_the_window_leaves_beside_the_reply(figures: dict[str,
         ({"threshold": 0.8}, 80_000),
         ({"threshold": 60_000}, 60_000),
         ({"threshold": 160_000}, WINDOW),  # never above the window
-        ({"picked": 50_000, "threshold": 0.8}, 40_000),  # a share is of what was picked
-        ({"picked": 50_000, "threshold": 60_000}, 50_000),
-        ({"reserve": 16_384}, WINDOW - 16_384),
-        ({"reserve": 0}, WINDOW),
-        ({"reserve": 16_384, "threshold": 0.5}, 50_000),  # the lower of the two
-        ({"reserve": 60_000, "threshold": 0.85}, 40_000),
+        ({"max_tokens": 50_000, "threshold": 0.8}, 40_000),  # a share is of what was chosen
+        ({"max_tokens": 50_000, "threshold": 60_000}, 50_000),
+        ({"reserve_tokens": 16_384}, WINDOW - 16_384),
+        ({"reserve_tokens": 0}, WINDOW),
+        ({"reserve_tokens": 16_384, "threshold": 0.5}, 50_000),  # the lower of the two
+        ({"reserve_tokens": 60_000, "threshold": 0.85}, 40_000),
     ],
 )
 def test_the_base_is_the_limit_or_a_threshold_below_it(figures: dict[str, float], base: int) -> None:
@@ -215,9 +222,9 @@ def test_the_base_limits_a_render_with_and_without_tools() -> None:
 def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(base: int, tools: int) -> None:
     if tools >= base:
         with pytest.raises(ToolsFillBudgetError):
-            Budget(window=base, reply_tokens=0, tools=tools)
+            ContextBudget(window=base, reserved_output_tokens=0, tools=tools)
         return
-    budget = Budget(window=base, reply_tokens=0, tools=tools)
+    budget = ContextBudget(window=base, reserved_output_tokens=0, tools=tools)
     assert budget.message_budget is not None
     assert budget.render_budget is not None
     assert 1 <= budget.message_budget <= budget.render_budget <= base
@@ -237,57 +244,58 @@ def test_a_ratio_is_of_the_base_and_counts_the_tools_in(tokens: int | None, rati
 
 
 def test_E51_of_an_unknown_window_nothing_is_invented() -> None:
-    budget = Budget(tools=5_000)
+    budget = ContextBudget(tools=5_000)
     assert (budget.limit, budget.base, budget.message_budget, budget.render_budget, budget.overflow_ratio) == (None,) * 5
     assert budget.ratio(1_000_000) is None
     assert budget.result_tokens is None
     assert budget.explain().startswith("unknown")
-    assert Budget(threshold=0.8).base is None  # a share of the unknown is unknown
-    assert Budget(threshold=60_000).base == 60_000  # what somebody said is known
-    assert budget_for("a model nobody knows", tokenizer=WordTokenizer()).window is None
+    assert ContextBudget(threshold=0.8).base is None  # a share of the unknown is unknown
+    assert ContextBudget(threshold=60_000).base == 60_000  # what somebody said is known
+    assert ContextBudget.for_model("a model nobody knows", tokenizer=WordTokenizer()).window is None
 
 
-@pytest.mark.parametrize("name", ["window", "max_input", "max_output"])
+@pytest.mark.parametrize("name", ["window", "max_input", "max_output_tokens"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_size_is_positive_or_unknown_and_never_0(name: str, value: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{name} must be positive, or None where it is unknown"):
         made(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["reply_tokens", "reserve", "tools"])
+@pytest.mark.parametrize("name", ["reserved_output_tokens", "reserve_tokens", "tools"])
 def test_what_is_kept_free_is_not_negative(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{name} must be at least 0 tokens, not -1"):
         made(**{name: -1})
 
 
-@pytest.mark.parametrize("name", ["reply_tokens", "reserve"])
+@pytest.mark.parametrize("name", ["reserved_output_tokens", "reserve_tokens"])
 def test_what_leaves_nothing_of_the_window_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{name} of 8,000 leave nothing of a window of 8,000 tokens"):
+    with pytest.raises(InvalidArgumentError, match=f"{name} of 8,000 leaves nothing of a window of 8,000 tokens"):
         made(window=8_000, **{name: 8_000})
 
 
 @pytest.mark.parametrize("safety", [0, -1, 1.1, math.nan])
 def test_the_safety_is_a_share(safety: float) -> None:
     with pytest.raises(InvalidArgumentError, match="safety must be above 0 and at most 1"):
-        Budget(safety=safety)
+        ContextBudget(safety=safety)
 
 
 @pytest.mark.parametrize(
-    ("window", "reserve"), [(1_000_000, RESERVE), (RESERVE + 1, RESERVE), (RESERVE, 2_457), (8_000, 1_200), (4, 1), (1, 1)]
+    ("window", "reserve"),
+    [(1_000_000, DEFAULT_RESERVE), (DEFAULT_RESERVE + 1, DEFAULT_RESERVE), (DEFAULT_RESERVE, 2_457), (8_000, 1_200), (4, 1), (1, 1)],
 )
 def test_E49_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: int, reserve: int) -> None:
-    assert default_reserve(window) == reserve
+    assert fit_reserve(window) == reserve
 
 
 def test_E49_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
-    assert Budget(window=20_000, reply_tokens=0, reserve=RESERVE).base == 20_000 - RESERVE
-    with pytest.raises(InvalidArgumentError, match="leave nothing"):
-        Budget(window=8_000, reserve=RESERVE)
+    assert ContextBudget(window=20_000, reserved_output_tokens=0, reserve_tokens=DEFAULT_RESERVE).base == 20_000 - DEFAULT_RESERVE
+    with pytest.raises(InvalidArgumentError, match="leaves nothing"):
+        ContextBudget(window=8_000, reserve_tokens=DEFAULT_RESERVE)
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 5, 10, 100, 1_000, 4_096])
 def test_E49_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) -> None:
-    budget = Budget(window=window, reply_tokens=0)
+    budget = ContextBudget(window=window, reserved_output_tokens=0)
     assert 1 <= budget.summary_tokens <= max(1, window // 5)
     assert 1 <= budget.keep_tokens <= max(1, window // 4)
     assert budget.result_tokens == max(1, window // 2)
@@ -295,12 +303,12 @@ def test_E49_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: i
 
 def test_E50_the_caps_of_a_huge_window_are_absolute() -> None:
     for window in (1_000_000, 10_000_000):
-        budget = Budget(window=window)
+        budget = ContextBudget(window=window)
         assert budget.summary_tokens == 16_384
         assert budget.keep_tokens == 20_000
-    assert Budget(window=1_000_000, max_output=4_096).summary_tokens == 4_096
-    assert Budget().summary_tokens == 16_384
-    assert Budget().keep_tokens == 20_000
+    assert ContextBudget(window=1_000_000, max_output_tokens=4_096).summary_tokens == 4_096
+    assert ContextBudget().summary_tokens == 16_384
+    assert ContextBudget().keep_tokens == 20_000
 
 
 def test_a_tool_result_may_have_half_of_what_messages_may() -> None:
@@ -311,26 +319,28 @@ def test_a_tool_result_may_have_half_of_what_messages_may() -> None:
 def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     tokenizer = tokenizer_for("gpt-4o")
     tools = [ToolDefinition(name="read", description="Read a file.", parameters={"type": "object"})]
-    budget = budget_for("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
-    assert (budget.window, budget.reply, budget.limit) == (128_000, 16_384, 111_616)
+    budget = ContextBudget.for_model("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
+    assert (budget.window, budget.output_reserve, budget.limit) == (128_000, 16_384, 111_616)
     assert budget.base == 100_454
     assert budget.tools == tokenizer.request(tools).tokens
-    assert budget_for("gpt-5", tokenizer=tokenizer).limit == 272_000
-    assert budget_for("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
+    assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer).limit == 272_000
+    assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
     with pytest.raises(InvalidArgumentError):
-        budget_for("gpt-5", tokenizer=tokenizer, window=0)
+        ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=0)
 
 
 EXPLAINED = {
-    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000 (ratio 1.000)": Budget(window=16_000),
+    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000 (ratio 1.000)": ContextBudget(window=16_000),
     "231,200 tokens: gpt-5 has a window of 400,000, less 100,000 for the reply; at most 272,000 of input; "
     "the threshold is 0.85 of it, 231,200; 20,000 for tools and 0.9 of the rest, 190,080, for messages; "
-    "overflows above 210,080 (ratio 0.909)": Budget(
-        model="gpt-5", window=400_000, max_input=272_000, max_output=128_000, threshold=0.85, tools=20_000
+    "overflows above 210,080 (ratio 0.909)": ContextBudget(
+        model="gpt-5", window=400_000, max_input=272_000, max_output_tokens=128_000, threshold=0.85, tools=20_000
     ),
-    "64,000 tokens: a window of 200,000, less 0 for the reply; the picked context size 64,000; 16,384 kept free; "
-    "overflows above 64,000 (ratio 1.000)": Budget(window=200_000, reply_tokens=0, picked=64_000, reserve=16_384),
-    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000 (ratio 1.000)": Budget(
+    "64,000 tokens: a window of 200,000, less 0 for the reply; the chosen limit 64,000; 16,384 kept free; "
+    "overflows above 64,000 (ratio 1.000)": ContextBudget(
+        window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384
+    ),
+    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000 (ratio 1.000)": ContextBudget(
         threshold=1_200_000
     ),
 }

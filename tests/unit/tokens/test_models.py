@@ -18,7 +18,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestWindows:
     @pytest.mark.parametrize(
-        ("name", "window", "max_input", "max_output"),
+        ("name", "window", "max_input", "max_output_tokens"),
         [
             ("gpt-4o", 128_000, None, 16_384),
             ("gpt-4", 8_192, None, 4_096),
@@ -33,9 +33,9 @@ class TestWindows:
             ("gemini-2.5-pro", 1_114_112, 1_048_576, 65_536),
         ],
     )
-    def test_window_and_input_are_told_apart(self, name: str, window: int, max_input: int | None, max_output: int) -> None:
+    def test_window_and_input_are_told_apart(self, name: str, window: int, max_input: int | None, max_output_tokens: int) -> None:
         info = model_info(name)
-        assert (info.window, info.max_input, info.max_output) == (window, max_input, max_output)
+        assert (info.window, info.max_input, info.max_output_tokens) == (window, max_input, max_output_tokens)
 
 
 class TestNames:
@@ -103,7 +103,7 @@ class TestRegister:
     def test_what_is_given_wins_and_the_rest_stays(self) -> None:
         register_model("gpt-4o", window=64_000)
         info = model_info("openai/gpt-4o")
-        assert (info.window, info.max_output, info.exact) == (64_000, 16_384, True)
+        assert (info.window, info.max_output_tokens, info.exact) == (64_000, 16_384, True)
 
     def test_a_new_model_is_known_from_then_on(self) -> None:
         register_model("acme-1", window=32_000, encoding="cl100k_base", images=PatchImages(2.0))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.lifecycle.recall import answer_recall, excerpt, passages
+from promptkit.compaction.lifecycle.recall import answer_from_transcript, excerpt, find_passages
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
@@ -39,7 +39,7 @@ def test_rare_words_count_more_than_common_ones() -> None:
     for number in range(20):
         talk.user(f"parser note {number}")
     talk.user("one kumquat")
-    best = passages(talk.path, "parser note kumquat")[0]
+    best = find_passages(talk.path, "parser note kumquat")[0]
     assert best.text == "one kumquat"
 
 
@@ -74,27 +74,27 @@ def test_a_summarizer_is_given_the_blocks_that_match_and_the_question() -> None:
     writer = Writer(text="It timed out.")
     talk = other()
     before = len(talk.log)
-    told = asyncio.run(answer_recall(talk.path, "session_store.py timeout", summarizer=writer, max_tokens=50))
+    told = asyncio.run(answer_from_transcript(talk.path, "session_store.py timeout", summarizer=writer, max_tokens=50))
     assert told == "It timed out."
     (task,) = writer.tasks
-    assert [item.entry for item in task.plan.dropped] == ["e2", "e3", "e4"]
+    assert [item.entry_id for item in task.plan.dropped] == ["e2", "e3", "e4"]
     assert task.instructions is not None
     assert task.instructions.endswith("session_store.py timeout")
     assert len(talk.log) == before
-    everything = asyncio.run(answer_recall(talk.path, "nothing", summarizer=writer, max_tokens=50, only_matching=False))
+    everything = asyncio.run(answer_from_transcript(talk.path, "nothing", summarizer=writer, max_tokens=50, only_matching=False))
     assert everything == told
     assert len(writer.tasks[1].plan.dropped) == 6
 
 
 def test_it_works_without_a_model() -> None:
     summarizer = ExtractiveSummarizer(tokenizer=TOKENIZER)
-    assert "login" in asyncio.run(answer_recall(other().path, "login", summarizer=summarizer, max_tokens=200))
+    assert "login" in asyncio.run(answer_from_transcript(other().path, "login", summarizer=summarizer, max_tokens=200))
 
 
 def test_where_nothing_is_found_nobody_is_asked() -> None:
     writer = Writer()
     with pytest.raises(SummaryError) as caught:
-        asyncio.run(answer_recall(other().path, "kumquat", summarizer=writer, max_tokens=50))
+        asyncio.run(answer_from_transcript(other().path, "kumquat", summarizer=writer, max_tokens=50))
     assert (caught.value.reason, writer.tasks) == ("nothing", [])
 
 
@@ -102,7 +102,7 @@ def test_secrets_are_taken_out() -> None:
     writer = Writer(text="SECRET")
     talk = other()
     told = asyncio.run(
-        answer_recall(
+        answer_from_transcript(
             talk.path, "login", summarizer=writer, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-").replace("login", "-")
         )
     )

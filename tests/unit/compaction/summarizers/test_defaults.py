@@ -4,19 +4,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from promptkit.compaction.budget import Budget
-from promptkit.compaction.summarizers.defaults import FULL, QUESTION, max_summary_tokens_for
+from promptkit.compaction.summarizers.defaults import FULL, QUESTION, compute_max_summary_tokens
+from promptkit.tokens.budget import ContextBudget
 
 
 @given(window=st.integers(4_000, 2_000_000), share=st.floats(0, 0.5))
 def test_a_summary_has_room_behind_a_conversation_that_is_nearly_full(window: int, share: float) -> None:
-    budget = Budget(window=window, reply_tokens=int(window * share))
-    most = max_summary_tokens_for(budget)
+    budget = ContextBudget(window=window, reserved_output_tokens=int(window * share))
+    most = compute_max_summary_tokens(budget)
     assert budget.summary_tokens // 4 <= most <= budget.summary_tokens
     assume(most > budget.summary_tokens // 4)
     assert int((budget.base or 0) * FULL) + QUESTION + most <= window
 
 
-@pytest.mark.parametrize("budget", [Budget(), Budget(window=200_000)])
-def test_where_there_is_room_or_no_window_is_known_the_budget_decides(budget: Budget) -> None:
-    assert max_summary_tokens_for(budget) == budget.summary_tokens
+@pytest.mark.parametrize("budget", [ContextBudget(), ContextBudget(window=200_000)])
+def test_where_there_is_room_or_no_window_is_known_the_budget_decides(budget: ContextBudget) -> None:
+    assert compute_max_summary_tokens(budget) == budget.summary_tokens

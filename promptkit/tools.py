@@ -1,0 +1,49 @@
+"""Tools that a model may call: a definition for the model, and a function for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from promptkit.messages import Part, ToolDefinition
+
+__all__ = ["Tool", "ToolOutput", "tool_definitions"]
+
+ToolOutput: TypeAlias = "str | Sequence[Part] | None"
+"""What a tool returns: text, or parts such as images. None if there is nothing to tell the model."""
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """A tool that the model may call.
+
+    `run` receives the arguments of the call as a JSON object and returns the tool result. It is a plain or an `async` function. A plain
+    one runs in a thread of its own, so that the tool calls of one reply run concurrently. The model is told of an exception that it raises, and may
+    try something else.
+
+    >>> Tool(definition=ToolDefinition(name="now", description="Tell the time."), run=lambda arguments: time.ctime())
+    """
+
+    definition: ToolDefinition
+    """What the model is told about the tool."""
+    run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
+    """Called with the arguments of a tool call."""
+
+
+def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    """Return the definitions of tools, in order. Raises TypeError for a value that is neither a Tool nor a ToolDefinition."""
+    if isinstance(tools, Tool | ToolDefinition | str | Mapping):
+        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
+        raise TypeError(message)
+    return tuple(_definition(tool) for tool in tools)
+
+
+def _definition(tool: object) -> ToolDefinition:
+    if isinstance(tool, ToolDefinition):
+        return tool
+    if isinstance(tool, Tool):
+        return tool.definition
+    message = f"a tool is written as Tool(definition=ToolDefinition(name=…), run=…) or as ToolDefinition(name=…), not {tool!r:.80}."
+    raise TypeError(message)
