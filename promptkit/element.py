@@ -1,4 +1,7 @@
-"""The language: an element is a frozen value with props in `()` and children in `[]`; a component is an element with a `render`."""
+"""The prompt language: elements, components and the information that a component gets while it renders.
+
+An element is a frozen value with props in `()` and children in `[]`. A component is an element with a `render` method.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["Child", "Children", "PromptElement", "Sizing", "component", "flatten"]
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
-"""What may stand in `element[...]` and what `render` returns: text, an element, a fragment of children, or nothing."""
+"""A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of children, or nothing (None, a boolean)."""
 
 Children: TypeAlias = "tuple[str | PromptElement | None, ...]"
-"""Children after flattening: fragments are gone, what says nothing is None."""
+"""Children as one flat tuple. None and booleans become None and keep their position."""
 
 T = TypeVar("T", bound="PromptElement")
 
 
-class _Printer(Protocol):
-    def text(self, text: str, /) -> None: ...
-
-
 class Sizing:
-    """What a component may ask about the room that it has.
+    """The budget, tokenizer and model of the current render, for a component's `render` method.
 
-    Reading `token_budget` is noticed: what did not read it renders the same at every budget, and is remembered for all.
-    Earlier flex groups are only counted when the budget is read.
+    Reading `token_budget` is recorded. A component that does not read it renders the same children at every budget, so its
+    result is cached for all budgets. Earlier flex groups are counted only when the budget is read.
     """
 
     __slots__ = ("_budget", "budget_read", "model", "tokenizer")
@@ -40,108 +39,102 @@ class Sizing:
     def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None) -> None:
         self._budget = budget
         self.tokenizer = tokenizer
-        """The tokenizer that this render counts with."""
+        """The tokenizer of this render."""
         self.model = model
-        """The model's name, where the render was given one."""
+        """The name of the model, None if the render was called without one."""
         self.budget_read: int | None = None
-        """What `token_budget` said; None as long as nobody asked."""
+        """The last value of `token_budget`; None until it is read."""
 
     @property
     def token_budget(self) -> int:
-        """The tokens that this element may fill: its share of what earlier flex groups left."""
+        """The tokens available to this element: its share of what earlier flex groups left over."""
         budget = self.budget_read = self._budget()
         return budget
 
     def count_tokens(self, text: str) -> int:
-        """The tokens of a text, as this render counts them."""
+        """Count the tokens of a text with this render's tokenizer."""
         return self.tokenizer.count(text)
-
-
-def _refuse(self: PromptElement, *args: object, **kwargs: object) -> None:
-    _ = args, kwargs
-    name = type(self).__name__
-    message = f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
-    raise TreeError(message)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))
 def component(cls: type[T]) -> type[T]:
-    """Make a class of annotated props an element: frozen, keyword-only, with the layout props of PromptElement.
+    """Turn a class with annotated props into an element: frozen, keyword-only, with the layout props of PromptElement.
 
     >>> @component
     ... class Greeting(PromptElement):
-    ...     person: str
+    ...     user: str
     ...
     ...     def render(self, sizing: Sizing) -> Child:
-    ...         return f"Hello {self.person}!"
-    >>> Greeting(person="Ada", priority=5)
-    Greeting(priority=5, person='Ada')
+    ...         return f"Hello {self.user}!"
+    >>> Greeting(user="Ada", priority=5)
+    Greeting(priority=5, user='Ada')
     """
-    # init=True: attrs would otherwise keep the refusing __init__ that an undecorated class is given.
-    # Equality and repr are our own: attrs would recurse over trees of any depth.
+    # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing decorator.
+    # Equality and repr are defined below: the ones of attrs recurse and fail on deep trees.
     return attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
 
 
 @component
 class PromptElement:
-    """A node of a prompt: frozen props, children, and layout props that every element has.
+    """The base of all elements: frozen props, children, and the layout props.
 
-    Subclass it under `@component` and define `render`. Without `render` it is a plain group of its children: a container
-    with a priority scope of its own.
+    To write a component, subclass it under `@component` and define `render`. A subclass without `render` is a container of its
+    children with a priority scope of its own, like `Group`.
     """
 
     priority: float | None = None
-    """Higher is kept longer. Compared with siblings under the same container only. None: as high as can be."""
+    """A higher priority is kept longer. It is compared only with siblings in the same container. None is the highest priority."""
 
     pass_priority: bool = False
-    """Compare the children as if they stood in the parent; the own priority is ignored while there are children."""
+    """Compare the children directly with the siblings of this element. Its own priority is ignored if it has children."""
 
     flex_grow: float | None = None
-    """Order of sizing: None first, then from high to low. Each group shares what the groups before it left."""
+    """The order of sizing: None first, then from high to low. Elements with the same value form a flex group, which shares what the
+    groups before it left over."""
 
     flex_basis: float = 1
-    """Weight within the flex group: the share is basis / sum of bases."""
+    """The weight within the flex group: the share is basis / sum of bases."""
 
     flex_reserve: int | str | None = None
-    """Tokens held back from earlier groups for this element: a number, or `"/N"` of what is left."""
+    """The tokens that earlier flex groups must leave for this element: a number, or `"/N"` for one Nth of what is left."""
 
     required: bool = False
-    """Never pruned. If what is required does not fit, the render raises BudgetExceededError."""
+    """Never prune this element. If the required elements do not fit the budget, the render raises BudgetExceededError."""
 
     fallback: Child = attrs.field(default=None, repr=False)
-    """Takes this element's place once it has been pruned, as prunable as the element was: a marker, an outline."""
+    """Replaces this element once it is pruned, for example by a marker or an outline. It is as prunable as the element."""
 
     name: str | None = None
-    """A label for paths and receipts. On a message it is the participant's name, and sent."""
+    """A label for paths and lists of removals. On a message it is the participant's name, which is sent to the provider."""
 
     children: Children = attrs.field(default=(), init=False)
-    """Set by `element[...]`."""
+    """The children, set by `element[...]`."""
 
     if TYPE_CHECKING:
-        # attrs sets it; at run time Attribute takes no parameter, and `typing.get_type_hints` would stumble over it.
+        # attrs sets this attribute. At run time Attribute takes no type parameter, so `typing.get_type_hints` would fail on it.
         __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
 
-    __iter__: ClassVar[None] = None  # or `list(element)` would call __getitem__ with 0, 1, 2, … for ever
+    __iter__: ClassVar[None] = None  # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
 
     def __init_subclass__(cls) -> None:
-        # attrs makes a second class for the slots; only that one, and only under @component, has its own __attrs_attrs__.
+        # attrs creates a second class for the slots. Only that class, and only under @component, has its own __attrs_attrs__.
         if "__attrs_attrs__" not in cls.__dict__:
-            setattr(cls, "__init__", _refuse)  # noqa: B010  # an assignment to a method is no assignment to mypy
+            setattr(cls, "__init__", _raise_undecorated)  # noqa: B010  # mypy rejects a plain assignment to a method
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
-        """What this element is made of. May be `async`. Must be pure but for what it loads."""
+        """Return the children that this element consists of. May be `async`. It must be pure, except for what it loads."""
         _ = sizing
         return self.children
 
     def __getitem__(self, children: Child) -> Self:
-        """This element with these children."""
+        """Return this element with these children."""
         if self.children:
-            message = f"{type(self).__name__} already has children: put all of them in one pair of brackets."
+            message = f"{type(self).__name__} already has children: put all children into one pair of brackets."
             raise TreeError(message)
         return self.replace(children=flatten(children, type(self).__name__))
 
     def replace(self, **changes: object) -> Self:
-        """A copy with other props, or with other `children` (flat, as the attribute holds them).
+        """Return a copy with changed props, or with changed `children` (as a flat tuple).
 
         >>> UserMessage(priority=1)["Hello"].replace(priority=2)
         UserMessage(priority=2)['Hello']
@@ -157,7 +150,7 @@ class PromptElement:
         return clone
 
     def __eq__(self, other: object) -> bool:
-        """Whether two trees are equal values, compared without recursion."""
+        """Compare two trees by value, without recursion."""
         if not isinstance(other, PromptElement):
             return NotImplemented
         stack: list[tuple[object, object]] = [(self, other)]
@@ -170,7 +163,7 @@ class PromptElement:
                     return False
                 stack.extend((getattr(mine, field.name), getattr(theirs, field.name)) for field in type(mine).__attrs_attrs__)
             elif isinstance(mine, tuple) and isinstance(theirs, tuple):
-                left, right = cast("tuple[object, ...]", mine), cast("tuple[object, ...]", theirs)  # of unknown items
+                left, right = cast("tuple[object, ...]", mine), cast("tuple[object, ...]", theirs)  # the types of the items are unknown
                 if len(left) != len(right):
                     return False
                 stack.extend(zip(left, right, strict=True))
@@ -179,11 +172,11 @@ class PromptElement:
         return True
 
     def __hash__(self) -> int:
-        """Shallow, so that props may be unhashable and trees deep; equal elements hash equal."""
+        """Hash a few props and the text children only, so that props may be unhashable and trees deep. Equal elements hash equal."""
         return hash((type(self), self.priority, self.name, len(self.children), *(c for c in self.children if isinstance(c, str))))
 
     def __repr__(self) -> str:
-        """The call that makes this value, written without recursion."""
+        """Return the expression that creates this value, built without recursion."""
         out: list[str] = []
         stack: list[object] = [_Verbatim(""), self]
         while stack:
@@ -191,52 +184,68 @@ class PromptElement:
             if isinstance(item, _Verbatim):
                 out.append(item)
             elif isinstance(item, PromptElement):
-                stack.extend(reversed(_pieces(item)))
+                stack.extend(reversed(_repr_parts(item)))
             else:
                 out.append(repr(item))
         return "".join(out)
 
-    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: FBT001  # called so by hypothesis and IPython
-        """The same for those who would print the props alone, as they do with attrs classes."""
+    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: FBT001  # hypothesis and IPython define the signature
+        """Print the same in hypothesis and IPython, which print attrs classes without their children."""
         _ = cycle
         printer.text(repr(self))
 
 
+def _raise_undecorated(self: PromptElement, *args: object, **kwargs: object) -> None:
+    _ = args, kwargs
+    name = type(self).__name__
+    message = f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
+    raise TreeError(message)
+
+
+class _Printer(Protocol):
+    def text(self, text: str, /) -> None: ...
+
+
 class _Verbatim(str):
-    """Text that `repr` writes without quotes."""
+    """A text that `repr` writes without quotes."""
 
     __slots__ = ()
 
 
-def _pieces(element: PromptElement) -> list[object]:
-    pieces: list[object] = [_Verbatim(f"{type(element).__name__}(")]
-    shown = 0
+def _repr_parts(element: PromptElement) -> list[object]:
+    parts: list[object] = [_Verbatim(f"{type(element).__name__}(")]
+    count = 0
     for field in type(element).__attrs_attrs__:
         value: object = getattr(element, field.name)
         if field.name == "children" or _is_default(value, field):
             continue
-        pieces += [_Verbatim(f"{', ' if shown else ''}{field.name}="), value]
-        shown += 1
-    pieces.append(_Verbatim(")"))
+        parts += [_Verbatim(f"{', ' if count else ''}{field.name}="), value]
+        count += 1
+    parts.append(_Verbatim(")"))
     if element.children:
-        pieces.append(_Verbatim("["))
+        parts.append(_Verbatim("["))
         for index, child in enumerate(element.children):
-            pieces += [_Verbatim(", "), child] if index else [child]
-        pieces.append(_Verbatim("]"))
-    return pieces
+            parts += [_Verbatim(", "), child] if index else [child]
+        parts.append(_Verbatim("]"))
+    return parts
 
 
 def _is_default(value: object, field: attrs.Attribute[object]) -> bool:
     factory: Callable[[], object] | None = getattr(field.default, "factory", None)
     default = factory() if factory else field.default
-    # Of other types `==` may be anything: arrays answer with arrays.
+    # `==` between other types may return anything: arrays return arrays.
     return value is default or (type(value) is type(default) and value == default)
 
 
 def flatten(child: Child, owner: str) -> Children:
-    """Children as one flat tuple. `owner` is named in the error.
+    """Flatten a child and its nested sequences into one tuple.
 
-    Raises BadChildError for anything that is no child, when the element is built and not when it is rendered.
+    Args:
+        child: Any valid child.
+        owner: The name of the element for the error message.
+
+    Raises:
+        BadChildError: An item is not a valid child. It is raised when the element is built, not when it is rendered.
     """
     if isinstance(child, str | PromptElement):
         return (child,)
@@ -260,15 +269,15 @@ def flatten(child: Child, owner: str) -> Children:
 
 def _iterate(value: object, owner: str) -> Iterator[object]:
     if not _is_fragment(value):
-        raise BadChildError(_not_a_child(value, owner))
-    return iter(cast("Iterable[object]", value))  # of unknown items: each is looked at in turn
+        raise BadChildError(_describe_bad_child(value, owner))
+    return iter(cast("Iterable[object]", value))  # the types of the items are unknown; flatten checks each
 
 
 def _is_fragment(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
 
 
-def _not_a_child(value: object, owner: str) -> str:
+def _describe_bad_child(value: object, owner: str) -> str:
     shown = repr(value)
     if isinstance(value, type):
         hint = f"it is a class: write {value.__name__}()"

@@ -1,4 +1,8 @@
-"""Tool calls and their results, brought together again: what a recording really contains, made into what providers accept."""
+"""Tool call pairing: repairs a recording so that providers accept it.
+
+In the result, every tool call has exactly one tool result, which follows the message with the call, and every tool result answers
+a tool call. Correct parts of a recording stay byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -14,129 +18,107 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ToolCall
 
-__all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "Pairer", "pair_tool_calls"]
+__all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "ToolCallPairer", "pair_tool_calls"]
 
 MISSING_TOOL_RESULT = "[no result was recorded]"
-"""What answers a call that the recording does not answer."""
+"""The text of the tool result that is inserted for a tool call without a result."""
 
 
 @attrs.frozen(kw_only=True)
 class PairedMessages:
-    """Messages in which every call is answered once, right behind it, and every result answers a call."""
+    """The result of `pair_tool_calls`: every tool call is followed by its one result, and every result answers a call."""
 
     messages: tuple[Message, ...]
-    """Calls carry ids that are unique in the conversation; results follow the message that holds their calls."""
+    """The repaired messages. Call ids are unique in the conversation; results follow the message with their calls."""
 
     sources: tuple[int, ...]
-    """For each message the index of the turn that it comes from; for an answer that was put in, that of its call."""
+    """For each message, the index of its source in the recording. An inserted result has the index of its call."""
 
     repairs: tuple[Repair, ...] = ()
-    """What was mended, in the order of the recording."""
+    """The repairs, in the order of the recording."""
 
 
 def pair_tool_calls(turns: Sequence[Message]) -> PairedMessages:
-    """A recording with its calls and results paired; what was right stays byte for byte. Linear in the number of messages.
+    """Pair the tool calls of a recording with their results. Takes time linear in the number of messages.
 
-    * a call without a result is answered by `MISSING_TOOL_RESULT`: what was tried stays visible to the model
-    * a result of no call is dropped
-    * of several results of one call the first stays: what a provider has cached does not change when a repeat is appended
-    * a call id that occurs again is made unique, in the call and in its result; what follows does not change the name that it gets
-    * a result that stands before its call, or apart from it, is moved behind the call
+    * A call without a result gets the result `MISSING_TOOL_RESULT`, so the model still sees what was tried.
+    * A result without a call is dropped.
+    * Of several results of one call, the first is kept: a repeated result at the end does not change what a provider has cached.
+    * A repeated call id is made unique, in the call and in its result. Later messages do not change the new id.
+    * A result that stands before its call, or apart from it, is moved behind the call.
+
+    Args:
+        turns: The recorded messages, oldest first.
     """
-    pairer = Pairer()
+    pairer = ToolCallPairer()
     for message in turns:
         pairer.add(message)
     pairer.settle()
     return PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs)
 
 
-def _turn(index: int) -> str:
+def _describe_turn(index: int) -> str:
     return f"turns[{index}]"
 
 
-@attrs.define(eq=False)
-class _Call:
-    """One occurrence of a call; `id` is unique, `result` the index of the message that answers it."""
+class ToolCallPairer:
+    """Pairs tool calls incrementally in a growing conversation: adding a message does not process the earlier ones again.
 
-    call: ToolCall
-    id: str
-    result: int | None = None
-    apart: bool = False
-    """Whether the result has to be moved."""
+    Call `settle` before you read `messages`, `sources` or `repairs`.
 
-
-@attrs.define(eq=False)
-class _Block:
-    """A message that is no result, with its calls. It takes one place in the output, and one more for each call: places never shift."""
-
-    turn: int
-    start: int
-    calls: tuple[_Call, ...]
-
-
-@attrs.define(eq=False)
-class _Round:
-    """The calls of one message that share an id and may still be answered."""
-
-    block: _Block
-    free: deque[_Call] = attrs.field(factory=deque["_Call"])
-    lent: deque[_Call] = attrs.field(factory=deque["_Call"])
-    """Answered by a result that stood before them, until one comes that stands behind."""
-
-
-class Pairer:
-    """Pairs a conversation that grows: adding a message does not go through those before it.
-
-    Call `settle` before `messages`, `sources` and `repairs` are read. With `early` off, a result is never taken for that of a call
-    behind it: right where it is known that results are written after their calls. `name` words the place of a turn in repairs.
+    Args:
+        allow_early_results: Whether a result may belong to a call behind it. Switch it off where results are known to be
+            written after their calls.
+        describe_turn: Returns the text that names a message in a repair, given its index. The default is `turns[index]`.
     """
 
-    def __init__(self, *, early: bool = True, name: Callable[[int], str] = _turn) -> None:
+    def __init__(self, *, allow_early_results: bool = True, describe_turn: Callable[[int], str] = _describe_turn) -> None:
         self.messages: list[Message] = []
         self.sources: list[int] = []
-        self._early = early
-        self._name = name
+        self._allow_early_results = allow_early_results
+        self._describe_turn = describe_turn
         self._turns: list[Message] = []
         self._latest: _Block | None = None
         self._unsettled: dict[int, _Block] = {}
-        self._used: set[str] = {""}  # an empty id answers to nothing, so it counts as one that is in use
+        self._used: set[str] = {""}  # an empty id cannot be answered, so it counts as used
         self._counters: defaultdict[str, int] = defaultdict(lambda: 1)
-        self._waiting: defaultdict[str, list[_Round]] = defaultdict(list)
+        self._waiting: defaultdict[str, list[_OpenCalls]] = defaultdict(list)
         self._answered: set[str] = set()
-        self._pool: defaultdict[str | None, deque[int]] = defaultdict(deque)  # results that wait for a call; under None those that do not
+        # Results that wait for a call, by call id. The key None holds results that no call may take.
+        self._pool: defaultdict[str | None, deque[int]] = defaultdict(deque)
         self._lasting: list[tuple[int, Repair]] = []
         self._missing: dict[int, list[tuple[int, Repair]]] = {}
         self._repairs: tuple[Repair, ...] | None = ()
 
     def add(self, message: Message) -> None:
-        """Put a message behind those that are there."""
+        """Append a message."""
         turn = len(self._turns)
         self._turns.append(message)
         if message.role == "tool":
-            self._answer(turn, message.tool_call_id)
+            self._add_result(turn, message.tool_call_id)
         else:
-            self._open(turn, message)
+            self._add_calls(turn, message)
 
     def settle(self) -> int:
-        """Bring `messages` and `sources` up to date; the first place in them that changed is returned."""
+        """Bring `messages` and `sources` up to date. Returns the first index in them that changed."""
         first = len(self.messages)
         for block in self._unsettled.values():
             first = min(first, block.start)
-            self._write(block)
+            self._settle_block(block)
         self._unsettled.clear()
         return first
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was mended, in the order of the conversation."""
+        """The repairs, in the order of the conversation."""
         if self._repairs is None:
-            found = [*self._lasting, *self._left_over(), *(each for some in self._missing.values() for each in some)]
+            found = [*self._lasting, *self._unmatched_results(), *(each for some in self._missing.values() for each in some)]
             self._repairs = tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
         return self._repairs
 
-    def _open(self, turn: int, message: Message) -> None:
+    def _add_calls(self, turn: int, message: Message) -> None:
         calls = message.tool_calls if message.role == "assistant" else ()
-        block = _Block(turn, len(self.messages), tuple(_Call(call, self._unique(call.id)) for call in calls))
+        block = _Block(turn, len(self.messages), tuple(_PairedCall(call, self._make_unique(call.id)) for call in calls))
         self._latest = block
         self.messages += [message] * (1 + len(calls))
         self.sources += [turn] * (1 + len(calls))
@@ -144,17 +126,17 @@ class Pairer:
         for call in block.calls:
             key = call.call.id
             if call.id != key:
-                self._mend(turn, "repeated call id", f"the id {key!r} is in use; this call and its result are now {call.id!r}.")
+                self._add_repair(turn, "repeated call id", f"the id {key!r} is in use; this call and its result are now {call.id!r}.")
             rounds = self._waiting[key]
             if not rounds or rounds[-1].block is not block:
-                rounds.append(_Round(block))
+                rounds.append(_OpenCalls(block))
             if waiting := self._pool.get(key):
-                call.result, call.apart = waiting.popleft(), True
-                rounds[-1].lent.append(call)
+                call.result, call.moved = waiting.popleft(), True
+                rounds[-1].answered_early.append(call)
             else:
-                rounds[-1].free.append(call)
+                rounds[-1].unanswered.append(call)
 
-    def _unique(self, name: str) -> str:
+    def _make_unique(self, name: str) -> str:
         unique = name
         while unique in self._used:
             self._counters[name] += 1
@@ -162,32 +144,32 @@ class Pairer:
         self._used.add(unique)
         return unique
 
-    def _answer(self, turn: int, key: str | None) -> None:
-        # Rounds that re-use an id answer the latest one; within a round, results come in the order of the calls.
+    def _add_result(self, turn: int, key: str | None) -> None:
+        # A result belongs to the latest message that uses its id; within that message, results follow the order of the calls.
         rounds = self._waiting.get(key) if key is not None else None
         if key is None:
-            self._mend(turn, "orphan result", "a tool message without a call id was dropped.")
+            self._add_repair(turn, "orphan result", "a tool message without a call id was dropped.")
         elif rounds:
             latest = rounds[-1]
-            call = (latest.free or latest.lent).popleft()
+            call = (latest.unanswered or latest.answered_early).popleft()
             if call.result is not None:
                 self._pool[key].appendleft(call.result)
                 self._repairs = None
-            call.result, call.apart = turn, latest.block is not self._latest
+            call.result, call.moved = turn, latest.block is not self._latest
             self._unsettled[latest.block.start] = latest.block
             self._answered.add(key)
-            if not latest.free and not latest.lent:
+            if not latest.unanswered and not latest.answered_early:
                 rounds.pop()
             if not rounds:
                 del self._waiting[key]
         elif key in self._answered:
-            self._mend(turn, "repeated result", f"call {key!r} has a result already; this one was dropped.")
+            self._add_repair(turn, "repeated result", f"call {key!r} has a result already; this one was dropped.")
         else:
-            self._pool[key if self._early else None].append(turn)
+            self._pool[key if self._allow_early_results else None].append(turn)
             self._repairs = None
 
-    def _write(self, block: _Block) -> None:
-        """Settle one block."""
+    def _settle_block(self, block: _Block) -> None:
+        """Write the messages of one block."""
         message = self._turns[block.turn]
         before = self._missing.pop(block.turn, None)
         if all(call.id == call.call.id for call in block.calls):
@@ -197,17 +179,21 @@ class Pairer:
         if not block.calls:
             return
         found: list[tuple[int, Repair]] = []
-        for place, call in enumerate(sorted(block.calls, key=_when), block.start + 1):
+        for place, call in enumerate(sorted(block.calls, key=_result_position), block.start + 1):
             if call.result is None:
                 found.append(
-                    self._repair(block.turn, "missing result", f"call {call.id!r} has no result; {MISSING_TOOL_RESULT!r} answers it.")
+                    self._locate_repair(
+                        block.turn, "missing result", f"call {call.id!r} has no result; {MISSING_TOOL_RESULT!r} answers it."
+                    )
                 )
                 self.messages[place] = Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call.id)
                 self.sources[place] = block.turn
                 continue
-            if call.apart:
+            if call.moved:
                 found.append(
-                    self._repair(call.result, "moved result", f"it was moved behind call {call.id!r} in {self._name(block.turn)}.")
+                    self._locate_repair(
+                        call.result, "moved result", f"it was moved behind call {call.id!r} in {self._describe_turn(block.turn)}."
+                    )
                 )
             result = self._turns[call.result]
             self.messages[place] = result if result.tool_call_id == call.id else attrs.evolve(result, tool_call_id=call.id)
@@ -217,20 +203,52 @@ class Pairer:
         if found or before:
             self._repairs = None
 
-    def _left_over(self) -> Iterator[tuple[int, Repair]]:
+    def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
         for turns in self._pool.values():
             for turn in turns:
                 key = self._turns[turn].tool_call_id
-                yield self._repair(turn, "orphan result", f"no call {key!r} was recorded for this result; it was dropped.")
+                yield self._locate_repair(turn, "orphan result", f"no call {key!r} was recorded for this result; it was dropped.")
 
-    def _mend(self, turn: int, kind: str, detail: str) -> None:
-        self._lasting.append(self._repair(turn, kind, detail))
+    def _add_repair(self, turn: int, kind: str, detail: str) -> None:
+        self._lasting.append(self._locate_repair(turn, kind, detail))
         self._repairs = None
 
-    def _repair(self, turn: int, kind: str, detail: str) -> tuple[int, Repair]:
-        return turn, Repair(kind=kind, detail=f"{self._name(turn)}: {detail}")
+    def _locate_repair(self, turn: int, kind: str, detail: str) -> tuple[int, Repair]:
+        return turn, Repair(kind=kind, detail=f"{self._describe_turn(turn)}: {detail}")
 
 
-def _when(call: _Call) -> float:
-    """Results in the order in which they came, what is missing last."""
+def _result_position(call: _PairedCall) -> float:
+    """Return the sort key that puts results into their recorded order, and missing results last."""
     return float("inf") if call.result is None else call.result
+
+
+@attrs.define(eq=False)
+class _PairedCall:
+    """One occurrence of a tool call."""
+
+    call: ToolCall
+    id: str
+    """The id in the repaired conversation; unique."""
+    result: int | None = None
+    """The index of the message that answers the call."""
+    moved: bool = False
+    """Whether the result must be moved behind the call."""
+
+
+@attrs.define(eq=False)
+class _Block:
+    """A message that is not a tool result, with its calls. It takes one index in the output and one more per call, so indices never shift."""
+
+    turn: int
+    start: int
+    calls: tuple[_PairedCall, ...]
+
+
+@attrs.define(eq=False)
+class _OpenCalls:
+    """The calls of one message that share an id and may still get a result."""
+
+    block: _Block
+    unanswered: deque[_PairedCall] = attrs.field(factory=deque["_PairedCall"])
+    answered_early: deque[_PairedCall] = attrs.field(factory=deque["_PairedCall"])
+    """Calls answered by an earlier result, which a later result replaces."""

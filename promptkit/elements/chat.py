@@ -1,4 +1,4 @@
-"""Messages, the only elements that a model sees directly."""
+"""Message elements: one for each role, and the tool round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AssistantMessage", "SystemMessage", "ToolMessage", "ToolRound", "Use
 
 @component
 class SystemMessage(PromptElement):
-    """A message with instructions of the developer.
+    """A message with the developer's instructions.
 
     >>> SystemMessage(priority=1000)["You are terse."]
     """
@@ -22,7 +22,7 @@ class SystemMessage(PromptElement):
 
 @component
 class UserMessage(PromptElement):
-    """A message of the person who asks.
+    """A message of the user.
 
     >>> UserMessage(priority=900, flex_grow=2)["Fix the parser."]
     """
@@ -32,32 +32,33 @@ class UserMessage(PromptElement):
 class AssistantMessage(PromptElement):
     """A message of the model: text, tool calls or both.
 
-    A call whose result is pruned leaves the message, and the message leaves with its last call if it has no text.
+    When the result of a tool call is pruned, the call is removed from the message. A message without text is removed with its
+    last call.
 
     >>> AssistantMessage(tool_calls=[ToolCall(id="c1", name="read", arguments='{"path": "a.py"}')])
     """
 
     tool_calls: Sequence[ToolCall] = ()
-    """In the order in which the model made them."""
+    """The tool calls, in the order in which the model made them."""
 
     keep_with: Mapping[str, Hashable] = attrs.field(factory=dict[str, Hashable])
-    """Call id → `KeepWith` group: that call leaves together with the group."""
+    """Call id → `KeepWith` group. The call is pruned together with the group."""
 
 
 @component
 class ToolMessage(PromptElement):
-    """The result of one tool call. It leaves with its call, and its call with it. An empty one is sent as an empty result.
+    """The result of one tool call. The result and its call are pruned together. Without children it is sent as an empty result.
 
     >>> ToolMessage(tool_call_id="c1")["def parse(): ..."]
     """
 
     tool_call_id: str
-    """The id of the call that this answers; the call must stand before it."""
+    """The id of the tool call that this message answers. The call must come before the result."""
 
 
 @component
 class ToolRound(PromptElement):
-    """What the model said with its calls, and all results: one thing, kept or pruned as a whole.
+    """One step of the model: its text, its tool calls and all their results, kept or pruned as a whole.
 
     >>> ToolRound(
     ...     calls=[ToolCall(id="c1", name="read", arguments="{}")],
@@ -67,10 +68,10 @@ class ToolRound(PromptElement):
     """
 
     calls: Sequence[ToolCall]
-    """At least one, in the order in which the model made them."""
+    """The tool calls, at least one, in the order in which the model made them."""
 
     results: Mapping[str, Child] = attrs.field(factory=dict[str, Child])
-    """Call id → what the tool returned. Every call needs one; None is an empty result."""
+    """Call id → result of the tool. Every call needs one; None is an empty result."""
 
     text: Child = None
-    """What the model said beside its calls."""
+    """The text that the model wrote with its calls."""

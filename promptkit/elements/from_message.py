@@ -1,4 +1,4 @@
-"""A message as the element that renders as it: a pure function, so that the same message always gives the same element."""
+"""Turns a recorded message into an element. The function is pure: equal messages give equal elements."""
 
 from __future__ import annotations
 
@@ -25,23 +25,29 @@ def element_from_message(
     fallback: Child = None,
     text: Callable[[str], Child] | None = None,
 ) -> PromptElement:
-    """The element that renders as `message`; cache boundaries in it are left out, since what to cache is for the prompt to say.
+    """Return the element that renders as a message. Cache breakpoints of the message are dropped: the prompt sets its own.
 
-    `text` says how its text is shown, such as cut: its text parts are joined then, and come before its other parts.
+    Args:
+        message: The message.
+        priority: The priority of the element.
+        required: Whether the element is never pruned.
+        fallback: The replacement of the element once it is pruned.
+        text: Returns what to show for the message's text, for example a truncated text. The text parts are then joined and come
+            before the other parts. None shows all parts as they are.
 
-    >>> recorded(Message(role="user", content=("Fix the parser.",)), priority=5)
+    >>> element_from_message(Message(role="user", content=("Fix the parser.",)), priority=5)
     """
-    content = _content(message, text)
+    content = _build_content(message, text)
     match message.role:
         case "system":
             return SystemMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
         case "user":
             return UserMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
         case "assistant":
-            said = AssistantMessage(
+            assistant = AssistantMessage(
                 priority=priority, required=required, fallback=fallback, name=message.name, tool_calls=message.tool_calls
             )
-            return said[content]
+            return assistant[content]
         case "tool":
             result = ToolMessage(
                 priority=priority, required=required, fallback=fallback, name=message.name, tool_call_id=message.tool_call_id or ""
@@ -49,14 +55,14 @@ def element_from_message(
             return result[content]
 
 
-def _content(message: Message, text: Callable[[str], Child] | None) -> Child:
-    parts = [_part(part) for part in message.content]
+def _build_content(message: Message, text: Callable[[str], Child] | None) -> Child:
+    parts = [_build_part(part) for part in message.content]
     if text is None:
         return parts
     return text(message.text) if message.text else None, [part for part in parts if not isinstance(part, str)]
 
 
-def _part(part: Part) -> str | PromptElement | None:
+def _build_part(part: Part) -> str | PromptElement | None:
     match part:
         case str():
             return part

@@ -1,4 +1,4 @@
-"""Elements that arrange others: priority scopes, limits, alternatives."""
+"""Layout elements: priority scopes, token limits, alternatives, cache breakpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 @component
 class Group(PromptElement):
-    """A container with a priority scope of its own: its children compete with each other, it competes with its siblings.
+    """A container with a priority scope of its own: its children compete with each other, and it competes with its siblings.
 
     >>> Group(priority=5)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]
     """
@@ -39,18 +39,18 @@ class Chunk(PromptElement):
 
 @component
 class PrioritizedList(PromptElement):
-    """Children with priorities by position: the last is kept longest, with `descending` the first. Strings become TextChunks.
+    """Children with priorities by position: the last child is kept longest. Strings become TextChunks.
 
     >>> PrioritizedList(priority=10)["oldest", "older", "newest"]
     """
 
     descending: bool = False
-    """The first child is kept longest."""
+    """Whether the first child is kept longest instead of the last."""
 
 
 @component
 class LegacyPrioritization(PromptElement):
-    """All text below competes by its own priority alone, whatever container or Chunk it stands in.
+    """A subtree whose texts compete only by their own priorities, regardless of the containers and Chunks around them.
 
     >>> LegacyPrioritization()[UserMessage(priority=1)[TextChunk(priority=9)["a"], TextChunk(priority=2)["b"]]]
     """
@@ -58,42 +58,42 @@ class LegacyPrioritization(PromptElement):
 
 @component
 class TokenLimit(PromptElement):
-    """A hard cap on what a subtree may cost.
+    """A hard limit on the tokens of a subtree.
 
-    The subtree is pruned to the cap before the prompt is pruned to the budget, by the same removal order.
+    The subtree is pruned to the limit before the prompt is pruned to the budget, in the same removal order.
 
     >>> TokenLimit(max_tokens=2_000)[FileTree(root=".")]
     """
 
     max_tokens: int
-    """Tokens that may survive in this subtree, framing of whole messages included."""
+    """The tokens that may stay in this subtree, including the framing of whole messages."""
 
 
 @component
 class KeepWith(PromptElement):
-    """Members of one group leave together: when one has been pruned completely, so are the others.
+    """A member of a group that is pruned together: when one member is pruned completely, so are the others.
 
     >>> KeepWith(group="q1", priority=1)[UserMessage()["Why?"]], KeepWith(group="q1")[AssistantMessage()["Because."]]
     """
 
     group: Hashable
-    """Any value; equal values within one render are one group."""
+    """The group: any hashable value. Equal values within one render are the same group."""
 
 
 @component
 class IfEmpty(PromptElement):
-    """The children, or `alt` where they rendered nothing. Decided once, before pruning.
+    """The children, or `alt` if the children render nothing. The choice is made once, before pruning.
 
     >>> IfEmpty(alt="No open files.")[OpenFiles()]
     """
 
     alt: Child = None
-    """Rendered first, so that it counts when the children are sized."""
+    """The alternative. It is rendered first, so it is counted before the children are sized."""
 
 
 @component
 class First(PromptElement):
-    """The first child that fits its share, and the last child where none does: end with None to render nothing instead.
+    """The first child that fits its share, or the last child if none fits. End with None to render nothing in that case.
 
     >>> First()[whole_file, outline, file_name]
     """
@@ -101,35 +101,37 @@ class First(PromptElement):
 
 @component
 class Reserve(PromptElement):
-    """Room that stays free, for the reply or for messages to come. Never pruned; reported as `rendered.reserved`.
+    """Tokens that stay free, for the reply or for later messages. Never pruned; reported in `rendered.reserved`.
 
     >>> Reserve(tokens=1_000)
     """
 
     tokens: int
-    """How many."""
+    """The number of tokens."""
 
 
 @component
 class Isolate(PromptElement):
-    """A subtree with a budget of its own: pruned to it apart from the rest, remembered, and then kept or pruned as a whole.
+    """A subtree with a budget of its own: pruned to that budget separately, cached, and then kept or pruned as a whole.
 
     >>> Isolate(tokens=1_500, priority=50)[Examples(query=query)]
     """
 
     tokens: int
-    """The subtree's budget."""
+    """The budget of the subtree."""
 
 
 @component
 class CacheBreakpoint(PromptElement):
-    """The end of a prefix that the provider should cache; nothing before the last one is pruned. A direct child of a message.
+    """The end of a prefix that the provider should put into its prompt cache. It must be a direct child of a message.
+
+    Nothing before the last cache breakpoint is pruned.
 
     >>> SystemMessage()["Long instructions", CacheBreakpoint(kind="ephemeral")]
     """
 
     kind: str | None = None
-    """The provider's cache type."""
+    """The provider's cache type, such as `ephemeral`."""
 
     ttl: str | None = None
-    """The provider's life time, such as `5m` or `1h`."""
+    """The time to live in the cache, such as `5m` or `1h`."""

@@ -1,4 +1,4 @@
-"""Content that is no text, and what elements say about themselves."""
+"""Content other than text (images, documents, opaque parts), references and metadata."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Image(PromptElement):
     """A URL, a `data:` URL, or base64 of a PNG, JPEG, GIF or WebP."""
 
     detail: str | None = None
-    """The resolution that the provider should use: `low`, `high`, `auto`."""
+    """The resolution hint for the provider: `low`, `high` or `auto`."""
 
     media_type: str | None = None
-    """Such as `image/png`; found out for base64."""
+    """The media type, such as `image/png`. It is detected for base64."""
 
     width: int | None = None
-    """Pixels; needed to count an image behind an http URL exactly."""
+    """The width in pixels, needed for an exact token count of an image behind an http URL."""
 
     height: int | None = None
-    """Pixels."""
+    """The height in pixels, see `width`."""
 
 
 @component
@@ -39,58 +39,58 @@ class Document(PromptElement):
     """
 
     data: str
-    """Base64."""
+    """The bytes of the document, in base64."""
 
     media_type: str
-    """Such as `application/pdf`."""
+    """The media type, such as `application/pdf`."""
 
     filename: str | None = None
-    """Shown to the model."""
+    """The file name that the model sees."""
 
     tokens: int | None = None
-    """What it costs; no formula is published."""
+    """The cost in tokens, as the caller knows it: providers publish no formula for documents."""
 
 
 @component
 class Opaque(PromptElement):
-    """A content part of one provider, passed through untouched.
+    """A provider's own content part, sent unchanged.
 
     >>> Opaque(value={"type": "thinking", "thinking": "…", "signature": "…"}, tokens=80, provider="anthropic")
     """
 
     value: Json
-    """The part as it goes on the wire."""
+    """The part in the provider's wire format."""
 
     tokens: int | None = None
-    """What it costs; None counts as 0 and marks the count as not exact."""
+    """The cost in tokens. None counts as 0 and marks the count as inexact."""
 
     provider: str | None = None
-    """`chat`, `responses` or `anthropic`; None sends it everywhere."""
+    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format."""
 
 
 @component
 class Reference(PromptElement):
-    """A source that stands behind the element around it; survives in `rendered.references` as long as that element does.
+    """A source of the element around it. `rendered.references` lists it if that element is kept.
 
     >>> TextChunk()[source, Reference(to="src/parser.py")]
     """
 
     to: str
-    """A URI, a path, the name of a variable."""
+    """The source: a URI, a path, the name of a variable."""
 
     detail: Json = None
-    """Anything more, as JSON."""
+    """Further information, as JSON."""
 
 
 @component
 class Metadata(PromptElement):
-    """A value that rides along to `rendered.metadata`; a `local` one dies with the element around it.
+    """A value that is passed on to `rendered.metadata`.
 
     >>> UserMessage()[query, Metadata(value=Intent("fix"))]
     """
 
     value: object
-    """Anything."""
+    """Any value."""
 
     local: bool = False
-    """Dies with the element around it."""
+    """Whether the value is dropped when the element around it is pruned."""

@@ -1,4 +1,4 @@
-"""Text, and the elements that decide how much of it is shown."""
+"""Text elements, and the elements that limit or extend a text to its share of the budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Expandable", "Tag", "Text", "TextChunk", "Truncate"]
 
 @component
 class Text(PromptElement):
-    """Text in the flow of the line, as one piece with a priority of its own. Takes strings, References and Metadata.
+    """Text within a line, with a priority of its own. Its children are strings, References and Metadata.
 
     >>> UserMessage()["Fix it", Text(priority=1)[" (the one from yesterday)"], "."]
     """
@@ -23,24 +23,24 @@ class Text(PromptElement):
 
 @component
 class TextChunk(PromptElement):
-    r"""A paragraph: one piece that starts on a new line. Takes strings, References and Metadata.
+    r"""A paragraph that starts on a new line. Its children are strings, References and Metadata.
 
-    With `break_on` (a separator or a pattern) or `break_on_whitespace` it is cut to its share: pieces are added as long as
-    the text fits, and what fits nothing leaves nothing.
+    With `break_on` or `break_on_whitespace` it is truncated to its share of the budget: pieces are added as long as the text
+    fits. If not even the first piece fits, it renders nothing.
 
     >>> TextChunk(priority=10, break_on="\n")[log]
     """
 
     break_on: str | re.Pattern[str] | None = None
-    """Where the text may be cut: the separator stays at the start of the piece that follows it."""
+    """The separator or pattern where the text may be truncated. The separator belongs to the piece that follows it."""
 
     break_on_whitespace: bool = False
-    """Cut between words."""
+    """Whether the text may be truncated between words."""
 
 
 @component
 class Tag(PromptElement):
-    """A section between `<tag>` and `</tag>`, on lines of their own. It goes when its content has gone.
+    """A section between `<tag>` and `</tag>`, each on a line of its own. The tags are pruned when all their content is pruned.
 
     Without children it is an empty-element tag. Attribute values are escaped as in XML; the content is not.
 
@@ -48,38 +48,38 @@ class Tag(PromptElement):
     """
 
     tag: str
-    """The tag's name, such as `file`."""
+    """The name of the tag, such as `file`."""
 
     attributes: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """Written in the order given."""
+    """Attribute name → value, written in this order."""
 
 
 @component
 class Truncate(PromptElement):
-    r"""Text cut to its share of the budget, or to `tokens`, at line, grapheme and token boundaries; the marker is counted.
+    r"""Text truncated to its share of the budget, or to `tokens`, at line, grapheme and token boundaries. The marker is counted.
 
     >>> Truncate(keep="middle", ratio=0.4, marker="\n[… output cut …]\n")[output]
     """
 
     keep: Literal["head", "tail", "middle"] = "head"
-    """What stays. `middle` keeps head and tail and cuts between them."""
+    """The part that stays. `middle` keeps head and tail and removes the text between them."""
 
     ratio: float = 0.4
-    """For `middle`: the head's part of what stays, 0 to 1."""
+    """For `middle`: the share of the head in the text that stays, from 0 to 1."""
 
     marker: str = "[…]"
-    """Stands where text was cut."""
+    """The text that replaces the removed text."""
 
     tokens: int | None = None
-    """How many tokens may stay. None: the element's share of the budget."""
+    """The tokens that may stay. None: the element's share of the budget."""
 
 
 @component
 class Expandable(PromptElement):
-    """Text that is written again, longer, when budget is left at the end; it never grows past a TokenLimit around it.
+    """Text that is generated a second time, longer, if budget is left over at the end. It respects the TokenLimits around it.
 
     >>> Expandable(value=lambda sizing: outline(module, sizing.token_budget))
     """
 
     value: Callable[[Sizing], str | Awaitable[str]]
-    """Called with the element's share, and again with what is left."""
+    """Generates the text. Called with the element's share as budget, and again with what is left over."""

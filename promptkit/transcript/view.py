@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.messages import Message, Repair
-from promptkit.tool_pairing import Pairer
+from promptkit.tool_pairing import ToolCallPairer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["NEVER_REPLAYED", "TranscriptView", "ViewBuilder", "ViewItem", "build_view", "summary_message"]
+__all__ = ["UNREPLAYABLE_FINISHES", "TranscriptView", "ViewBuilder", "ViewItem", "build_view", "build_summary_message"]
 
-NEVER_REPLAYED = frozenset({"error", "aborted"})
+UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """How a model's turn ended that is not shown again where it asks for tools: nobody will answer it."""
 
 
@@ -31,7 +31,7 @@ class ViewItem:
     """A message, and the entry that it comes from."""
 
     message: Message
-    entry: str
+    entry_id: str
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
 
 
@@ -40,7 +40,7 @@ class TranscriptView:
     """The messages that the model is shown, oldest first."""
 
     items: tuple[ViewItem, ...] = ()
-    checkpoint: str | None = None
+    checkpoint_id: str | None = None
     """The id of the checkpoint that this view starts with."""
     summary: str | None = None
     """The text of its summary, without what stands around it."""
@@ -53,7 +53,7 @@ class TranscriptView:
         return tuple(item.message for item in self.items)
 
 
-def summary_message(summary: str) -> Message:
+def build_summary_message(summary: str) -> Message:
     """A summary as the model is shown it. What it says cannot end the tags around it."""
     return _tagged("conversation-summary", summary)
 
@@ -75,7 +75,7 @@ class ViewBuilder:
         self._ends: tuple[Entry, ...] = ()
         self._shown = TranscriptView()
 
-    def project(self, path: Sequence[Entry]) -> TranscriptView:
+    def build(self, path: Sequence[Entry]) -> TranscriptView:
         """The view of a path, root first. Linear in what is new, but for the tuple of items; in all of it after a checkpoint or an edit."""
         length = self._length
         known = path[: min(length, 1)], path[length - 1 : length] if length else path[:0]
@@ -100,7 +100,7 @@ class _View:
         self._drafts: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
-        self._pairer = Pairer(early=False, name=self._name)
+        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._name)
         start = self._latest(path, Reset, 0)
         mark = self._latest(path, Checkpoint, start) - 1
         self._checkpoint = path[mark] if mark >= start else None
@@ -129,10 +129,10 @@ class _View:
         entry = self._checkpoint
         summary = _text(entry.payload.summary, self._edits.get(entry.id)) if entry and isinstance(entry.payload, Checkpoint) else ""
         repairs = (*self._repairs, *pairer.repairs)
-        return TranscriptView(items=tuple(self._items), checkpoint=entry.id if entry else None, summary=summary or None, repairs=repairs)
+        return TranscriptView(items=tuple(self._items), checkpoint_id=entry.id if entry else None, summary=summary or None, repairs=repairs)
 
     def _name(self, draft: int) -> str:
-        return f"entry {self._drafts[draft].entry}"
+        return f"entry {self._drafts[draft].entry_id}"
 
     def _hidden(self, entry: Entry) -> bool:
         edit = self._edits.get(entry.id)
@@ -153,9 +153,9 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             for place, message in enumerate(checkpoint.replacement):
-                yield ViewItem(message=message, entry=entry.id, kind="summary" if place in checkpoint.own else "replacement")
+                yield ViewItem(message=message, entry_id=entry.id, kind="summary" if place in checkpoint.own else "replacement")
         elif summary := _text(checkpoint.summary, edit):
-            yield ViewItem(message=summary_message(summary), entry=entry.id, kind="summary")
+            yield ViewItem(message=build_summary_message(summary), entry_id=entry.id, kind="summary")
 
     def _kept(self, path: Sequence[Entry], start: int, mark: int) -> Sequence[Entry]:
         """What a checkpoint keeps of what was before it."""
@@ -176,11 +176,11 @@ class _View:
             edit = self._edits.get(entry.id)
             match entry.payload:
                 case MessageEntry(message=message, finish=finish):
-                    self._say(entry, message, edit, aborted=finish in NEVER_REPLAYED)
+                    self._say(entry, message, edit, aborted=finish in UNREPLAYABLE_FINISHES)
                 case CustomMessage(message=message):
                     self._say(entry, message, edit, aborted=False)
                 case BranchSummary(summary=summary) if shown := _text(summary, edit):
-                    self._add(ViewItem(message=_tagged("branch-summary", shown), entry=entry.id, kind="branch_summary"))
+                    self._add(ViewItem(message=_tagged("branch-summary", shown), entry_id=entry.id, kind="branch_summary"))
                 case _:
                     continue
 
@@ -197,7 +197,7 @@ class _View:
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without anything in it
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        self._add(ViewItem(message=message, entry=entry.id, kind=kind))
+        self._add(ViewItem(message=message, entry_id=entry.id, kind=kind))
 
     def _add(self, draft: ViewItem) -> None:
         self._drafts.append(draft)

@@ -1,1 +1,1 @@
-"""template."""
+"""Jinja templates as elements: the `Template` element, its tags and its sandbox."""

@@ -1,4 +1,4 @@
-"""What the output of a template consists of, and how it becomes children."""
+"""The items of a template's output, and the step that turns them into children."""
 
 from __future__ import annotations
 
@@ -15,26 +15,39 @@ from promptkit.errors import PromptKitError, TemplateError
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = ["Call", "Fragment", "Item", "Kind", "TemplateDraft", "TemplatePiece", "build", "holds_messages", "is_blank", "trimmed"]
+__all__ = [
+    "TagDraft",
+    "TagKind",
+    "TemplateFragment",
+    "TemplateItem",
+    "TemplateText",
+    "ToolCallTag",
+    "build_children",
+    "holds_messages",
+    "is_blank",
+    "trim_last_break",
+]
 
 
-class TemplatePiece(NamedTuple):
-    """Text in the output of a template, and where it comes from. A value's text is never trimmed; the template's own may be."""
+class TemplateText(NamedTuple):
+    """A text in the output of a template, with its place in the template."""
 
     text: str
-    own: bool
+    literal: bool
+    """Whether the text is part of the template itself. Only such text is trimmed, the text of a value never."""
     file: str
     line: int
-    tagged: bool
+    in_message_template: bool
+    """Whether the file contains message tags."""
 
 
-Kind: TypeAlias = Literal["message", "call", "layout", "items", "content", "mark"]
-"""`items` hold elements and no text, `content` stands in a message, a `mark` anywhere."""
+TagKind: TypeAlias = Literal["message", "call", "layout", "items", "content", "mark"]
+"""The place and content of a tag: `items` contain elements but no text, `content` is valid in a message, a `mark` anywhere."""
 
 
 @attrs.frozen(kw_only=True)
-class Call:
-    """The attributes of `{% tool_call %}`."""
+class ToolCallTag:
+    """The attributes of `{% tool_call %}`, which becomes a tool call instead of an element."""
 
     id: str
     name: str
@@ -43,66 +56,67 @@ class Call:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class TemplateDraft:
-    """A tag that has been rendered. It becomes an element when it is known whether it stands in a message."""
+class TagDraft:
+    """A rendered tag. It becomes an element once it is known whether it is inside a message."""
 
     tag: str
-    kind: Kind
-    cls: type[PromptElement | Call]
+    kind: TagKind
+    cls: type[PromptElement | ToolCallTag]
     props: Mapping[str, object]
-    body: tuple[Item, ...]
+    body: tuple[TemplateItem, ...]
     file: str
     line: int
-    messages: bool
+    has_messages: bool
+    """Whether the tag is a message or contains one."""
 
     def fail(self, message: str) -> NoReturn:
         """Raise TemplateError for this tag."""
         raise TemplateError(message, file=self.file, line=self.line)
 
 
-Item: TypeAlias = TemplatePiece | TemplateDraft | PromptElement
-"""What the output of a template consists of."""
+TemplateItem: TypeAlias = TemplateText | TagDraft | PromptElement
+"""An item of a template's output."""
 
 
-class Fragment:
-    """What a macro, a set block or a caller made, if there are elements in it."""
+class TemplateFragment:
+    """The output of a macro, a set block or a `caller()`, if it contains elements."""
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    def __init__(self, items: Iterable[TemplateItem]) -> None:
         self.items = tuple(items)
 
     def __str__(self) -> str:
-        message = "this holds elements, and only text can go through a filter or into another text: insert it on its own with {{ … }}"
+        message = "this contains elements, and only text can be filtered or joined with text: insert it on its own with {{ … }}"
         raise TypeError(message)
 
     __repr__ = __str__
 
 
-def holds_messages(items: Iterable[Item]) -> bool:
-    """Whether there is a message among these or in them; a component of unknown content counts as none."""
+def holds_messages(items: Iterable[TemplateItem]) -> bool:
+    """Return whether the items are or contain messages. A component counts as no message, since its content is unknown."""
     return any(
-        item.messages if isinstance(item, TemplateDraft) else isinstance(item, _MESSAGES)
+        item.has_messages if isinstance(item, TagDraft) else isinstance(item, _MESSAGES)
         for item in items
-        if not isinstance(item, TemplatePiece)
+        if not isinstance(item, TemplateText)
     )
 
 
 _MESSAGES = (chat.SystemMessage, chat.UserMessage, chat.AssistantMessage, chat.ToolMessage, chat.ToolRound)
 
 
-def is_blank(items: Iterable[Item]) -> bool:
-    """Whether there is nothing but the template's own white space."""
-    return all(isinstance(item, TemplatePiece) and item.own and not item.text.strip() for item in items)
+def is_blank(items: Iterable[TemplateItem]) -> bool:
+    """Return whether the items are nothing but white space of the template itself."""
+    return all(isinstance(item, TemplateText) and item.literal and not item.text.strip() for item in items)
 
 
-def trimmed(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """These without the line break before an end tag, be it at the end of a tag within."""
+def trim_last_break(items: tuple[TemplateItem, ...]) -> tuple[TemplateItem, ...]:
+    """Remove the line break before an end tag, also if it is at the end of an inner tag."""
     if is_blank(items):
         return ()
-    path: list[tuple[tuple[Item, ...], TemplateDraft]] = []
-    while items and isinstance(last := items[-1], TemplateDraft) and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}):
+    path: list[tuple[tuple[TemplateItem, ...], TagDraft]] = []
+    while items and isinstance(last := items[-1], TagDraft) and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}):
         path.append((items, last))
         items = last.body
-    if items and isinstance(end := items[-1], TemplatePiece) and end.own:
+    if items and isinstance(end := items[-1], TemplateText) and end.literal:
         items = (*items[:-1], end._replace(text=_LAST_BREAK.sub("", end.text)))
     for outer, draft in reversed(path):
         items = (*outer[:-1], attrs.evolve(draft, body=items))
@@ -113,69 +127,71 @@ _LAST_BREAK = re.compile(r"\n[ \t]*\Z")
 
 
 @attrs.define
-class _Open:
-    """A tag whose children are being built."""
+class _OpenTag:
+    """A tag whose children are being built; `draft` is None for the template itself."""
 
-    draft: TemplateDraft | None
-    items: Iterator[Item]
-    inside: bool
+    draft: TagDraft | None
+    items: Iterator[TemplateItem]
+    in_message: bool
     children: list[str | PromptElement | None]
 
 
-def build(items: tuple[Item, ...]) -> Children:
-    """The children that a template's output is: messages, or text and elements for inside a message.
+def build_children(items: tuple[TemplateItem, ...]) -> Children:
+    """Turn a template's output into children: messages, or the text and elements for the inside of a message.
 
-    Raises TemplateError for text outside a message where there are messages, and for a tag where it cannot stand.
+    Raises:
+        TemplateError: There is text outside a message although the template contains messages, or a tag is at an invalid place.
     """
-    tagged = any(isinstance(item, TemplatePiece) and item.tagged for item in items)
-    stack = [_Open(None, iter(items), not (tagged or holds_messages(items)), [])]
+    makes_messages = holds_messages(items) or any(isinstance(item, TemplateText) and item.in_message_template for item in items)
+    stack = [_OpenTag(None, iter(items), not makes_messages, [])]
     while True:
         top = stack[-1]
         for item in top.items:
-            if isinstance(item, TemplateDraft):
-                _check_place(item, top.inside)
-                stack.append(_Open(item, iter(item.body), top.inside or item.kind == "message", []))
+            if isinstance(item, TagDraft):
+                _check_place(item, in_message=top.in_message)
+                stack.append(_OpenTag(item, iter(item.body), top.in_message or item.kind == "message", []))
                 break
-            if not isinstance(item, TemplatePiece):
+            if not isinstance(item, TemplateText):
                 top.children.append(item)
             elif top.draft is not None and top.draft.kind == "items":
-                _refuse_text(item, f"text directly in {{% {top.draft.tag} %}}", "Put each item into {% text %} or {% group %}.")
-            elif top.inside:
+                _reject_text(item, f"text directly in {{% {top.draft.tag} %}}", "Put each item into {% text %} or {% group %}.")
+            elif top.in_message:
                 top.children.append(item.text)
             else:
-                _refuse_text(item, "text outside a message", "Put it into {% user %} or another message, or remove it.")
+                _reject_text(item, "text outside a message", "Put it into {% user %} or another message, or remove it.")
         else:
             stack.pop()
-            children = _joined(top.children)
+            children = _join_text(top.children)
             if top.draft is None:
                 return children
-            stack[-1].children.append(_element(top.draft, children))
+            stack[-1].children.append(_build_element(top.draft, children))
 
 
-def _check_place(draft: TemplateDraft, inside: bool) -> None:  # noqa: FBT001  # a fact of the place, not an option
+def _check_place(draft: TagDraft, *, in_message: bool) -> None:
     if draft.kind == "call":
-        draft.fail("{% tool_call %} stands directly in {% assistant %}: move it there.")
-    if draft.kind == "message" and inside:
-        draft.fail(f"{{% {draft.tag} %}} stands in another message: close that one first.")
-    if draft.kind == "content" and not inside:
-        draft.fail(f"{{% {draft.tag} %}} stands outside a message: put it into {{% user %}} or another message.")
+        draft.fail("{% tool_call %} must be directly in {% assistant %}: move it there.")
+    if draft.kind == "message" and in_message:
+        draft.fail(f"{{% {draft.tag} %}} is inside another message: close that message first.")
+    if draft.kind == "content" and not in_message:
+        draft.fail(f"{{% {draft.tag} %}} is outside a message: put it into {{% user %}} or another message.")
 
 
-def _refuse_text(piece: TemplatePiece, what: str, remedy: str) -> None:
+def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
     text = piece.text.lstrip()
     if not text:
         return
-    blank = piece.text[: len(piece.text) - len(text)] if piece.own else ""
-    shown = text.rstrip()
-    shown = repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…")
-    message = f"{what}: {shown}. {remedy}"
+    blank = piece.text[: len(piece.text) - len(text)] if piece.literal else ""
+    quoted = text.rstrip()
+    quoted = repr(quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]}…")
+    message = f"{what}: {quoted}. {remedy}"
     raise TemplateError(message, file=piece.file, line=piece.line + blank.count("\n"))
 
 
-_SHOWN = 40  # characters of a text that an error quotes
+_QUOTED_CHARACTERS = 40
+"""The length of the quotation of a text in an error."""
 
 
-def _joined(children: Iterable[str | PromptElement | None]) -> Children:
+def _join_text(children: Iterable[str | PromptElement | None]) -> Children:
     joined: list[str | PromptElement | None] = []
     run: list[str] = []
     for child in children:
@@ -191,11 +207,11 @@ def _joined(children: Iterable[str | PromptElement | None]) -> Children:
     return tuple(joined)
 
 
-def _element(draft: TemplateDraft, children: Children) -> PromptElement:
-    props = {name: build(value.items) if isinstance(value, Fragment) else value for name, value in draft.props.items()}
-    cls = cast("type[PromptElement]", draft.cls)  # a call never comes here
+def _build_element(draft: TagDraft, children: Children) -> PromptElement:
+    props = {name: build_children(value.items) if isinstance(value, TemplateFragment) else value for name, value in draft.props.items()}
+    cls = cast("type[PromptElement]", draft.cls)  # tool calls were removed by draft_tag
     try:
-        element = cls(**cast("dict[str, Any]", props))  # Any: names and types were checked against the class's own fields
+        element = cls(**cast("dict[str, Any]", props))  # Any: names and types were checked against the fields of the class
         return element[children] if children else element
     except TemplateError:
         raise

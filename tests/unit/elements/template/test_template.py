@@ -51,51 +51,51 @@ def children(template: Template) -> tuple[str | PromptElement | None, ...]:
     return flatten(child, "test")
 
 
-def made(source: str, **values: object) -> tuple[str | PromptElement | None, ...]:
+def children_of(source: str, **values: object) -> tuple[str | PromptElement | None, ...]:
     return children(Template(source=source, values=values))
 
 
 def failure(source: str, **values: object) -> str:
     with pytest.raises(TemplateError) as caught:
-        made(source, **values)
+        children_of(source, **values)
     return str(caught.value)
 
 
 class TestText:
     def test_without_message_tags_is_text_for_inside_a_message(self) -> None:
-        assert made("Hello {{ name }}!", name="Ada") == ("Hello Ada!",)
+        assert children_of("Hello {{ name }}!", name="Ada") == ("Hello Ada!",)
 
     def test_loses_the_last_line_break_of_the_template_and_no_other(self) -> None:
-        assert made("a\n\n{{ b }}\n", b="b\n") == ("a\n\nb\n",)
-        assert made("{{ b }}", b="b\n") == ("b\n",)
+        assert children_of("a\n\n{{ b }}\n", b="b\n") == ("a\n\nb\n",)
+        assert children_of("{{ b }}", b="b\n") == ("b\n",)
 
     def test_keeps_the_line_break_after_an_include(self, tmp_path: Path) -> None:
         (tmp_path / "part.md").write_text("one\n", encoding="utf-8")
         assert children(Template(source="{% include 'part.md' %}\ntwo\n", root=tmp_path)) == ("one\ntwo",)
 
     def test_shows_no_trace_of_lines_that_hold_a_block_tag(self) -> None:
-        assert made("{% for x in xs %}\n  {% if x %}\n- {{ x }}\n  {% endif %}\n{% endfor %}\n", xs=["a", "", "b"]) == ("- a\n- b",)
+        assert children_of("{% for x in xs %}\n  {% if x %}\n- {{ x }}\n  {% endif %}\n{% endfor %}\n", xs=["a", "", "b"]) == ("- a\n- b",)
 
     def test_is_never_escaped(self) -> None:
-        assert made("{{ x }} {{ x | tojson }} <b>", x="<é&>") == ('<é&> "<é&>" <b>',)
+        assert children_of("{{ x }} {{ x | tojson }} <b>", x="<é&>") == ('<é&> "<é&>" <b>',)
 
     def test_none_is_nothing(self) -> None:
-        assert made("a{{ x }}b", x=None) == ("ab",)
+        assert children_of("a{{ x }}b", x=None) == ("ab",)
 
     def test_numbers_and_lists_print_as_in_jinja(self) -> None:
-        assert made("{{ n }} {{ xs }} {{ t }}", n=1.5, xs=[], t=(1, 2)) == ("1.5 [] (1, 2)",)
+        assert children_of("{{ n }} {{ xs }} {{ t }}", n=1.5, xs=[], t=(1, 2)) == ("1.5 [] (1, 2)",)
 
 
 class TestElements:
     def test_stand_where_they_are_inserted(self) -> None:
-        assert made("a{{ x }}b", x=PICTURE) == ("a", PICTURE, "b")
+        assert children_of("a{{ x }}b", x=PICTURE) == ("a", PICTURE, "b")
 
     def test_in_a_list_or_a_tuple_are_inserted_one_by_one(self) -> None:
-        assert made("{{ x }}{{ y }}", x=[PICTURE, "t"], y=("u", None, PICTURE)) == (PICTURE, "tu", PICTURE)
+        assert children_of("{{ x }}{{ y }}", x=[PICTURE, "t"], y=("u", None, PICTURE)) == (PICTURE, "tu", PICTURE)
 
     def test_pass_through_macros_set_blocks_callers_and_joins(self) -> None:
         source = "{% macro box() %}[{{ caller() }}]{% endmacro %}{% set kept %}<{{ x }}>{% endset %}{% call box() %}{{ x }}{% endcall %}{{ kept ~ '!' }}"
-        assert made(source, x=PICTURE) == ("[", PICTURE, "]<", PICTURE, ">!")
+        assert children_of(source, x=PICTURE) == ("[", PICTURE, "]<", PICTURE, ">!")
 
     def test_pass_through_inherited_blocks(self, tmp_path: Path) -> None:
         (tmp_path / "base.j2").write_text("{% system %}{% block rules %}be kind{% endblock %}{% endsystem %}\n", encoding="utf-8")
@@ -141,7 +141,7 @@ EVERY_TAG_IN_A_MESSAGE: Sequence[tuple[str, Child]] = [
     ("{% tag 'file', attributes={'data-x': 'y'}, name='z' %}{% endtag %}", Tag(tag="file", attributes={"data-x": "y", "name": "z"})),
     ("{% image 'https://example.org/a.png', detail='low' %}", Image(src="https://example.org/a.png", detail="low")),
     ("{% document data='QQ==', media_type='application/pdf', tokens=7 %}", Document(data="QQ==", media_type="application/pdf", tokens=7)),
-    ("{% cache_boundary ttl='1h' %}", CacheBreakpoint(ttl="1h")),
+    ("{% cache_breakpoint ttl='1h' %}", CacheBreakpoint(ttl="1h")),
     ("{% first %}{% text %}long{% endtext %}\n{% text %}short{% endtext %}{% endfirst %}", First()[TextChunk()["long"], TextChunk()["short"]]),
 ]  # fmt: skip
 
@@ -149,11 +149,11 @@ EVERY_TAG_IN_A_MESSAGE: Sequence[tuple[str, Child]] = [
 class TestTags:
     @pytest.mark.parametrize(("source", "element"), EVERY_TAG, ids=[source for source, _ in EVERY_TAG])
     def test_make_the_element_of_their_name(self, source: str, element: Child) -> None:
-        assert made(source, n=7) == (element,)
+        assert children_of(source, n=7) == (element,)
 
     @pytest.mark.parametrize(("source", "element"), EVERY_TAG_IN_A_MESSAGE, ids=[source for source, _ in EVERY_TAG_IN_A_MESSAGE])
     def test_make_the_content_of_a_message(self, source: str, element: Child) -> None:
-        assert made("{% user %}" + source + "{% enduser %}") == (UserMessage()[element],)
+        assert children_of("{% user %}" + source + "{% enduser %}") == (UserMessage()[element],)
 
     def test_calls_belong_to_the_assistant_message_around_them(self) -> None:
         source = """
@@ -170,7 +170,7 @@ I look.
             ToolCall(id="c2", name="read", arguments='{"path": "b"}'),
             ToolCall(id="c3", name="list", arguments="{ }"),
         )
-        assert made(source, paths=["é", "b"]) == (AssistantMessage(tool_calls=calls, keep_with={"c1": "g", "c2": "g"})["I look."],)
+        assert children_of(source, paths=["é", "b"]) == (AssistantMessage(tool_calls=calls, keep_with={"c1": "g", "c2": "g"})["I look."],)
 
     def test_work_in_loops_conditions_macros_and_includes(self, tmp_path: Path) -> None:
         (tmp_path / "turns.j2").write_text(
@@ -187,17 +187,17 @@ I look.
 
     def test_have_a_fallback_that_may_be_a_message(self) -> None:
         source = "{% set marker %}{% user %}[cut]{% enduser %}{% endset %}{% user fallback=marker %}a{% enduser %}"
-        assert made(source) == (UserMessage(fallback=(UserMessage()["[cut]"],))["a"],)
+        assert children_of(source) == (UserMessage(fallback=(UserMessage()["[cut]"],))["a"],)
 
     def test_evaluate_their_attributes_before_their_body(self) -> None:
-        assert made("{% set p = 1 %}{% user priority=p %}{% set p = 2 %}{{ p }}{% enduser %}") == (UserMessage(priority=1)["2"],)
+        assert children_of("{% set p = 1 %}{% user priority=p %}{% set p = 2 %}{{ p }}{% enduser %}") == (UserMessage(priority=1)["2"],)
 
-    def test_nest_as_deep_as_one_likes(self) -> None:
+    def test_nest_to_any_depth(self) -> None:
         source = (
             "{% set ns = namespace(x='a') %}{% for _ in range(20000) %}"
             "{% set ns.x %}{% group %}{{ ns.x }}{% endgroup %}{% endset %}{% endfor %}{{ ns.x }}"
         )
-        (element,) = made(source)
+        (element,) = children_of(source)
         depth = 0
         while isinstance(element, Group):
             (element,) = element.children
@@ -207,20 +207,20 @@ I look.
 
 class TestWhiteSpace:
     def test_between_messages_is_nothing(self) -> None:
-        assert made("\n{% user %}a{% enduser %} \n\n{% user %}b{% enduser %}\n") == (UserMessage()["a"], UserMessage()["b"])
+        assert children_of("\n{% user %}a{% enduser %} \n\n{% user %}b{% enduser %}\n") == (UserMessage()["a"], UserMessage()["b"])
 
     def test_between_messages_is_nothing_when_none_is_rendered(self) -> None:
-        assert made("{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{{ y }}\n", x=False, y=PICTURE) == (PICTURE,)
-        assert made("{% group %}{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{% endgroup %}\n", x=False) == (Group(),)
+        assert children_of("{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{{ y }}\n", x=False, y=PICTURE) == (PICTURE,)
+        assert children_of("{% group %}{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{% endgroup %}\n", x=False) == (Group(),)
 
     def test_before_the_end_of_a_message_is_one_line_break_less(self) -> None:
-        assert made("{% user %}\na\n  {% enduser %}") == (UserMessage()["a"],)
-        assert made("{% user %}\na\n\n{% enduser %}") == (UserMessage()["a\n"],)
-        assert made("{% user %}\n{% for x in [1, 2] %}\n{{ x }}\n{% endfor %}\n{% enduser %}") == (UserMessage()["1\n2"],)
+        assert children_of("{% user %}\na\n  {% enduser %}") == (UserMessage()["a"],)
+        assert children_of("{% user %}\na\n\n{% enduser %}") == (UserMessage()["a\n"],)
+        assert children_of("{% user %}\n{% for x in [1, 2] %}\n{{ x }}\n{% endfor %}\n{% enduser %}") == (UserMessage()["1\n2"],)
 
     def test_of_a_block_within_a_message_stays_in_its_line(self) -> None:
         source = "{% user %}\na\n{% chunk %}\nb\n{% endchunk %}\nc\n{% text %}\nd\n{% endtext %}\n{% enduser %}\n"
-        assert made(source) == (UserMessage()["a\n", Chunk()["b\n"], "c\n", TextChunk()["d"]],)
+        assert children_of(source) == (UserMessage()["a\n", Chunk()["b\n"], "c\n", TextChunk()["d"]],)
 
 
 def errors() -> list[tuple[str, int, str]]:
@@ -242,9 +242,9 @@ def errors() -> list[tuple[str, int, str]]:
         ("{% user %}a{% enduser %}\n{% group %}\n\nstray\n{% endgroup %}", 4, "text outside a message: 'stray'"),
         ("{% user %}a{% enduser %}\n{{ none }}\n{{ none }}\n\nstray", 5, "text outside a message: 'stray'"),
         ("{% user %}a{% enduser %}\n{{ x }}", 2, "text outside a message: 'value'"),
-        ("{% user %}a{% enduser %}\n{% text %}b{% endtext %}", 2, "{% text %} stands outside a message"),
-        ("{% user %}\n{% user %}a{% enduser %}{% enduser %}", 2, "stands in another message"),
-        ("\n{% tool_call id='a', name='b' %}", 2, "stands directly in {% assistant %}"),
+        ("{% user %}a{% enduser %}\n{% text %}b{% endtext %}", 2, "{% text %} is outside a message"),
+        ("{% user %}\n{% user %}a{% enduser %}{% enduser %}", 2, "is inside another message"),
+        ("\n{% tool_call id='a', name='b' %}", 2, "must be directly in {% assistant %}"),
         ("{% user %}{% first %}\na\n{% endfirst %}{% enduser %}", 2, "text directly in {% first %}"),
         ("{% user %}a", 1, "end of template"),
         ("{% user %}\na{% endsystem %}", 2, "unknown tag 'endsystem'"),
@@ -257,12 +257,12 @@ def errors() -> list[tuple[str, int, str]]:
 
 class TestErrors:
     @pytest.mark.parametrize(("source", "line", "words"), errors(), ids=[source for source, _, _ in errors()])
-    def test_name_the_line_and_say_what_is_wrong(self, source: str, line: int, words: str) -> None:
+    def test_name_the_line_and_the_problem(self, source: str, line: int, words: str) -> None:
         def fail() -> str:
             raise KeyError("why")
 
         with pytest.raises(TemplateError) as caught:
-            made(source, x="value", y=PICTURE, fail=fail)
+            children_of(source, x="value", y=PICTURE, fail=fail)
         assert (caught.value.file, caught.value.line) == ("<template>", line)
         assert words in str(caught.value)
 
@@ -275,7 +275,7 @@ class TestErrors:
             children(Template(source="{% user %}a{% enduser %}\n{% include 'part.j2' %}", root=tmp_path))
         assert (caught.value.file, caught.value.line) == (str(tmp_path / "part.j2"), 3)
 
-    def test_name_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_name_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(TemplateError, match=r"there is no template 'no\.j2' in") as caught:
             children(Template(file=tmp_path / "no.j2"))
         assert (caught.value.file, caught.value.line) == (str(tmp_path / "no.j2"), 0)
@@ -360,13 +360,13 @@ class TestSandbox:
             "count_tokens.__self__",
             "token_budget.__globals__",
             "element.render.__func__",
-            "element._with(priority=1)",
+            "element._repr_pretty_(1, 2)",
             "made.items",
             "range(10 ** 9)",
             "[1] | map('promptkit element') | list",
         ],
     )
-    def test_lets_nothing_out_and_changes_nothing(self, expression: str) -> None:
+    def test_blocks_access_and_changes(self, expression: str) -> None:
         xs: list[int] = []
         d = {"k": 1}
         failure("{% set made %}{{ element }}{% endset %}{{ " + expression + " }}", x="x", xs=xs, d=d, element=PICTURE)
@@ -386,7 +386,7 @@ HOSTILE = st.one_of(
 class TestValues:
     @given(HOSTILE)
     def test_survive_verbatim_in_a_message(self, value: str) -> None:
-        (message,) = made("{% user %}\n{{ value }}\n{% enduser %}\n", value=value, other="s3cret")
+        (message,) = children_of("{% user %}\n{{ value }}\n{% enduser %}\n", value=value, other="s3cret")
         assert message == UserMessage()[value] if value else UserMessage()
 
     @given(HOSTILE, HOSTILE)
@@ -395,17 +395,17 @@ class TestValues:
             "{% macro m(x) %}{{ x }}{% endmacro %}{% set s %}{{ two }}{% endset %}"
             "{% user %}{{ m(one) }}{{ pic }}{% chunk %}{{ s }}{% endchunk %}{{ pic }}{{ one ~ two }}{% enduser %}"
         )
-        (message,) = made(source, one=one, two=two, pic=PICTURE)
+        (message,) = children_of(source, one=one, two=two, pic=PICTURE)
         expected: list[Child] = [one, PICTURE, Chunk()[two] if two else Chunk(), PICTURE, one + two]
         assert message == UserMessage()[[child for child in expected if child != ""]]
 
     @given(HOSTILE)
     def test_survive_verbatim_as_text(self, value: str) -> None:
-        assert made("{{ value }}", value=value) == ((value,) if value else ())
+        assert children_of("{{ value }}", value=value) == ((value,) if value else ())
 
     @given(HOSTILE)
     def test_survive_verbatim_in_attributes(self, value: str) -> None:
-        assert made("{% user name=value %}{% enduser %}", value=value) == (UserMessage(name=value),)
+        assert children_of("{% user name=value %}{% enduser %}", value=value) == (UserMessage(name=value),)
 
 
 PROMPT = """
