@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Run, Sweep
 
-__all__ = ["Change", "Comparison", "Kind", "OtherBaselineError", "compare", "report", "require_same"]
+__all__ = ["Change", "Comparison", "Kind", "BaselineMismatchError", "compare", "format_comparison", "check_comparable"]
 
 
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
@@ -24,7 +24,7 @@ Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
 NEARLY = 1e-9
 
 
-class OtherBaselineError(PromptKitError):
+class BaselineMismatchError(PromptKitError):
     """A baseline of other budgets, models or depth: there is nothing to compare."""
 
 
@@ -56,7 +56,7 @@ class Comparison:
     """What a reader of the differences should know besides, a sentence each."""
 
 
-def compare(now: Run, before: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5) -> Comparison:
+def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5) -> Comparison:
     """Hold a run against a baseline.
 
     Worse is, at any budget: the required no longer fits; an element that was kept, wholly or partly, is lost; the kept share of an
@@ -64,8 +64,8 @@ def compare(now: Run, before: Run, *, tolerance: float = 0.05, time_tolerance: f
     the floor is higher by more than `time_tolerance` (0.5 is half as much again; None: times are not compared). Better is the
     reverse. Raises OtherBaselineError.
     """
-    require_same(before, budgets=now.budgets, models=[sweep.model for sweep in now.sweeps], depth=now.depth)
-    pairs = list(zip(before.sweeps, now.sweeps, strict=True))
+    check_comparable(baseline, budgets=run.budgets, models=[sweep.model for sweep in run.sweeps], depth=run.depth)
+    pairs = list(zip(baseline.sweeps, run.sweeps, strict=True))
     return Comparison(
         worse=tuple(change for old, new in pairs for change in _worse(old, new, tolerance, time_tolerance)),
         better=tuple(
@@ -73,21 +73,21 @@ def compare(now: Run, before: Run, *, tolerance: float = 0.05, time_tolerance: f
             for old, new in pairs
             for change in _worse(new, old, tolerance, time_tolerance)
         ),
-        notes=tuple(_notes(before, now, timed=time_tolerance is not None)),
+        notes=tuple(_notes(baseline, run, timed=time_tolerance is not None)),
     )
 
 
-def require_same(before: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int) -> None:
+def check_comparable(baseline: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int) -> None:
     """Raise OtherBaselineError unless a baseline can be compared with a run of these budgets, models and depth."""
     settings = {
-        "budgets": (_listed(before.budgets), _listed(budgets)),
-        "models": (_models([sweep.model for sweep in before.sweeps]), _models(models)),
-        "depth": (str(before.depth), str(depth)),
+        "budgets": (_listed(baseline.budgets), _listed(budgets)),
+        "models": (_models([sweep.model for sweep in baseline.sweeps]), _models(models)),
+        "depth": (str(baseline.depth), str(depth)),
     }
     for name, (old, new) in settings.items():
         if old != new:
             message = f"the baseline has other {name} than this run ({old}, not {new}): ask for the same, or write the baseline anew."
-            raise OtherBaselineError(message)
+            raise BaselineMismatchError(message)
 
 
 def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | None) -> Iterator[Change]:
@@ -102,15 +102,15 @@ def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | Non
         for element in old.elements:
             yield from _less_kept(element, elements.get(element.path), at, tolerance, new)
         used = (was.utilisation or 0, point.utilisation or 0)
-        if new.dropped(at) and used[0] - used[1] > tolerance + NEARLY:
+        if new.dropped_tokens(at) and used[0] - used[1] > tolerance + NEARLY:
             yield Change(kind="utilisation", model=new.model, budget=point.budget, before=used[0], now=used[1])
         if time_tolerance is not None:
             yield from _slower(old, new, at, time_tolerance)
 
 
 def _less_kept(old: Element, new: Element | None, at: int, tolerance: float, sweep: Sweep) -> Iterator[Change]:
-    before = old.share(at) or 0
-    now = (new.share(at) or 0) if new else 0
+    before = old.kept_share(at) or 0
+    now = (new.kept_share(at) or 0) if new else 0
     kind: Kind = "kept" if now else "lost"
     if before and (not now or before - now > tolerance + NEARLY):
         yield Change(kind=kind, model=sweep.model, budget=sweep.points[at].budget, element=old.path, before=before, now=now)
@@ -169,7 +169,7 @@ FIGURES: dict[Kind, str] = {
 }
 
 
-def report(comparison: Comparison) -> str:
+def format_comparison(comparison: Comparison) -> str:
     """The differences, an element or figure a line: at how many budgets, and how much where it is most. Notes stand below."""
     parts = [
         *_table("Worse than the baseline", comparison.worse),

@@ -11,15 +11,15 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["MOST", "BadBudgetsError", "parse_budgets", "require_budgets"]
+__all__ = ["MAX_BUDGETS", "InvalidBudgetsError", "parse_budgets", "check_budgets"]
 
-MOST = 1_000
+MAX_BUDGETS = 1_000
 """Budgets of one bench: each is rendered, and more than that are a slip of the pen."""
 
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
-class BadBudgetsError(PromptKitError):
+class InvalidBudgetsError(PromptKitError):
     """Text that says no budgets, or too many of them."""
 
 
@@ -38,17 +38,17 @@ def parse_budgets(text: str) -> tuple[int, ...]:
     found: set[int] = set()
     for item in text.split(","):
         found.update(_range(item) if ":" in item else (_size(item, item),))
-        if len(found) > MOST:
+        if len(found) > MAX_BUDGETS:
             _refuse_so_many(text, len(found))
     return tuple(sorted(found))
 
 
-def require_budgets(budgets: Sequence[object]) -> None:
+def check_budgets(budgets: Sequence[object]) -> None:
     """Raise BadBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
     wrong = [budget for budget in budgets if not isinstance(budget, int) or budget < 1]
     if wrong or not budgets:
         message = f"budgets {list(budgets)!r}: a bench takes one or more, each a whole number of tokens, 1 or more."
-        raise BadBudgetsError(message)
+        raise InvalidBudgetsError(message)
 
 
 def _range(text: str) -> Iterable[int]:
@@ -62,11 +62,11 @@ def _range(text: str) -> Iterable[int]:
     if spaced is None:
         step = _size(pieces[2], text)
         sizes = range(first, last + 1, step)
-        if len(sizes) > MOST:
+        if len(sizes) > MAX_BUDGETS:
             _refuse_so_many(text, len(sizes))
         return sizes
-    if len(spaced[2]) > len(str(MOST)) or int(spaced[2]) > MOST:
-        _refuse(text, f"those are more than {MOST:,} budgets")
+    if len(spaced[2]) > len(str(MAX_BUDGETS)) or int(spaced[2]) > MAX_BUDGETS:
+        _refuse(text, f"those are more than {MAX_BUDGETS:,} budgets")
     number = int(spaced[2])
     if number < 2:  # noqa: PLR2004  # the two ends
         _refuse(text, f"{spaced[1]} takes a number of sizes, 2 or more: both ends are among them")
@@ -86,8 +86,8 @@ def _size(text: str, within: str) -> int:
 
 def _refuse(text: str, why: str) -> NoReturn:
     message = f"budgets {text.strip()!r}: {why}."
-    raise BadBudgetsError(message)
+    raise InvalidBudgetsError(message)
 
 
 def _refuse_so_many(text: str, number: int) -> NoReturn:
-    _refuse(text, f"those are {number:,} budgets, and {MOST:,} are the most")
+    _refuse(text, f"those are {number:,} budgets, and {MAX_BUDGETS:,} are the most")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Run, Sweep
 
-__all__ = ["page"]
+__all__ = ["render_page"]
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -26,7 +26,7 @@ thead th { border-bottom: 1px solid; }
 """
 
 
-def page(run: Run, svg: str) -> str:
+def render_page(run: Run, svg: str) -> str:
     """One HTML page that loads nothing and runs nothing. All text of the run is escaped; `svg` is taken as it is."""
     drawing = svg[svg.index("<svg") :].replace(
         "<svg", '<svg role="img" aria-label="Share kept of each element, and curves; the tables say the same."', 1
@@ -53,7 +53,7 @@ def _tables(sweep: Sweep) -> str:
             f"{point.used:,}",
             f"{point.utilisation or 0:.0%}",
             f"{point.removed:,}",
-            f"{sweep.dropped(at):,}",
+            f"{sweep.dropped_tokens(at):,}",
             f"{point.stable_prefix:,}",
             *(_time(sweep, seconds) for seconds in (point.cold, point.warm) if timed),
         )

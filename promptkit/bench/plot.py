@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.bench.sweep import STEP
+from promptkit.bench.sweep import PATH_SEPARATOR
 from promptkit.errors import PromptKitError
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = ["PICTURES", "ROWS", "PlotError", "draw", "figure_of", "largest", "require_plots", "short_size"]
+__all__ = ["FORMATS", "ROWS", "PlotError", "draw_run", "build_figure", "select_largest", "check_drawable", "format_size"]
 
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
 
 
-PICTURES = (".svg", ".png", ".html")
+FORMATS = (".svg", ".png", ".html")
 """The forms of a picture."""
 
 DOTS = 160
@@ -42,32 +42,32 @@ class PlotError(PromptKitError):
     """A picture that cannot be drawn: its form is not known, or matplotlib is not installed."""
 
 
-def require_plots(form: str) -> None:
+def check_drawable(form: str) -> None:
     """Raise PlotError unless a picture of this form (`.svg`, `.png`, `.html`) can be drawn."""
-    if form not in PICTURES:
-        message = f"a picture is one of {', '.join(PICTURES)}, not {form!r}."
+    if form not in FORMATS:
+        message = f"a picture is one of {', '.join(FORMATS)}, not {form!r}."
         raise PlotError(message)
     if find_spec("matplotlib") is None:
         message = "drawing needs matplotlib: install promptkit with its extra `plot`."
         raise PlotError(message)
 
 
-def draw(run: Run, form: str) -> bytes:
+def draw_run(run: Run, form: str) -> bytes:
     """The picture as a file of this form. The same run gives the same bytes, as long as matplotlib is the same.
 
     Raises PlotError.
     """
-    require_plots(form)
+    check_drawable(form)
     import matplotlib as mpl
 
     same = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
     with same, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks: they are drawn as boxes
-        figure = figure_of(run)
+        figure = build_figure(run)
         if form == ".html":
-            from promptkit.bench.html_report import page
+            from promptkit.bench.html_report import render_page
 
-            return page(run, _svg(figure)).encode("ascii", "xmlcharrefreplace")
+            return render_page(run, _svg(figure)).encode("ascii", "xmlcharrefreplace")
         return _svg(figure).encode() if form == ".svg" else _png(figure)
 
 
@@ -87,7 +87,7 @@ ROWS = 12
 """Elements that are shown on their own."""
 
 
-def largest(sweep: Sweep, most: int = ROWS) -> tuple[Element, ...]:
+def select_largest(sweep: Sweep, limit: int = ROWS) -> tuple[Element, ...]:
     """The `most` largest elements, most tokens first, under their short names; behind them one for all others together.
 
     A short name leaves out the first step where all paths share it. An element that holds others and has tokens of its own, such
@@ -95,12 +95,12 @@ def largest(sweep: Sweep, most: int = ROWS) -> tuple[Element, ...]:
     """
     elements = sorted(sweep.elements, key=lambda element: -element.whole)
     named = [attrs.evolve(element, path=name) for element, name in zip(elements, _names([each.path for each in elements]), strict=True)]
-    if len(named) <= most + 1:  # one line for one other says less than the other itself
+    if len(named) <= limit + 1:  # one line for one other says less than the other itself
         return tuple(named)
-    return (*named[:most], _together(named[most:]))
+    return (*named[:limit], _together(named[limit:]))
 
 
-def short_size(tokens: int) -> str:
+def format_size(tokens: int) -> str:
     """A size in at most 4 characters, as long as it is below 1,000 million: `480`, `1.4k`, `128k`, `1.5m`."""
     for unit, letter in ((1_000_000, "m"), (1_000, "k")):
         if 2 * tokens >= 2 * unit - unit // 1_000:  # 999,500 is nearer to 1m than to 999k
@@ -109,10 +109,10 @@ def short_size(tokens: int) -> str:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    holders = {path.rpartition(STEP)[0] for path in paths}
-    first = paths[0].partition(STEP)[0] if paths else ""
-    shared = all(path.startswith(f"{first}{STEP}") for path in paths)
-    return [(path.removeprefix(f"{first}{STEP}") if shared else path) + (" (itself)" if path in holders else "") for path in paths]
+    holders = {path.rpartition(PATH_SEPARATOR)[0] for path in paths}
+    first = paths[0].partition(PATH_SEPARATOR)[0] if paths else ""
+    shared = all(path.startswith(f"{first}{PATH_SEPARATOR}") for path in paths)
+    return [(path.removeprefix(f"{first}{PATH_SEPARATOR}") if shared else path) + (" (itself)" if path in holders else "") for path in paths]
 
 
 def _together(elements: Sequence[Element]) -> Element:
@@ -161,11 +161,11 @@ class Curve(NamedTuple):
     style: str = "-"
 
 
-def figure_of(run: Run) -> Figure:
+def build_figure(run: Run) -> Figure:
     """The figure of a run."""
     from matplotlib.figure import Figure
 
-    maps = [(sweep, elements) for sweep in run.sweeps if (elements := largest(sweep, ELEMENT_ROWS))]
+    maps = [(sweep, elements) for sweep in run.sweeps if (elements := select_largest(sweep, ELEMENT_ROWS))]
     heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -179,7 +179,7 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
     import matplotlib as mpl
 
     columns = range(len(sweep.points))
-    shares = [[element.share(at) for at in columns] for element in elements]
+    shares = [[element.kept_share(at) for at in columns] for element in elements]
     cells = axes.pcolormesh(
         [[float("nan") if share is None else share for share in row] for row in shares],
         cmap=mpl.colormaps["YlGnBu"].with_extremes(bad="#d9d9d9"),
@@ -190,7 +190,7 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
     )
     axes.invert_yaxis()
     every = -(-len(columns) // LABELLED)
-    axes.set_xticks([column + 0.5 for column in columns[::every]], [short_size(point.budget) for point in sweep.points[::every]])
+    axes.set_xticks([column + 0.5 for column in columns[::every]], [format_size(point.budget) for point in sweep.points[::every]])
     names = [f"{_fitted(element.path)}   {element.whole:,}" for element in elements]
     axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
     axes.tick_params(length=0)
@@ -229,7 +229,7 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
     _panel(panels[0], "Tokens", used, run.budgets)
     panels[0].set_yscale(panels[0].get_xscale())
     panels[0].minorticks_off()
-    panels[0].yaxis.set_major_formatter(lambda tokens, _: short_size(round(tokens)))
+    panels[0].yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
     _panel(panels[1], "Share of the budget used", filled, run.budgets)
     panels[1].set_ylim(0, 1.05)
     panels[1].yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
@@ -259,7 +259,7 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[in
         axes.set_xscale("log")
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.xaxis.set_major_formatter(lambda tokens, _: short_size(round(tokens)))
+    axes.xaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
     axes.set_xlabel("budget in tokens")
     axes.grid(color="#eeeeee")
     if len(curves) > 1:

@@ -17,7 +17,7 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "Versions", "read_run", "run_as_text", "write_whole"]
+__all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "Versions", "read_run", "run_to_json", "write_atomically"]
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +57,7 @@ class Element:
     kept: tuple[int | None, ...]
     """Tokens at each budget; None where there is no render."""
 
-    def share(self, at: int) -> float | None:
+    def kept_share(self, at: int) -> float | None:
         """The share of its tokens that is kept at the budget of this index, at most 1; None where there is no render."""
         kept = self.kept[at]
         return None if kept is None else min(1.0, kept / self.whole) if self.whole else 1.0
@@ -84,7 +84,7 @@ class Sweep:
         """A time as a multiple of the floor, which means the same on every machine; None where there is none."""
         return seconds / self.floor if seconds is not None and self.floor else None
 
-    def dropped(self, at: int) -> int:
+    def dropped_tokens(self, at: int) -> int:
         """The tokens of all elements that are not kept at the budget of this index."""
         return sum(max(0, element.whole - (element.kept[at] or 0)) for element in self.elements)
 
@@ -130,7 +130,7 @@ class UnreadableRunError(PromptKitError):
         super().__init__(f"{path} {why}.")
 
 
-def run_as_text(run: Run) -> str:
+def run_to_json(run: Run) -> str:
     """A run as JSON in ASCII, with a line for each point and each element. Times are seconds; of what is None only the model is said."""
     fields = attrs.asdict(run, filter=lambda field, value: value is not None or field.name == "model")
     return f"{_lines({'schema': SCHEMA, **cast('Fields', fields)}, 0)}\n"  # a run holds nothing but these
@@ -176,7 +176,7 @@ def _lines(value: Value, level: int) -> str:
     return f"{start}\n{indent}  " + f",\n{indent}  ".join(items) + f"\n{indent}{end}"
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file beside its place, make sure that it is on the disk, and put it there: nobody ever reads half of it.
 
     A link stays a link; what is no regular file, such as a pipe, is written to as it is. Raises OSError.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
-from promptkit.bench.budget_ranges import require_budgets
+from promptkit.bench.budget_ranges import check_budgets
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import Renderer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
-__all__ = ["STEP", "Times", "kept_by_element", "measure", "rows", "take_times"]
+__all__ = ["PATH_SEPARATOR", "Times", "count_kept_tokens", "measure", "build_elements", "measure_times"]
 
 
 Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
@@ -56,7 +56,7 @@ class Times:
     """Budget → the same prompt once more, with the Renderer kept."""
 
 
-def take_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
+def measure_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
     """Time the floor (one stage) and the renders by their budget (two stages, cold and warm), each `repeat` times.
 
     Each round takes everything once, so that a machine that slows down slows all of it; every other round goes backwards.
@@ -108,7 +108,7 @@ def _median(seconds: Sequence[float]) -> float:
     return round(median(seconds), 7)  # no clock knows more digits
 
 
-STEP = " > "
+PATH_SEPARATOR = " > "
 """Between the steps of a path."""
 
 POSITION = re.compile(r"\[\d+\]$")
@@ -116,7 +116,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 """In a name: what breaks a line or moves a cursor, and what no file can hold."""
 
 
-def kept_by_element(trace: Trace, depth: int) -> dict[str, int]:
+def count_kept_tokens(trace: Trace, depth: int) -> dict[str, int]:
     """Path of at most `depth` steps → the tokens of all that stands there and is kept, in written order; 0 for what is gone.
 
     Plain text belongs to the element around it. What stands in for something removed, such as a fallback, is not counted: the
@@ -129,16 +129,16 @@ def kept_by_element(trace: Trace, depth: int) -> dict[str, int]:
     for item in trace.items:
         # An item comes after what it stands in, so one pass knows every path. Paths are cut at the depth: their length is bounded.
         above, level = ("", 0) if item.parent is None else (names[item.parent], steps[item.parent])
-        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.own)
+        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.is_chunk)
         label = UNPRINTABLE.sub(" ", POSITION.sub("", item.label))
-        names.append((f"{above}{STEP}{label}" if above else label) if inside else above)
+        names.append((f"{above}{PATH_SEPARATOR}{label}" if above else label) if inside else above)
         steps.append(level + inside)
         if item.tokens and not item.since:
             found[names[-1]] = found.get(names[-1], 0) + (item.tokens if item.kept(state) else 0)
     return found
 
 
-def rows(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> tuple[Element, ...]:
+def build_elements(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> tuple[Element, ...]:
     """An element for each path: what it has with room for everything, and what is kept at each budget (None: there is no render).
 
     An element that is there only when room is short comes last, and is measured by the most that it has at any budget. What a
@@ -154,7 +154,7 @@ def rows(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> 
     )
 
 
-ROOM = 10_000_000
+UNLIMITED = 10_000_000
 """Tokens: room for everything, several times the largest window there is."""
 
 
@@ -168,7 +168,7 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
     Raises BadBudgetsError for what is no list of budgets, UnknownModelError for a model that nothing is known of, and whatever a
     render raises.
     """
-    require_budgets(budgets)
+    check_budgets(budgets)
     for model in models:
         model_info(model)  # a misspelt name would be counted as if it were one of OpenAI's
     return Run(
@@ -186,7 +186,7 @@ def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int
     sizer = Sizer(tokenizer)
     whole, trace = _with_room(prompt, model)
     texts = [item.text for item in trace.items if item.text and item.kept(trace.state or 0)]
-    everything = kept_by_element(trace, depth)
+    everything = count_kept_tokens(trace, depth)
     points: list[Point] = []
     kept: list[Mapping[str, int] | None] = []
     for budget in budgets:
@@ -205,7 +205,7 @@ def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int
                 stable_prefix=_stable_prefix(rendered.messages, whole.messages, sizer),
             )
         )
-        kept.append(kept_by_element(trace, depth))
+        kept.append(count_kept_tokens(trace, depth))
     floor, points = _timed(prompt, model, texts, points, repeat) if repeat else (None, points)
     return Sweep(
         model=model,
@@ -214,13 +214,13 @@ def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int
         messages=len(whole.messages),
         floor=floor,
         points=tuple(points),
-        elements=rows(everything, kept),
+        elements=build_elements(everything, kept),
     )
 
 
 def _with_room(prompt: Child, model: str | None) -> tuple[Rendered, Trace]:
     """The prompt with room for everything."""
-    rendered, trace = _render(prompt, model, ROOM)
+    rendered, trace = _render(prompt, model, UNLIMITED)
     if not trace.state:
         return rendered, trace
     return _render(prompt, model, 2 * trace.counts[0] + rendered.reserved)
@@ -242,7 +242,7 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
     for message, unchanged in zip(messages, whole, strict=False):
         if message != unchanged:
             break
-        tokens += sizer.message(message)
+        tokens += sizer.count_message(message)
     return tokens
 
 
@@ -258,7 +258,7 @@ def _timed(prompt: Child, model: str | None, texts: Sequence[str], points: Seque
         return (lambda: renderer.render(prompt),) * 2
 
     budgets = [point.budget for point in points if point.required is None]
-    times = take_times(repeat=repeat, floor=floor, renders={budget: partial(renders, budget) for budget in budgets})
+    times = measure_times(repeat=repeat, floor=floor, renders={budget: partial(renders, budget) for budget in budgets})
     return times.floor, [attrs.evolve(point, cold=times.cold.get(point.budget), warm=times.warm.get(point.budget)) for point in points]
 
 

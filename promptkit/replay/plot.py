@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.bench.plot import PlotError, require_plots, short_size
+from promptkit.bench.plot import PlotError, check_drawable, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def draw_timeline(files: Sequence[FileResult], form: str) -> bytes:
 
     Raises PlotError for another form, without matplotlib, and for more than MOST files.
     """
-    require_plots(form)
+    check_drawable(form)
     if len(files) > MOST:
         message = f"a picture shows at most {MOST} files, not {len(files)}: name fewer with --plot."
         raise PlotError(message)
@@ -88,7 +88,7 @@ def _draw(file: FileResult, context: Axes, cached: Axes) -> None:
     for number, result in enumerate(file.policies):
         _lines(context, cached, result, colour=COLOURS[number % len(COLOURS)], style=STYLES[number // len(COLOURS) % len(STYLES)])
     context.set_ylabel("tokens of the request")
-    context.yaxis.set_major_formatter(lambda tokens, _: short_size(round(tokens)))
+    context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
     context.set_ylim(bottom=0)
     context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     cached.set_ylabel("cached so far")

@@ -132,14 +132,14 @@ def _measured(prompt: Child, guard: _Guard, name: str) -> Run:
 
 
 def _write(path: Path, run: Run) -> None:
-    from promptkit.bench.results import run_as_text, write_whole
+    from promptkit.bench.results import run_to_json, write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, run_as_text(run).encode())
+    write_atomically(path, run_to_json(run).encode())
 
 
 def _hold(run: Run, path: Path, guard: _Guard, request: pytest.FixtureRequest) -> None:
-    from promptkit.bench.baseline import OtherBaselineError, compare, report
+    from promptkit.bench.baseline import BaselineMismatchError, compare, format_comparison
     from promptkit.bench.results import UnreadableRunError, read_run
     from promptkit.errors import PromptKitError
 
@@ -147,15 +147,15 @@ def _hold(run: Run, path: Path, guard: _Guard, request: pytest.FixtureRequest) -
     found: Comparison | PromptKitError
     try:
         found = compare(run, read_run(path), tolerance=guard.tolerance, time_tolerance=guard.time_tolerance)
-    except (OtherBaselineError, UnreadableRunError) as error:
+    except (BaselineMismatchError, UnreadableRunError) as error:
         found = error  # pytest would show what a failure was raised for
     if isinstance(found, PromptKitError):
         _fail(f"{found}\nWrite it anew: {_update(request)}")
     if found.worse:
         _fail(
-            f"the prompt is worse than {guard.baseline}.\n{report(found)}\nWhere that is meant, write the baseline anew: {_update(request)}"
+            f"the prompt is worse than {guard.baseline}.\n{format_comparison(found)}\nWhere that is meant, write the baseline anew: {_update(request)}"
         )
-    request.node.add_report_section("call", MARKER, report(found))
+    request.node.add_report_section("call", MARKER, format_comparison(found))
 
 
 def _update(request: pytest.FixtureRequest) -> str:

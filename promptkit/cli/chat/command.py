@@ -61,19 +61,19 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
 
     Without OPENAI_API_KEY and OPENAI_BASE_URL a script takes the model's place: it needs no network and uses the same tools.
     """
-    from promptkit.cli.chat.loop import ChatOptions, run
+    from promptkit.cli.chat.loop import ChatOptions, run_chat
     from promptkit.cli.chat.sandbox import Folder
 
     if window == 0:
         usage_error("--window must be at least 1 token.")
-    if not Folder.works_here():
+    if not Folder.is_supported():
         usage_error("this system cannot keep the file tools inside of a folder, and so there is no chat on it.")
     if transcript and not transcript.absolute().parent.is_dir():
         usage_error(f"there is no folder {transcript.parent}: make it first.")
     if not model.strip():
         usage_error("--model must have a name.")
     keyless = is_keyless()
-    return run(
+    return run_chat(
         ChatOptions(
             transcript=transcript,
             folder=folder.resolve(),

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.planning.blocks import summary_text
+from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["SCRIPTED", "ScriptedChat"]
+__all__ = ["SCRIPTED", "ScriptedChatModel"]
 
 SCRIPTED = "scripted"
 """Its name, as transcripts have it."""
 
-NAMED = re.compile(r"[\w./-]*\w\.\w+|/?[\w.-]+(?:/[\w.-]+)+/?|\w[\w.-]*/")
+FILE_NAME = re.compile(r"[\w./-]*\w\.\w+|/?[\w.-]+(?:/[\w.-]+)+/?|\w[\w.-]*/")
 SEARCH = re.compile(r"\b(?:search|find|grep)\b(?:\s+for)?\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
 LOOK_UP = re.compile(r"\blook\s+up\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
 LIST = re.compile(r"\b(?:list|ls|files|folder|directory)\b", re.IGNORECASE)
-PLACE = re.compile(r'is kept in the transcript ("(?:[^"\\]|\\.)*")')
+BREADCRUMB_FILE = re.compile(r'is kept in the transcript ("(?:[^"\\]|\\.)*")')
 
-MOST = 4
+MAX_FILES = 4
 """Files that are read at once."""
 
-QUOTED, QUOTED_LINE = 3, 70
+MAX_QUOTED_LINES, MAX_QUOTED_CHARACTERS = 3, 70
 """Lines of a result that are repeated, and characters of each."""
 
 
-class ScriptedChat:
+class ScriptedChatModel:
     """A model in form only: what it answers follows from the last messages by rule, the same for the same conversation.
 
     Its usage is counted by `tokenizer`; of the input the messages that its last request began with are cached, as a provider's prompt
@@ -63,10 +63,10 @@ class ScriptedChat:
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.request(tools, system=system).tokens
-        sizes = [self._sizer.message(message) for message in messages]
+        sizes = [self._sizer.count_message(message) for message in messages]
         return Usage(
             input_tokens=overhead + sum(sizes),
-            output_tokens=self._sizer.message(answer),
+            output_tokens=self._sizer.count_message(answer),
             cached_tokens=overhead + sum(sizes[:same]) if same else 0,
         )
 
@@ -83,7 +83,7 @@ def _calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     elif found := SEARCH.search(text):
         wanted = [("search", {"text": (found[1] or found[2]).rstrip("?!.,;")})]
     else:
-        wanted = [_named(name) for name in dict.fromkeys(NAMED.findall(text))][:MOST]
+        wanted = [_named(name) for name in dict.fromkeys(FILE_NAME.findall(text))][:MAX_FILES]
         if not wanted and LIST.search(text):
             wanted = [("list_files", {})]
     asked = sum(message.role == "user" for message in messages)
@@ -100,8 +100,8 @@ def _named(name: str) -> tuple[str, dict[str, str]]:
 def _transcript(messages: Sequence[Message]) -> str | None:
     """The file that the breadcrumb of a summary names."""
     for message in messages:
-        summary = summary_text(message)
-        if summary is not None and (found := PLACE.search(summary)):
+        summary = extract_summary_text(message)
+        if summary is not None and (found := BREADCRUMB_FILE.search(summary)):
             place: str = json.loads(found[1])
             return place
     return None
@@ -117,7 +117,7 @@ def _answer(messages: Sequence[Message]) -> str:
         return "\n\n".join(_of_result(calls.get(message.tool_call_id or ""), message.text) for message in results)
     if LOOK_UP.search(messages[-1].text):
         return "No summary stands before us yet, so there is nothing to look up: all that was said is shown to me."
-    summary = "a summary among them, " if any(summary_text(message) is not None for message in messages) else ""
+    summary = "a summary among them, " if any(extract_summary_text(message) is not None for message in messages) else ""
     return (
         f"I am a script and no model: I can only list, read and search files. I was shown {len(messages)} messages, {summary}this one last. "
         'Try "list the files", "read README.md" or "search for TODO"; once there is a summary, "look up WORD" searches what it left out.'
@@ -129,9 +129,9 @@ def _of_result(call: ToolCall | None, text: str) -> str:
     if text.startswith("Error: "):
         return f"{what}: that did not work. {text.removeprefix('Error: ')}"
     lines = text.splitlines()
-    told = [line.strip() for line in lines if line.strip()][:QUOTED]
+    told = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
     begin = ", which begin with" if len(lines) > len(told) else ""
-    shown = "\n".join(f"    {line[:QUOTED_LINE].rstrip()}" for line in told)
+    shown = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in told)
     return f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{shown}"
 
 

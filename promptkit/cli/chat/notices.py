@@ -10,7 +10,7 @@ from promptkit.compaction.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
-    Decided,
+    DecisionMade,
     SummaryDiscarded,
 )
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from promptkit.compaction.background import Background
     from promptkit.compaction.events import Event
 
-__all__ = ["WindowNotes"]
+__all__ = ["CompactionNotices"]
 
 STYLE = "magenta"
 
 WHERE = {"background": "beside the conversation", "manual": "as you asked", "foreground": "now, for it does not fit any more"}
 
 
-class WindowNotes:
+class CompactionNotices:
     """Tells of summaries: begun, ready, in place, dropped. To be subscribed to a session's events; `watch` is told whose they are."""
 
     def __init__(self, screen: Screen) -> None:
@@ -35,11 +35,11 @@ class WindowNotes:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = True
 
-    def watch(self, background: Background) -> None:
+    def watch_background(self, background: Background) -> None:
         """The background whose summaries are waited for."""
         self._background = background
 
-    def tell_ready(self) -> None:
+    def announce_ready(self) -> None:
         """Say once of each summary that it is ready."""
         if not self._ready and self._background is not None and self._background.state == "ready":
             self._ready = True
@@ -63,7 +63,7 @@ class WindowNotes:
                 self._note("the summary was called off")
             case SummaryDiscarded(reason=reason):
                 self._note(f"the summary is dropped: {reason}")
-            case Decided(decision="RenderPruned", reason=reason):
+            case DecisionMade(decision="RenderPruned", reason=reason):
                 self._note(f"the oldest messages are left out of this request, see /receipt: {reason}")
             case _:
                 pass
@@ -77,10 +77,10 @@ class WindowNotes:
     async def _tell_later(self) -> None:
         if self._background is not None:
             await self._background.wait()
-            self.tell_ready()
+            self.announce_ready()
 
     def _note(self, text: str) -> None:
-        self._screen.note(f"  ~ {text}", STYLE)
+        self._screen.print_note(f"  ~ {text}", STYLE)
 
 
 def _messages(number: int) -> str:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-__all__ = ["LARGEST", "Folder", "Listed", "RefusedError"]
+__all__ = ["MAX_READ_BYTES", "Folder", "FolderEntry", "RefusedError"]
 
-LARGEST = 64_000_000
+MAX_READ_BYTES = 64_000_000
 """Bytes of a file that is read at all."""
 
-LARGEST_WRITTEN = 1_000_000
+MAX_WRITTEN_BYTES = 1_000_000
 """Bytes of a file that is written or edited."""
 
 SNIFFED = 8_192
@@ -38,7 +38,7 @@ class RefusedError(ValueError):
 
 
 @attrs.frozen
-class Listed:
+class FolderEntry:
     """Something in a folder. `kind` is `file`, `folder`, `link` or `other`; `size` is bytes."""
 
     name: str
@@ -59,11 +59,11 @@ class Folder:
     transcript: Path | None = None
 
     @staticmethod
-    def works_here() -> bool:
+    def is_supported() -> bool:
         """Whether this system can open a file from an open folder: where it cannot, there is nothing to rely on."""
         return os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
-    def steps(self, path: str) -> list[str]:
+    def split_path(self, path: str) -> list[str]:
         """The names that lead from the folder to a path. Raises RefusedError for one that leads out."""
         if "\0" in path:
             why = "a path has no NUL characters."
@@ -82,18 +82,18 @@ class Folder:
             raise RefusedError(_outside(path))
         return steps
 
-    def entries(self, path: str) -> list[Listed]:
+    def list_entries(self, path: str) -> list[FolderEntry]:
         """What is in a folder, sorted by name. Raises RefusedError."""
-        with self._folder(self.steps(path), path) as folder:
-            found: list[Listed] = []
+        with self._folder(self.split_path(path), path) as folder:
+            found: list[FolderEntry] = []
             with os.scandir(folder) as names:
                 for each in names:
                     with suppress(OSError):  # it was removed meanwhile
                         status = each.stat(follow_symlinks=False)
-                        found.append(Listed(each.name, _kind(status.st_mode), status.st_size))
+                        found.append(FolderEntry(each.name, _kind(status.st_mode), status.st_size))
         return sorted(found, key=lambda each: each.name)
 
-    def files(self, path: str) -> Iterator[str]:
+    def walk_files(self, path: str) -> Iterator[str]:
         """The files below a folder, sorted, with their paths from the root of all; the file itself for a file.
 
         Left out is what is behind a link and what is in a folder whose name begins with a dot. Raises RefusedError.
@@ -101,7 +101,7 @@ class Folder:
         if self._is_transcript(path):
             yield path
             return
-        steps = self.steps(path)
+        steps = self.split_path(path)
         if steps and self._kind_of(steps, path) == "file":
             yield "/".join(steps)
             return
@@ -109,7 +109,7 @@ class Folder:
         while waiting:
             folder = waiting.pop()
             try:
-                entries = self.entries(folder)
+                entries = self.list_entries(folder)
             except RefusedError:
                 if folder == "/".join(steps):
                     raise
@@ -119,12 +119,12 @@ class Folder:
             waiting.extend(name for name, each in reversed(below) if each.kind == "folder" and not each.name.startswith("."))
 
     @contextmanager
-    def reading(self, path: str) -> Generator[BinaryIO]:
+    def open_text(self, path: str) -> Generator[BinaryIO]:
         """A text file, opened. Raises RefusedError for anything else."""
         if self._is_transcript(path):
             opened = self._opened(str(self.transcript), None, path)
         else:
-            steps = self.steps(path)
+            steps = self.split_path(path)
             if not steps:
                 raise RefusedError(_no_file(path))
             with self._folder(steps[:-1], path) as folder:
@@ -134,8 +134,8 @@ class Folder:
             os.close(opened)
             raise RefusedError(_no_file(path))
         with os.fdopen(opened, "rb") as file:
-            if status.st_size > LARGEST:
-                why = f"{path} has {status.st_size:,} bytes, and {LARGEST:,} are the most that is read."
+            if status.st_size > MAX_READ_BYTES:
+                why = f"{path} has {status.st_size:,} bytes, and {MAX_READ_BYTES:,} are the most that is read."
                 raise RefusedError(why)
             if b"\0" in file.read(SNIFFED):
                 why = f"{path} is no text: it holds NUL bytes."
@@ -146,10 +146,10 @@ class Folder:
     def write(self, path: str, text: str, *, new: bool = False) -> None:
         """Put a whole file in place at once. `new`: it must not be there yet. Raises RefusedError."""
         data = text.encode(errors="replace")
-        if len(data) > LARGEST_WRITTEN:
-            why = f"{len(data):,} bytes are too many: {LARGEST_WRITTEN:,} are the most that is written."
+        if len(data) > MAX_WRITTEN_BYTES:
+            why = f"{len(data):,} bytes are too many: {MAX_WRITTEN_BYTES:,} are the most that is written."
             raise RefusedError(why)
-        steps = self.steps(path)
+        steps = self.split_path(path)
         if not steps or self._is_ours(steps):
             why = f"{path} is not for writing."
             raise RefusedError(why)

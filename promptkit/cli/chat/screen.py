@@ -43,7 +43,7 @@ class Screen:
         self._wraps = self.console.is_terminal
 
     @property
-    def can_ask(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether a person sits at both ends."""
         return sys.stdin is not None and sys.stdin.isatty() and self.console.is_terminal
 
@@ -56,14 +56,14 @@ class Screen:
         finally:
             self._set(typing=False)
 
-    def text(self, piece: str) -> None:
+    def write_text(self, piece: str) -> None:
         """A piece of the model's text."""
         with self._lock:
             for part in re.findall(r"\n|[^\S\n]+|\S+", escape_control_chars(piece)):
                 self._take(part)
             self.console.file.flush()
 
-    def end(self) -> None:
+    def end_text(self) -> None:
         """The text is at its end."""
         with self._lock:
             self._put_word()
@@ -71,7 +71,7 @@ class Screen:
                 self._newline()
             self._flush()
 
-    def line(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "") -> None:
         """A line of the program's own. It waits while the model is in the middle of one."""
         shown = Text(escape_control_chars(text), style=style)
         with self._lock:
@@ -79,17 +79,17 @@ class Screen:
             if not self._column and not self._word:
                 self._flush()
 
-    def note(self, text: str, style: str = "bright_black") -> None:
+    def print_note(self, text: str, style: str = "bright_black") -> None:
         """A line about what goes on, which is left out where only the answers are wanted."""
         if not self._quiet:
-            self.line(text, style)
+            self.print_line(text, style)
 
-    def meter(self, tokens: int, base: int | None, rest: str) -> None:
+    def print_meter(self, tokens: int, base: int | None, rest: str) -> None:
         """How full the window is: a bar, the figures, and what else is known."""
         if self._quiet:
             return
         if base is None:
-            self.note(f"context {tokens:,} tokens of an unknown window{rest}")
+            self.print_note(f"context {tokens:,} tokens of an unknown window{rest}")
             return
         full, empty = "█░" if self.console.encoding.startswith("utf") else "#."
         share = tokens / base

@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from promptkit.cli.output.terminal import clip, escape_control_chars
-from promptkit.cli.output.transcript import first_line, short
-from promptkit.compaction.planning.blocks import is_request
+from promptkit.cli.output.transcript import first_line, short_id
+from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.jsonl.store import JsonlStore
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from promptkit.agent.session import AgentSession
     from promptkit.cli.chat.screen import Screen
-    from promptkit.cli.chat.session import Talk
+    from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Message
     from promptkit.rendering.removals import Removal
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Commands", "meter", "shorten"]
+__all__ = ["SlashCommands", "format_usage", "shorten_entry"]
 
 SHOWN = 8
 """Messages and removals that are listed."""
 
-DIGITS = 9
+MAX_DIGITS = 9
 """The most that a number of messages has."""
 
 HELP = """\
@@ -44,10 +44,10 @@ HELP = """\
 A line that begins with a space and a slash is said to the model."""
 
 
-class Commands:
+class SlashCommands:
     """Carries commands out, and writes what came of them. `resume` goes on with a turn."""
 
-    def __init__(self, talk: Talk, screen: Screen, *, resume: Callable[[], object]) -> None:
+    def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
         self._talk = talk
         self._screen = screen
         self._resume = resume
@@ -62,9 +62,9 @@ class Commands:
             case "help" | "?" | "":
                 self._lines(HELP.splitlines())
             case "context":
-                self._lines(self._wrapped(self._talk.look(_context)))
+                self._lines(self._wrapped(self._talk.inspect(_context)))
             case "receipt":
-                self._lines(self._talk.look(lambda session: _receipt(session, self._screen.console.width)))
+                self._lines(self._talk.inspect(lambda session: _receipt(session, self._screen.console.width)))
             case "compact":
                 self._compact(rest)
             case "undo":
@@ -76,12 +76,12 @@ class Commands:
             case "fork":
                 self._fork(rest)
             case _:
-                self._screen.line(f"there is no command /{name}; /help lists them.", "red")
+                self._screen.print_line(f"there is no command /{name}; /help lists them.", "red")
         return True
 
     def _lines(self, lines: Sequence[str]) -> None:
         for line in lines:
-            self._screen.line(line)
+            self._screen.print_line(line)
 
     def _wrapped(self, facts: Sequence[tuple[str, str]]) -> list[str]:
         """Names and what they are, in lines that fit, those that go on indented."""
@@ -92,49 +92,49 @@ class Commands:
 
     def _compact(self, instructions: str) -> None:
         if self._talk.compact(instructions or None) is None:
-            self._screen.line("there is nothing to summarize: all of it is recent.")
+            self._screen.print_line("there is nothing to summarize: all of it is recent.")
 
     def _undo(self) -> None:
         undone = self._talk.undo_compaction()
-        self._screen.line("there is no summary to take back." if undone is None else f"taken back. {self._talk.look(meter)}")
+        self._screen.print_line("there is no summary to take back." if undone is None else f"taken back. {self._talk.inspect(format_usage)}")
 
     def _rewind(self, count: str) -> None:
-        wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= DIGITS else 0 if count else 1
+        wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= MAX_DIGITS else 0 if count else 1
         if not wanted:
-            self._screen.line("/rewind takes a number of your messages, such as /rewind 2.", "red")
+            self._screen.print_line("/rewind takes a number of your messages, such as /rewind 2.", "red")
             return
-        path = self._talk.look(lambda session: session.transcript.path())
+        path = self._talk.inspect(lambda session: session.transcript.path())
         asked = [entry for entry in path if entry.message is not None and entry.message.role == "user"]
         if wanted > len(asked):
-            self._screen.line(f"you have said {len(asked):,}, so there is nothing to go back to.", "red")
+            self._screen.print_line(f"you have said {len(asked):,}, so there is nothing to go back to.", "red")
             return
         first = asked[-wanted]
-        parent = self._talk.look(lambda session: session.transcript.parent(first.id))
+        parent = self._talk.inspect(lambda session: session.transcript.parent(first.id))
         self._talk.rewind(None if parent is None else parent.id)
-        self._screen.line(f"back to before: {shorten(first, self._screen.console.width - 17)}")
+        self._screen.print_line(f"back to before: {shorten_entry(first, self._screen.console.width - 17)}")
 
     def _fork(self, name: str) -> None:
         if not name:
-            self._screen.line("/fork takes the name of a file that is not there yet.", "red")
+            self._screen.print_line("/fork takes the name of a file that is not there yet.", "red")
             return
         try:
             path = Path(name).expanduser()
         except RuntimeError:  # a person who is not known has no home
             path = Path(name)
         if path.exists() and path.stat().st_size:
-            self._screen.line(f"{path} is there already; /fork takes the name of a file that is not.", "red")
+            self._screen.print_line(f"{path} is there already; /fork takes the name of a file that is not.", "red")
             return
-        copied = self._talk.look(lambda session: len(session.transcript.fork(JsonlStore(path))))
-        self._screen.line(f"{copied:,} entries written to {path}; to go on there: promptkit chat {path}")
+        copied = self._talk.inspect(lambda session: len(session.transcript.fork(JsonlStore(path))))
+        self._screen.print_line(f"{copied:,} entries written to {path}; to go on there: promptkit chat {path}")
 
 
-def meter(session: AgentSession) -> str:
+def format_usage(session: AgentSession) -> str:
     """How full the window is, in words."""
     tokens, base = session.keeper.reading().tokens, session.keeper.budget.base
     return f"{tokens:,} tokens of a window that is not known" if base is None else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
 
 
-def shorten(entry: Entry, width: int) -> str:
+def shorten_entry(entry: Entry, width: int) -> str:
     """What an entry says, in at most so many columns."""
     return clip(first_line(entry), max(width, 20))
 
@@ -143,15 +143,15 @@ def _context(session: AgentSession) -> list[tuple[str, str]]:
     keeper = session.keeper
     reading, view = keeper.reading(), keeper.view
     answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
-    asked = sum(map(is_request, view.items))
+    asked = sum(map(is_user_request, view.items))
     summary = "; before them a summary" if view.checkpoint else ""
     return [
         ("model", session.model.name),
         ("window", keeper.budget.explain()),
-        ("used", meter(session) + ("" if reading.provider is None else ", by the model's own count")),
+        ("used", format_usage(session) + ("" if reading.provider is None else ", by the model's own count")),
         ("shown", f"{asked:,} of your messages, {_counted(answers, 'answer')}, {_counted(results, 'tool result')}{summary}"),
         ("summary", _summary(session)),
-        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.place}"),
+        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.file_path}"),
     ]
 
 
@@ -176,7 +176,7 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
         lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."]
     else:
         gone = rendered.removals
-        sizes = list(map(Sizer(session.tokenizer).message, before))
+        sizes = list(map(Sizer(session.tokenizer).count_message, before))
         lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"]
         if before:
             lines.append(f"left out or shortened, first to last: {sum(sizes):,} tokens in {_counted(len(before), 'message')}")
@@ -210,4 +210,4 @@ def _removal(removal: Removal, width: int) -> str:
 def _checkpoint(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
     before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
     writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
-    return f"{short(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (taken back)' if undone else ''}"
+    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (taken back)' if undone else ''}"

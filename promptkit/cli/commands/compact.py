@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import click
 
-from promptkit.cli.input.model import connect, is_keyless
+from promptkit.cli.input.model import is_keyless, open_model
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import clip, escape_control_chars, working
-from promptkit.cli.output.transcript import first_line, short, who
-from promptkit.compaction.budget import budget_for
+from promptkit.cli.output.messages import print_json
+from promptkit.cli.output.terminal import clip, escape_control_chars, show_spinner
+from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
@@ -28,11 +27,12 @@ from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl.records import entry_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view, summary_message
+from promptkit.transcript.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -90,10 +90,10 @@ def run(order: CompactOptions) -> None:
     """Compact a transcript and print what came of it. Raises SummaryError, and TranscriptError for a file that is none."""
     transcript = Transcript(JsonlStore(order.file))
     name = escape_control_chars(str(order.file))
-    with working(f"Summarizing {name}"):
+    with show_spinner(f"Summarizing {name}"):
         outcome = asyncio.run(_compacted(order, transcript))
     if order.as_json:
-        write_json(_as_json(order, outcome))
+        print_json(_as_json(order, outcome))
         return
     if order.note:
         click.echo(order.note, err=True)
@@ -108,7 +108,7 @@ async def _compacted(order: CompactOptions, transcript: Transcript) -> Outcome:
     sizer = Sizer(tokenizer)
 
     def size(messages: Iterable[Message]) -> int:
-        return sum(map(sizer.message, messages))
+        return sum(map(sizer.count_message, messages))
 
     view = build_view(transcript.path())
     before = size(view.messages)
@@ -128,7 +128,7 @@ async def _compacted(order: CompactOptions, transcript: Transcript) -> Outcome:
     if entry is None:
         stays = [item.message for item in (*plan.pinned, *plan.replayed, *plan.kept)]
         return Outcome(
-            plan=plan, draft=draft, entry=None, before=before, after=size([summary_message(draft.summary.text), *stays]), limit=writer.limit
+            plan=plan, draft=draft, entry=None, before=before, after=size([build_summary_message(draft.summary.text), *stays]), limit=writer.limit
         )
     return Outcome(
         plan=plan, draft=draft, entry=entry, before=before, after=size(build_view(transcript.path()).messages), limit=writer.limit
@@ -139,7 +139,7 @@ class _Writer:
     """Who writes the summary, and how long it may be: a model while the block runs, or nobody but the transcript itself."""
 
     def __init__(self, order: CompactOptions, tokenizer: Tokenizer, dropped: int) -> None:
-        budget = budget_for(order.model or "", tokenizer=tokenizer, window=order.window)
+        budget = ContextBudget.for_model(order.model or "", tokenizer=tokenizer, window=order.window)
         self.limit = budget.limit
         if budget.limit is None:
             budget = attrs.evolve(budget, window=WINDOW)
@@ -149,8 +149,8 @@ class _Writer:
         if order.model is None:
             self.most = min(self.most, max(1, dropped // GAIN))
             return
-        model, self._close = connect(order.model)
-        window = (budget.limit or WINDOW) + (budget.reply or 0)
+        model, self._close = open_model(order.model)
+        window = (budget.limit or WINDOW) + (budget.output_reserve or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
         if dropped + self.most + MARGIN <= window:
             self.chain = FallbackSummarizer((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
@@ -178,9 +178,9 @@ def _print(order: CompactOptions, transcript: Transcript, outcome: Outcome, draf
             if at == HEAD:
                 click.echo(f"  …  {len(items) - HEAD - TAIL:,} more")
             continue
-        entry = transcript.get(item.entry)
+        entry = transcript.get(item.entry_id)
         said = clip(first_line(entry), 70)
-        click.echo(f"  {short(item.entry):<8}  {who(entry):<10}  {sizer.message(item.message):>7,}  {said}")
+        click.echo(f"  {short_id(item.entry_id):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  {said}")
     paid = "" if summary.usage is None else f", {summary.usage.input_tokens:,} tokens read and {summary.usage.output_tokens:,} written"
     click.echo(f"\nSummary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{paid}):\n")
     click.echo(escape_control_chars(summary.text))
@@ -204,8 +204,8 @@ def _as_json(order: CompactOptions, outcome: Outcome) -> dict[str, object]:
         "note": order.note,
         "tokens_before": outcome.before,
         "tokens_after": outcome.after,
-        "dropped": [item.entry for item in (*plan.dropped, *plan.prefix)],
-        "kept": [item.entry for item in (*plan.pinned, *plan.replayed, *plan.kept)],
+        "dropped": [item.entry_id for item in (*plan.dropped, *plan.prefix)],
+        "kept": [item.entry_id for item in (*plan.pinned, *plan.replayed, *plan.kept)],
         "mode": summary.mode if summary else None,
         "model": summary.model if summary else None,
         "usage": attrs.asdict(summary.usage) if summary and summary.usage else None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, working
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
     if output is not None and output.exists() and not force:
         usage_error(f"{output} is there already: name another file, or pass --force to replace it.")
-    with working(f"Reading {escape_control_chars(str(file))}"):
+    with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = _read(file)
     path = _path(transcript, leaf)
     pieces = _pieces(transcript, path, to=to, full=full, redact=redact_secrets if redact else None)
@@ -85,20 +85,20 @@ def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
 def _pieces(
     transcript: Transcript, path: tuple[Entry, ...], *, to: str, full: bool, redact: Callable[[str], str] | None
 ) -> Iterable[bytes]:
-    from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
+    from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
 
     if to == "promptkit":
-        return transcript_lines(transcript.entries if full else path, redact=redact)
-    messages = messages_of(path, full=full, redact=redact)
+        return encode_transcript(transcript.entries if full else path, redact=redact)
+    messages = messages_from_entries(path, full=full, redact=redact)
     made = to_openai_json(messages) if to == "openai" else to_anthropic_json(messages)
     text = json.dumps(made, ensure_ascii=False, indent=2)
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]
 
 
 def _write(output: Path, pieces: Iterable[bytes]) -> None:
-    from promptkit.transcript.jsonl.store import replace
+    from promptkit.transcript.jsonl.store import replace_file
 
     try:
-        replace(output, lambda out: out.writelines(pieces))
+        replace_file(output, lambda out: out.writelines(pieces))
     except OSError as error:
         usage_error(f"{output} cannot be written: {error.strerror}.")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import write_json
+from promptkit.cli.output.messages import print_json
 from promptkit.cli.output.terminal import escape_control_chars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from promptkit.recordings.importing import Imported
+    from promptkit.recordings.importing import ImportResult
 
 __all__ = ["import_"]
 
@@ -54,10 +54,10 @@ def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json
     if force and output is None:
         usage_error("--force replaces OUT: name it with --output.")
     with _bar(f"Reading {escape_control_chars(file.name)}") as progress:
-        made = import_recording(file, output, codec=codec, overwrite=force, progress=progress)
+        made = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
     _warn(file, made)
     if as_json:
-        write_json({"file": str(file), "format": made.format, **attrs.asdict(made.counts)})
+        print_json({"file": str(file), "format": made.format, **attrs.asdict(made.counts)})
     else:
         _print(file, output, made)
 
@@ -78,16 +78,16 @@ def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _warn(file: Path, made: Imported) -> None:
+def _warn(file: Path, made: ImportResult) -> None:
     """Say on stderr what could not be read, and what could not stand where it was."""
-    for problems, count in ((made.skipped, made.counts.skipped_lines), (made.mended, made.mended_lines)):
+    for problems, count in ((made.skipped, made.counts.skipped_lines), (made.relocated, made.relocated_count)):
         for problem in problems[:SHOWN]:
             click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
         if count > SHOWN:
             click.echo(escape_control_chars(f"{file}: and {count - SHOWN:,} more of these."), err=True)
 
 
-def _print(file: Path, output: Path | None, made: Imported) -> None:
+def _print(file: Path, output: Path | None, made: ImportResult) -> None:
     import attrs
     from rich.console import Console
     from rich.table import Table
@@ -99,8 +99,8 @@ def _print(file: Path, output: Path | None, made: Imported) -> None:
         table.add_row(name.replace("_", " "), f"{count:,}")
     click.echo(f"{escape_control_chars(file.name)}: {made.format}")
     Console(file=sys.stdout, highlight=False).print(table)
-    if made.kept:
-        names = list(made.kept.items())
+    if made.kept_by_name:
+        names = list(made.kept_by_name.items())
         listed = ", ".join(f"{name} {count:,}" for name, count in names[:AMONG])
         more = f", and {len(names) - AMONG:,} other kinds" if len(names) > AMONG else ""
         click.echo(escape_control_chars(f"Kept beside the messages: {listed}{more}."))

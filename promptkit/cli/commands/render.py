@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, cast
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.input.target import load
+from promptkit.cli.input.target import load_target
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import as_json, write_json
-from promptkit.cli.output.terminal import working
+from promptkit.cli.output.messages import print_json, rendered_to_json
+from promptkit.cli.output.terminal import show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,20 +53,20 @@ def render(*, source: str, props: Path | None, budget: int | None, model: str | 
     """Render a component or a template and print what the model would see."""
     import promptkit
 
-    element = load(source, _props(props))
+    element = load_target(source, _props(props))
     if form == "json" and not report:
-        write_json(promptkit.to_json(element, budget=budget, model=model))
+        print_json(promptkit.to_json(element, budget=budget, model=model))
         return
-    with working(f"Rendering {source}"):
+    with show_spinner(f"Rendering {source}"):
         rendered = promptkit.render(element, budget=budget, model=model)
     if report:
-        write_json(as_json(rendered))
+        print_json(rendered_to_json(rendered))
     elif form == "openai":
-        write_json(rendered.to_openai())
+        print_json(rendered.to_openai())
     elif form == "responses":
-        write_json(rendered.to_responses())
+        print_json(rendered.to_responses())
     elif form == "anthropic":
-        write_json(rendered.to_anthropic())
+        print_json(rendered.to_anthropic())
     else:
         from promptkit.cli.output.messages import print_messages
 

@@ -9,9 +9,9 @@ import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.input.props import read_props
-from promptkit.cli.input.target import load
+from promptkit.cli.input.target import load_target
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import working
+from promptkit.cli.output.terminal import show_spinner
 from promptkit.errors import BudgetExceededError
 from promptkit.tracing.trace import Trace
 
@@ -52,8 +52,8 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
 
     if str(output) != "-" and not output.resolve().parent.is_dir():
         usage_error(f"{output} cannot be written: there is no folder {output.parent}.")
-    element = load(source, read_props(props))
-    with working(f"Rendering {source}"):
+    element = load_target(source, read_props(props))
+    with show_spinner(f"Rendering {source}"):
         try:
             record, failure = promptkit.render(element, budget=budget, model=model, trace=True).trace, None
         except BudgetExceededError as error:
@@ -73,12 +73,12 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
 
 def _write(page: str, output: Path) -> None:
     """The whole page or nothing."""
-    from promptkit.bench.results import write_whole
+    from promptkit.bench.results import write_atomically
 
     if str(output) == "-":
         sys.stdout.buffer.write(page.encode())
         return
     try:
-        write_whole(output, page.encode())
+        write_atomically(output, page.encode())
     except OSError as error:
         usage_error(f"{output} cannot be written: {error.strerror}.")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import clip, escape_control_chars, working
+from promptkit.cli.output.messages import print_json
+from promptkit.cli.output.terminal import clip, escape_control_chars, show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,26 +66,26 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
 
     A last line or batch that was cut short when its writer was killed is no problem: the next one who writes takes it away.
     """
-    from promptkit.transcript.jsonl.reader import FilePass
-    from promptkit.transcript.jsonl.validate import problems
+    from promptkit.transcript.jsonl.reader import TranscriptReader
+    from promptkit.transcript.jsonl.validate import find_problems
 
-    going = FilePass(_existing(file))
+    going = TranscriptReader(_existing(file))
     name = escape_control_chars(str(file))
     count = 0
     listed: list[dict[str, object]] = []
-    with working(f"Reading {name}"):
-        for problem in problems(going):
+    with show_spinner(f"Reading {name}"):
+        for problem in find_problems(going):
             count += 1
             if as_json:
                 listed.append({"line": problem.line, "detail": problem.detail})
             else:
                 click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
-    lines = going.seen.lines if going.seen else 0
+    lines = going.position.line_count if going.position else 0
     if as_json:
-        write_json({"file": str(file), "lines": lines, "torn_bytes": going.torn, "problems": listed})
+        print_json({"file": str(file), "lines": lines, "torn_bytes": going.torn_bytes, "problems": listed})
     else:
-        if going.torn:
-            click.echo(f"{name}: the last {going.torn:,} bytes are of a write that was cut short; they are of no entry.")
+        if going.torn_bytes:
+            click.echo(f"{name}: the last {going.torn_bytes:,} bytes are of a write that was cut short; they are of no entry.")
         click.echo(f"{name}: {lines:,} lines, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}")
     ctx.exit(1 if count else 0)
 
@@ -102,26 +102,26 @@ def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fix
 
     Before each stand the line in the file, the id of the entry and who said it. With --json there is one JSON object a line.
     """
-    from promptkit.cli.output.transcript import short, texts, who
-    from promptkit.transcript.jsonl.reader import FilePass, Stored
+    from promptkit.cli.output.transcript import entry_role, entry_texts, short_id
+    from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 
     try:
         wanted = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
         usage_error(f"{pattern!r} is no regular expression: {error}. With --fixed it is taken as a text.")
     count = 0
-    for item in FilePass(_existing(file)):
-        if not isinstance(item, Stored):
+    for item in TranscriptReader(_existing(file)):
+        if not isinstance(item, StoredEntry):
             continue
-        for text in texts(item.entry):
+        for text in entry_texts(item.entry):
             for line in filter(wanted.search, text.split("\n")):
                 count += 1
                 if as_json:
-                    found = {"line": item.line, "archive": item.archive, "id": item.entry.id, "who": who(item.entry), "text": line}
+                    found = {"line": item.line, "archive": item.archive, "id": item.entry.id, "who": entry_role(item.entry), "text": line}
                     click.echo(json.dumps(found))
                     continue
                 place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
-                click.echo(f"{place}:{short(item.entry.id)}:{who(item.entry)}: {_around(line, wanted)}")
+                click.echo(f"{place}:{short_id(item.entry.id)}:{entry_role(item.entry)}: {_around(line, wanted)}")
     ctx.exit(0 if count else 1)
 
 
@@ -131,12 +131,12 @@ def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fix
 @JSON
 def stats(*, file: Path, model: str | None, as_json: bool) -> None:
     """Say what a transcript comes to: all that was ever said, and what a model would be shown of it now."""
-    from promptkit.cli.commands.transcript_stats import collect, print_stats
+    from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
 
-    with working(f"Counting {escape_control_chars(str(file))}"):
-        figures = collect(_existing(file), count=_counter(model))
+    with show_spinner(f"Counting {escape_control_chars(str(file))}"):
+        figures = collect_stats(_existing(file), count=_counter(model))
     if as_json:
-        write_json(figures)
+        print_json(figures)
     else:
         print_stats(figures)
 

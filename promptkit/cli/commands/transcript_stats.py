@@ -9,7 +9,7 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars
-from promptkit.transcript.jsonl.reader import FilePass, Stored
+from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.statistics import TranscriptTotals
 from promptkit.transcript.view import build_view
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
 
-__all__ = ["collect", "print_stats"]
+__all__ = ["collect_stats", "print_stats"]
 
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
 
-def collect(file: Path, *, count: Callable[[Message], int]) -> Figures:
+def collect_stats(file: Path, *, count: Callable[[Message], int]) -> Figures:
     """The figures of a file and its archives. `view` is what a model would be shown now; `count` gives the tokens of a message."""
-    tally = TranscriptTotals(count=count)
+    tally = TranscriptTotals(count_tokens=count)
     problems = 0
-    going = FilePass(file)
+    going = TranscriptReader(file)
     for item in going:
         tally.tree.partial = going.partial
-        if isinstance(item, Stored):
+        if isinstance(item, StoredEntry):
             tally.add(item.entry)
         else:
             problems += 1
@@ -41,13 +41,13 @@ def collect(file: Path, *, count: Callable[[Message], int]) -> Figures:
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
-        "lines": going.seen.lines if going.seen else 0,
+        "lines": going.position.line_count if going.position else 0,
         "archives": [
             {"file": segment.file, "entries": segment.entries, "bytes": _size(file.with_name(segment.file))}
-            for segment in going.header.segments
+            for segment in going.header.archives
         ],
         **attrs.asdict(tally.result),
-        "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint},
+        "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint_id},
         "problems": problems,
     }
 
@@ -77,10 +77,10 @@ def print_stats(figures: Figures) -> None:
 def _path(file: Path, tally: TranscriptTotals) -> list[Entry]:
     """The entries of the present conversation."""
     tree = tally.tree
-    wanted = set(tree.up(tree.last)) if tree.last else set[str]()
+    wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
     found: list[Entry] = []
-    for item in FilePass(file):
-        if isinstance(item, Stored) and item.entry.id in wanted:
+    for item in TranscriptReader(file):
+        if isinstance(item, StoredEntry) and item.entry.id in wanted:
             wanted.discard(item.entry.id)
             found.append(item.entry)
     return found

@@ -9,14 +9,14 @@ import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import write_json
-from promptkit.cli.output.terminal import working
+from promptkit.cli.output.messages import print_json
+from promptkit.cli.output.terminal import show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit import Message, PromptElement
-    from promptkit.cli.demo.replay import Replay
+    from promptkit.cli.demo.replay import DemoReplay
 
 __all__ = ["Demo", "demo"]
 
@@ -71,22 +71,22 @@ def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything:
     shown = _load(name)()
     renders: list[promptkit.Rendered] = []
     for budget in budgets or (shown.budgets if window is None else ()):
-        with working(f"Rendering at {budget:,} tokens"):
+        with show_spinner(f"Rendering at {budget:,} tokens"):
             renders.append(promptkit.render(shown.prompt, budget=budget))
     replayed = None if budgets and window is None else _replay(shown, WINDOW if window is None else window)
     if report:
-        from promptkit.cli.demo.report import replay_json
+        from promptkit.cli.demo.report import replay_to_json
 
         figures = [
             {"budget": each.budget, "tokens": each.tokens, "messages": len(each.messages), "removed": len(each.removals)}
             for each in renders
         ]
-        write_json({"renders": figures, "replay": None if replayed is None else replay_json(replayed)})
+        print_json({"renders": figures, "replay": None if replayed is None else replay_to_json(replayed)})
         return
     if renders:
-        from promptkit.cli.output.messages import print_demo
+        from promptkit.cli.output.messages import print_renders
 
-        print_demo(shown.title, shown.conversation, renders, promptkit.tokenizer_for(None), everything=everything)
+        print_renders(shown.title, shown.conversation, renders, promptkit.tokenizer_for(None), everything=everything)
     if replayed is not None:
         from promptkit.cli.demo.report import print_replay
 
@@ -95,13 +95,13 @@ def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything:
         print_replay(shown.title, replayed)
 
 
-def _replay(shown: Demo, window: int) -> Replay:
+def _replay(shown: Demo, window: int) -> DemoReplay:
     import asyncio
 
-    from promptkit.cli.demo.replay import replay
+    from promptkit.cli.demo.replay import replay_conversation
 
-    with working(f"Replaying in a window of {window:,} tokens"):
-        return asyncio.run(replay(shown.conversation, window=window))
+    with show_spinner(f"Replaying in a window of {window:,} tokens"):
+        return asyncio.run(replay_conversation(shown.conversation, window=window))
 
 
 def _load(name: str) -> Callable[[], Demo]:

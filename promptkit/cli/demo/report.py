@@ -11,17 +11,17 @@ from rich.text import Text
 
 from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.compaction.events import CompactionFailed
-from promptkit.compaction.planning.blocks import summary_text
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.cli.demo.replay import Replay, Sent
+    from promptkit.cli.demo.replay import DemoReplay, DemoRequest
     from promptkit.compaction.events import CompactionCommitted
     from promptkit.transcript.entries import Checkpoint
 
-__all__ = ["print_replay", "replay_json"]
+__all__ = ["print_replay", "replay_to_json"]
 
 BAR = 20
 """Characters."""
@@ -32,7 +32,7 @@ LINES = 7
 WIDTH = 78
 
 
-def print_replay(title: str, replay: Replay) -> None:
+def print_replay(title: str, replay: DemoReplay) -> None:
     """Print what came of a replay of the conversation of that title."""
     console = Console(highlight=False)
     limit = replay.budget.render_budget or 0
@@ -51,12 +51,12 @@ def print_replay(title: str, replay: Replay) -> None:
     _print(console, f"\n{_ending(replay, limit)}")
 
 
-def replay_json(replay: Replay) -> dict[str, object]:
+def replay_to_json(replay: DemoReplay) -> dict[str, object]:
     """The figures of a replay, for machines. All are tokens or counts."""
     return {
         "window": replay.budget.window,
         "limit": replay.budget.render_budget,
-        "whole": replay.whole,
+        "whole": replay.full_request_tokens,
         "turns": len(replay.turns),
         "requests": [sent.tokens for sent in replay.requests],
         "summaries": [
@@ -65,18 +65,18 @@ def replay_json(replay: Replay) -> dict[str, object]:
     }
 
 
-def _opening(replay: Replay, limit: int) -> str:
-    figures = f"All of it would take {replay.whole:,} tokens, and a request may have {limit:,}."
-    return f"{figures} {'A session makes room on the way.' if replay.whole > limit else 'That is room enough.'}"
+def _opening(replay: DemoReplay, limit: int) -> str:
+    figures = f"All of it would take {replay.full_request_tokens:,} tokens, and a request may have {limit:,}."
+    return f"{figures} {'A session makes room on the way.' if replay.full_request_tokens > limit else 'That is room enough.'}"
 
 
-def _told(replay: Replay) -> Iterator[Sent]:
+def _told(replay: DemoReplay) -> Iterator[DemoRequest]:
     """The first request, the last, and those at which something happened."""
     ends = {1, len(replay.requests)}
     return (sent for sent in replay.requests if sent.number in ends or sent.before or sent.after)
 
 
-def _print_request(console: Console, sent: Sent, limit: int) -> None:
+def _print_request(console: Console, sent: DemoRequest, limit: int) -> None:
     full, empty = "█░" if console.encoding.startswith("utf") else "#."
     filled = min(BAR, round(BAR * sent.tokens / limit)) if limit else BAR
     notes = [_ended(each) for each in sent.before]
@@ -97,7 +97,7 @@ def _ended(event: CompactionCommitted | CompactionFailed) -> str:
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
-    summary = escape_control_chars(without_breadcrumb(checkpoint.summary))
+    summary = escape_control_chars(strip_breadcrumb(checkpoint.summary))
     lines = summary.splitlines()
     console.print(f"\nThe latest summary is a message of {len(lines):,} lines:\n")
     for line in lines[:LINES]:
@@ -105,15 +105,15 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
     console.print(f"  …  {len(lines) - LINES:,} more\n" if len(lines) > LINES else "")
     _print(console, f"It ends with the way back: nothing was lost, all {entries:,} entries are in the transcript.")
     console.print()
-    for line in wrap(escape_control_chars(checkpoint.summary[len(without_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
+    for line in wrap(escape_control_chars(checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 
-def _ending(replay: Replay, limit: int) -> str:
+def _ending(replay: DemoReplay, limit: int) -> str:
     messages = replay.last.messages if replay.last else ()
-    roles = Counter[str](message.role for message in messages if summary_text(message) is None)
+    roles = Counter[str](message.role for message in messages if extract_summary_text(message) is None)
     held = [
-        "the summary" if any(summary_text(message) is not None for message in messages) else "",
+        "the summary" if any(extract_summary_text(message) is not None for message in messages) else "",
         *(f"{count:,} {names[count != 1]}" for role, names in NAMES if (count := roles[role])),
     ]
     tokens = replay.last.tokens if replay.last else 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from promptkit.providers.openai.client import OpenAIModel
 
-__all__ = ["connect", "is_keyless"]
+__all__ = ["open_model", "is_keyless"]
 
 KEY = "OPENAI_API_KEY"
 ADDRESS = "OPENAI_BASE_URL"
@@ -24,7 +24,7 @@ def is_keyless() -> bool:
     return not os.environ.get(KEY) and not os.environ.get(ADDRESS)
 
 
-def connect(name: str) -> tuple[OpenAIModel, Callable[[], Coroutine[object, object, None]]]:
+def open_model(name: str) -> tuple[OpenAIModel, Callable[[], Coroutine[object, object, None]]]:
     """A model, and what closes its connections. Raises UsageError for a key or an address that cannot be one."""
     key, address = os.environ.get(KEY), os.environ.get(ADDRESS)
     if key and not (key.isascii() and key.isprintable()):

@@ -22,7 +22,7 @@ from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, T
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["convert", "hints_of", "known_fields", "read_message", "read_props", "read_tool_call", "read_tool_definition"]
+__all__ = ["convert_prop", "resolve_hints", "check_fields", "read_message", "read_props", "read_tool_call", "read_tool_definition"]
 
 
 def read_message(given: Mapping[str, object], where: str) -> Message:
@@ -30,7 +30,7 @@ def read_message(given: Mapping[str, object], where: str) -> Message:
 
     The content is a string or a list of `text` and `image_url` parts.
     """
-    data = known_fields(given, ("role", "content", "name", "tool_calls", "tool_call_id"), where)
+    data = check_fields(given, ("role", "content", "name", "tool_calls", "tool_call_id"), where)
     role = data.get("role")
     if not _is_role(role):
         usage_error(f"{where}.role is {role!r}: it is one of system, user, assistant, tool.")
@@ -49,7 +49,7 @@ def read_message(given: Mapping[str, object], where: str) -> Message:
 
 def read_tool_call(given: Mapping[str, object], where: str) -> ToolCall:
     """A ToolCall from `{"id", "name", "arguments"}` or OpenAI's `{"id", "type", "function": {"name", "arguments"}}`."""
-    data = known_fields(_unwrapped(given, where), ("id", "name", "arguments"), where)
+    data = check_fields(_unwrapped(given, where), ("id", "name", "arguments"), where)
     arguments = data.get("arguments", "{}")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(id=_text(data, "id", where), name=_text(data, "name", where), arguments=text)
@@ -57,7 +57,7 @@ def read_tool_call(given: Mapping[str, object], where: str) -> ToolCall:
 
 def read_tool_definition(given: Mapping[str, object], where: str) -> ToolDefinition:
     """A ToolDefinition from `{"name", "description", "parameters", "strict"}`, or with these under `function`."""
-    data = known_fields(_unwrapped(given, where), ("name", "description", "parameters", "strict"), where)
+    data = check_fields(_unwrapped(given, where), ("name", "description", "parameters", "strict"), where)
     parameters = data.get("parameters")
     strict = data.get("strict")
     return ToolDefinition(
@@ -68,7 +68,7 @@ def read_tool_definition(given: Mapping[str, object], where: str) -> ToolDefinit
     )
 
 
-def known_fields(given: Mapping[str, object], allowed: Sequence[str], where: str) -> Mapping[str, object]:
+def check_fields(given: Mapping[str, object], allowed: Sequence[str], where: str) -> Mapping[str, object]:
     """The object itself. Refuses a field that is not allowed: a misspelt one would be lost silently."""
     for name in given:
         if name not in allowed:
@@ -150,7 +150,7 @@ MAKERS: Mapping[object, Callable[[Mapping[str, object], str], object]] = {
 }
 
 
-def hints_of(owner: Callable[..., object]) -> Mapping[str, object]:
+def resolve_hints(owner: Callable[..., object]) -> Mapping[str, object]:
     """The annotations of a component, a value class or a function, as types, without those that cannot be resolved."""
     owners = reversed(owner.__mro__) if inspect.isclass(owner) else [owner]
     return {
@@ -181,18 +181,18 @@ def _resolved(annotation: object, names: Mapping[str, object]) -> object:
             return _Unresolved
 
 
-def convert(value: object, hint: object, where: str) -> object:
+def convert_prop(value: object, hint: object, where: str) -> object:
     """A JSON value as its annotation wants it: an object becomes a Message, ToolCall, ToolDefinition or frozen value, a list a tuple.
 
     What no annotation speaks about stays as it is. Raises click.UsageError, naming `where`, for an object that does not fit.
     """
     if get_origin(hint) in (Union, UnionType):
-        options = (convert(value, option, where) for option in get_args(hint))
+        options = (convert_prop(value, option, where) for option in get_args(hint))
         return next((made for made in options if made is not value), value)
     if _is_object(value):
         return _from_object(value, hint, where)
     if _is_list(value) and (item_hint := _items(hint, Sequence)):
-        made = [convert(item, item_hint, f"{where}[{index}]") for index, item in enumerate(value)]
+        made = [convert_prop(item, item_hint, f"{where}[{index}]") for index, item in enumerate(value)]
         return made if get_origin(hint) is list else tuple(made)
     return value
 
@@ -209,12 +209,12 @@ def _from_object(given: dict[str, object], hint: object, where: str) -> object:
     if maker := MAKERS.get(hint):
         return maker(given, where)
     if item_hint := _items(hint, Mapping):
-        return {key: convert(item, item_hint, f"{where}.{key}") for key, item in given.items()}
+        return {key: convert_prop(item, item_hint, f"{where}.{key}") for key, item in given.items()}
     if inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement):
-        hints = hints_of(hint)
+        hints = resolve_hints(hint)
         names = {field.alias or field.name: field.name for field in attrs.fields(hint) if field.init}
-        data = known_fields(given, tuple(names), where)
-        return hint(**{name: convert(item, hints.get(names[name]), f"{where}.{name}") for name, item in data.items()})
+        data = check_fields(given, tuple(names), where)
+        return hint(**{name: convert_prop(item, hints.get(names[name]), f"{where}.{name}") for name, item in data.items()})
     return given
 
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.cli.input.props import convert, hints_of
+from promptkit.cli.input.props import convert_prop, resolve_hints
 from promptkit.cli.output.errors import usage_error
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
-__all__ = ["Page", "load"]
+__all__ = ["TemplatePrompt", "load_target"]
 
 
 TEMPLATES = (".j2", ".jinja", ".jinja2")
@@ -31,7 +31,7 @@ TEMPLATES = (".j2", ".jinja", ".jinja2")
 Props: TypeAlias = "Mapping[str, object]"
 
 
-def load(source: str, props: Props) -> PromptElement:
+def load_target(source: str, props: Props) -> PromptElement:
     """The element that a source and its props make.
 
     `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element, or an element;
@@ -63,7 +63,7 @@ def _split(source: str) -> tuple[str, str]:
 def _from_template(source: str, props: Props) -> PromptElement:
     from promptkit.elements.template.template import Template
 
-    return Page(template=Template(file=_existing(source), values=props))
+    return TemplatePrompt(template=Template(file=_existing(source), values=props))
 
 
 def _existing(source: str) -> Path:
@@ -137,8 +137,8 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
             usage_error(f"{source} needs the prop {each.name!r}: give it in --props FILE.json.")
-    hints = hints_of(function)
-    return function(**{name: convert(value, hints.get(name), name) for name, value in props.items()})
+    hints = resolve_hints(function)
+    return function(**{name: convert_prop(value, hints.get(name), name) for name, value in props.items()})
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -155,7 +155,7 @@ MESSAGES = (AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
 
 
 @component
-class Page(PromptElement):
+class TemplatePrompt(PromptElement):
     """The messages of a template, or one user message around what has none: text cannot stand alone."""
 
     template: Template

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit import Message, Removal, Rendered, Tokenizer
     from promptkit.messages import Part
 
-__all__ = ["as_json", "message_tokens", "print_demo", "print_messages", "write_json"]
+__all__ = ["rendered_to_json", "message_tokens", "print_renders", "print_messages", "print_json"]
 
 
 BAR = 40
@@ -35,7 +35,7 @@ SHOWN = 6
 STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
 
-def print_demo(title: str, conversation: Sequence[Message], renders: Sequence[Rendered], tokenizer: Tokenizer, *, everything: bool) -> None:
+def print_renders(title: str, conversation: Sequence[Message], renders: Sequence[Rendered], tokenizer: Tokenizer, *, everything: bool) -> None:
     """Print each render: its budget as a bar, the messages kept, and the receipt. Long lists are folded unless `everything`."""
     console = Console(highlight=False)
     fold = None if everything else SHOWN
@@ -67,7 +67,7 @@ def print_messages(rendered: Rendered) -> None:
 
 def message_tokens(message: Message, tokenizer: Tokenizer) -> int:
     """The tokens of one message, as a render counts them."""
-    return Sizer(tokenizer).message(message)
+    return Sizer(tokenizer).count_message(message)
 
 
 def _bar(rendered: Rendered, console: Console) -> Text:
@@ -166,7 +166,7 @@ def _plural(number: int, noun: str) -> str:
     return noun if number == 1 else f"{noun}s"
 
 
-def as_json(rendered: Rendered) -> dict[str, object]:
+def rendered_to_json(rendered: Rendered) -> dict[str, object]:
     """Tokens, budget, exactness, the messages in the form of OpenAI's chat endpoint, and the removals in the order in which they were made.
 
     A priority is null where the element has none, which is as high as can be.
@@ -190,6 +190,6 @@ def as_json(rendered: Rendered) -> dict[str, object]:
     }
 
 
-def write_json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON, in ASCII: a prompt may hold what an encoding cannot write."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["clip", "escape_control_chars", "working"]
+__all__ = ["clip", "escape_control_chars", "show_spinner"]
 
 
 # Control characters but tab and line feed; line and paragraph separators; what overrides or isolates the direction of writing;
@@ -44,7 +44,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 @contextmanager
-def working(on: str) -> Generator[None]:
+def show_spinner(on: str) -> Generator[None]:
     """Show `on` beside a spinner while the block runs, on stderr and only if it is a terminal."""
     if not sys.stderr.isatty():
         yield

@@ -20,7 +20,7 @@ from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
-    Custom,
+    CustomEntry,
     CustomMessage,
     Edit,
     Label,
@@ -28,9 +28,9 @@ from promptkit.transcript.entries import (
     Observation,
     Reset,
     Setting,
-    Unknown,
+    UnknownEntry,
 )
-from promptkit.transcript.jsonl.reader import FilePass, Stored
+from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.jsonl.records import entry_to_json
 from promptkit.transcript.transcript import EntryTree
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.transcript.entries import Entry
 
-__all__ = ["STYLES", "first_line", "short", "show_entries", "texts", "who"]
+__all__ = ["STYLES", "first_line", "short_id", "show_entries", "entry_texts", "entry_role"]
 
 
 STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow", "checkpoint": "red", "branch_summary": "red"}
@@ -53,26 +53,26 @@ LONGEST = 2_000
 """Characters of a piece of text that can be of use in one line."""
 
 
-def short(entry_id: str | None) -> str:
+def short_id(entry_id: str | None) -> str:
     """An id as it is shown."""
     return escape_control_chars(entry_id or "-")[:SHORT]
 
 
-def who(entry: Entry) -> str:
+def entry_role(entry: Entry) -> str:
     """Who says it, or what it is."""
     payload = entry.payload
     if isinstance(payload, MessageEntry):
         return payload.message.role
-    return escape_control_chars(payload.kind) if isinstance(payload, Unknown) else entry.kind
+    return escape_control_chars(payload.kind) if isinstance(payload, UnknownEntry) else entry.kind
 
 
 def first_line(entry: Entry) -> str:
     """What an entry says, in one line."""
-    parts = (" ".join(text[:LONGEST].split()) for text in texts(entry))
+    parts = (" ".join(text[:LONGEST].split()) for text in entry_texts(entry))
     return escape_control_chars(" ".join(part for part in parts if part)) or "(empty)"
 
 
-def texts(entry: Entry) -> Iterator[str]:
+def entry_texts(entry: Entry) -> Iterator[str]:
     """All the text of an entry, piece by piece."""
     match entry.payload:
         case MessageEntry(message=message, finish=finish):
@@ -94,18 +94,18 @@ def texts(entry: Entry) -> Iterator[str]:
 def _noted(entry: Entry) -> Iterator[str]:
     match entry.payload:
         case BranchSummary(summary=summary, leaf=leaf):
-            yield f"of the branch to {short(leaf)}:"
+            yield f"of the branch to {short_id(leaf)}:"
             yield summary
         case Edit(target=target, content=content, reason=reason):
-            yield f"{reason}: {short(target)} {'is not shown' if content is None else 'is shown as'}"
+            yield f"{reason}: {short_id(target)} {'is not shown' if content is None else 'is shown as'}"
             yield from map(_part, content or ())
         case Reset(reason=reason):
             yield reason
         case Label(target=target, label=label):
-            yield f"{label} = {short(target)}"
-        case Setting(name=name, value=value) | Custom(name=name, data=value) | Observation(name=name, data=value):
+            yield f"{label} = {short_id(target)}"
+        case Setting(name=name, value=value) | CustomEntry(name=name, data=value) | Observation(name=name, data=value):
             yield name if value is None else f"{name} = {_json(value)}"
-        case Unknown(data=data):
+        case UnknownEntry(data=data):
             yield _json(data)
         case _:
             return
@@ -114,7 +114,7 @@ def _noted(entry: Entry) -> Iterator[str]:
 def _heading(checkpoint: Checkpoint) -> str:
     before, after = checkpoint.tokens_before, checkpoint.tokens_after
     sizes = f", {before:,} → {after:,} tokens" if before is not None and after is not None else ""
-    kept = f", keeps from {short(checkpoint.first_kept)}" if checkpoint.first_kept else ""
+    kept = f", keeps from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
     return f"({checkpoint.trigger}{sizes}{kept})"
 
 
@@ -166,7 +166,7 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
     shape = _look(file)
     tree = shape.tree
     end = _leaf(shape, leaf, file)
-    path = set(tree.up(end)) if end else set[str]()
+    path = set(tree.walk_to_root(end)) if end else set[str]()
     shown = len(tree) if everything else len(path)
     if as_json:
         for item in _entries(file, tree, None if everything else path):
@@ -175,7 +175,7 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
         return
     branches = len(tree.leaves())
     name = escape_control_chars(str(file))
-    click.echo(f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short(end)}")
+    click.echo(f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short_id(end)}")
     _print(_entries(file, tree, None if everything else path), shape, path if everything else None, fold=None if full else shown)
     if shape.problems:
         click.echo(f"problems: {shape.problems:,}; to see them: promptkit transcript validate {name}")
@@ -183,10 +183,10 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
 
 def _look(file: Path) -> _Shape:
     shape = _Shape()
-    going = FilePass(file)
+    going = TranscriptReader(file)
     for item in going:
         shape.tree.partial = going.partial
-        if not isinstance(item, Stored) or item.entry.id in shape.tree:
+        if not isinstance(item, StoredEntry) or item.entry.id in shape.tree:
             shape.problems += 1
             continue
         shape.problems += shape.tree.add(item.entry.id, item.entry.parent_id) is not None
@@ -198,7 +198,7 @@ def _look(file: Path) -> _Shape:
 def _leaf(shape: _Shape, wanted: str | None, file: Path) -> str | None:
     """The entry that is meant: by its id, by a label, by the beginning of its id."""
     if wanted is None:
-        return shape.tree.last
+        return shape.tree.last_id
     if wanted in shape.tree:
         return wanted
     if shape.labels.get(wanted) in shape.tree:
@@ -209,16 +209,16 @@ def _leaf(shape: _Shape, wanted: str | None, file: Path) -> str | None:
     return found[0]
 
 
-def _entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[Stored]:
+def _entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
     """The entries that are to be shown. What was appended since the file's shape was looked at is not."""
     seen: set[str] = set()
-    for item in FilePass(file):
-        if isinstance(item, Stored) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
+    for item in TranscriptReader(file):
+        if isinstance(item, StoredEntry) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
             seen.add(item.entry.id)
             yield item
 
 
-def _print(items: Iterator[Stored], shape: _Shape, path: set[str] | None, *, fold: int | None) -> None:
+def _print(items: Iterator[StoredEntry], shape: _Shape, path: set[str] | None, *, fold: int | None) -> None:
     width = Console().width if sys.stdout.isatty() else 160
     labels = shape.labels_of()
     hidden = range(HEAD, fold - TAIL) if fold is not None and fold > HEAD + TAIL + 1 else range(0)
@@ -236,15 +236,15 @@ def _print(items: Iterator[Stored], shape: _Shape, path: set[str] | None, *, fol
             click.echo(f"{'':7}  {f'in {archive}' if archive else 'in the file itself'}:")
         parent = shape.tree.parents[entry.id]
         if parent != before:
-            click.echo(f"{'':7}  behind {short(parent)}:" if parent else f"{'':7}  a new beginning:")
+            click.echo(f"{'':7}  behind {short_id(parent)}:" if parent else f"{'':7}  a new beginning:")
         before = entry.id
         mark = "*" if path is not None and entry.id in path else " "
         names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
-        start = f"{item.line:>6}{mark} {short(entry.id):<8}  {who(entry):<10}  "
+        start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
         if fold is not None:
-            click.echo(click.style(start, fg=STYLES.get(who(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
+            click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
             continue
-        click.echo(click.style(start, fg=STYLES.get(who(entry))) + names)
-        for text in texts(entry):
+        click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + names)
+        for text in entry_texts(entry):
             for line in text.split("\n"):
                 click.echo(f"{'':9}{escape_control_chars(line)}")

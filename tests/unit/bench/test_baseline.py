@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from promptkit.bench.baseline import Change, OtherBaselineError, compare, report, require_same
+from promptkit.bench.baseline import BaselineMismatchError, Change, check_comparable, compare, format_comparison
 from promptkit.bench.results import Element
 from promptkit.bench.sweep import measure
 from tests.unit.bench.prompts import BUDGETS, Review, run_of, sweep_of
@@ -110,9 +110,9 @@ def test_each_model_is_held_against_itself() -> None:
 )
 def test_a_baseline_of_something_else_is_refused(changes: dict[str, object], said: str) -> None:
     asked: dict[str, object] = {"budgets": BUDGETS, "models": (None,), "depth": 3}
-    with pytest.raises(OtherBaselineError, match=said):
-        require_same(run_of(sweep_of()), **(asked | changes))  # type: ignore[arg-type]  # the arguments of require_same
-    with pytest.raises(OtherBaselineError):
+    with pytest.raises(BaselineMismatchError, match=said):
+        check_comparable(run_of(sweep_of()), **(asked | changes))  # type: ignore[arg-type]  # the arguments of require_same
+    with pytest.raises(BaselineMismatchError):
         compare(run_of(sweep_of(), depth=2), run_of(sweep_of()))
 
 
@@ -128,17 +128,17 @@ def test_a_real_prompt_whose_priorities_change_places_is_worse() -> None:
 
 
 def test_an_element_of_no_tokens_counts_as_kept() -> None:
-    assert Element(path="A", whole=0, kept=(0, None)).share(0) == 1
+    assert Element(path="A", whole=0, kept=(0, None)).kept_share(0) == 1
 
 
 def test_says_that_nothing_differs() -> None:
-    assert report(compare(run_of(sweep_of()), run_of(sweep_of()))) == "As good as the baseline."
+    assert format_comparison(compare(run_of(sweep_of()), run_of(sweep_of()))) == "As good as the baseline."
 
 
 def test_sums_an_element_up_and_shows_the_budget_where_it_differs_most() -> None:
     before = run_of(sweep_of(notes=(10, 90, 100), used=(90, 190, 200)))
     now = run_of(sweep_of(notes=(0, 60, 50), rules=(80, 80, 79), used=(90, 150, 200), cold=0.05))
-    assert report(compare(now, before)) == "\n".join(  # noqa: FLY002  # a line each
+    assert format_comparison(compare(now, before)) == "\n".join(  # noqa: FLY002  # a line each
         [
             "Worse than the baseline:",
             "  element or figure             budgets             largest difference",
@@ -151,9 +151,9 @@ def test_sums_an_element_up_and_shows_the_budget_where_it_differs_most() -> None
 
 def test_says_what_got_better_and_that_little_is_not_nothing() -> None:
     now, before = run_of(sweep_of(notes=(5, 90, 100))), run_of(sweep_of(notes=(0, 90, 100)))
-    assert report(compare(now, before)).splitlines()[2] == "  A > Notes          100      nothing → 5%"
+    assert format_comparison(compare(now, before)).splitlines()[2] == "  A > Notes          100      nothing → 5%"
     before = run_of(sweep_of(required=(150, None, None)))
-    assert report(compare(now, before)).splitlines() == [
+    assert format_comparison(compare(now, before)).splitlines() == [
         "Better than the baseline:",
         "  element or figure  budgets  largest difference",
         "  (fits at all)      100      needs 150 → fits",
@@ -164,10 +164,10 @@ def test_names_the_model_where_there_are_several() -> None:
     models = ("gpt-5", "gpt-4")
     before = run_of(*(sweep_of(model=model) for model in models))
     now = run_of(*(sweep_of(model=model, rules=(80, 0, 80)) for model in models))
-    lines = report(compare(now, before)).splitlines()
+    lines = format_comparison(compare(now, before)).splitlines()
     assert [line.split("  ")[1] for line in lines[2:]] == ["gpt-5: A > Rules", "gpt-4: A > Rules"]
 
 
 def test_notes_stand_below() -> None:
     now = run_of(sweep_of(), target="b.py:B")
-    assert report(compare(now, run_of(sweep_of()))) == "As good as the baseline.\nThe baseline is of a.py:A."
+    assert format_comparison(compare(now, run_of(sweep_of()))) == "As good as the baseline.\nThe baseline is of a.py:A."

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit.bench.budget_ranges import MOST, BadBudgetsError, parse_budgets
+from promptkit.bench.budget_ranges import MAX_BUDGETS, InvalidBudgetsError, parse_budgets
 from promptkit.cli.input.params import SIZE
 
 
@@ -51,14 +51,14 @@ def test_reads_sizes_and_ranges_sorted_and_each_once(text: str, budgets: tuple[i
         ("2k:1k:log4", "from the smaller size to the larger"),
         ("1k:2k:log1", "2 or more"),
         ("1k:2k:lin0", "2 or more"),
-        ("1:1m:1", f"{MOST:,} are the most"),
-        ("1:100m:log99999999999", f"more than {MOST:,} budgets"),
-        ("1:100m:lin1001", f"more than {MOST:,} budgets"),
-        ("1:900:1,1001:1900:1", f"{MOST:,} are the most"),
+        ("1:1m:1", f"{MAX_BUDGETS:,} are the most"),
+        ("1:100m:log99999999999", f"more than {MAX_BUDGETS:,} budgets"),
+        ("1:100m:lin1001", f"more than {MAX_BUDGETS:,} budgets"),
+        ("1:900:1,1001:1900:1", f"{MAX_BUDGETS:,} are the most"),
     ],
 )
 def test_refuses_what_says_no_budgets_or_too_many(text: str, said: str) -> None:
-    with pytest.raises(BadBudgetsError, match=said):
+    with pytest.raises(InvalidBudgetsError, match=said):
         parse_budgets(text)
 
 
@@ -76,7 +76,7 @@ def test_a_single_size_is_read_as_everywhere_on_the_command_line(text: str) -> N
     try:
         expected = SIZE.convert(text, None, None)
     except click.BadParameter:
-        with pytest.raises(BadBudgetsError):
+        with pytest.raises(InvalidBudgetsError):
             parse_budgets(text)
     else:
         assert parse_budgets(text) == (expected,)

@@ -16,8 +16,8 @@ import attrs
 import pytest
 from typing_extensions import override
 
-from promptkit.bench.plot import PICTURES, PlotError, draw, largest, require_plots, short_size
-from promptkit.bench.results import Element, Sweep, run_as_text
+from promptkit.bench.plot import FORMATS, PlotError, check_drawable, draw_run, format_size, select_largest
+from promptkit.bench.results import Element, Sweep, run_to_json
 from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_run_can_be_drawn(name: str) -> None:
-    page = draw(RUNS[name], ".html").decode("ascii")
+    page = draw_run(RUNS[name], ".html").decode("ascii")
     assert page.startswith("<!doctype html>")
     drawing = ET.fromstring(page[page.index("<svg") : page.index("</figure>")])  # noqa: S314  # our own
     assert drawing.tag.endswith("svg")
@@ -60,20 +60,20 @@ def test_every_run_can_be_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["one", "hostile"])
 def test_a_picture_is_a_file_of_its_form(name: str) -> None:
-    assert draw(RUNS[name], ".png").startswith(b"\x89PNG")
-    assert ET.fromstring(draw(RUNS[name], ".svg")).tag.endswith("svg")  # noqa: S314  # our own
+    assert draw_run(RUNS[name], ".png").startswith(b"\x89PNG")
+    assert ET.fromstring(draw_run(RUNS[name], ".svg")).tag.endswith("svg")  # noqa: S314  # our own
 
 
 def test_the_same_run_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
     run = RUNS["two models"]
     path = tmp_path / "run.json"
-    path.write_text(run_as_text(run), encoding="ascii")
+    path.write_text(run_to_json(run), encoding="ascii")
     program = (
         "import sys; from pathlib import Path; from promptkit.bench.plot import draw; from promptkit.bench.results import read_run; "
         "[sys.stdout.buffer.write(draw(read_run(Path(sys.argv[1])), form)) for form in sys.argv[2:]]"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(path), *PICTURES], capture_output=True, check=True)
-    assert done.stdout == b"".join(draw(run, form) for form in PICTURES)
+    done = subprocess.run([sys.executable, "-c", program, str(path), *FORMATS], capture_output=True, check=True)
+    assert done.stdout == b"".join(draw_run(run, form) for form in FORMATS)
 
 
 class _Tags(HTMLParser):
@@ -96,7 +96,7 @@ class _Tags(HTMLParser):
 
 def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
     tags = _Tags()
-    tags.feed(draw(RUNS["hostile"], ".html").decode())
+    tags.feed(draw_run(RUNS["hostile"], ".html").decode())
     assert "svg" in tags.seen
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tags.seen)
     assert [address for address in tags.addresses if not address.startswith(("#", "data:image/png;base64,"))] == []
@@ -105,19 +105,19 @@ def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
 
 def test_the_page_says_every_figure_in_a_table() -> None:
     tags = _Tags()
-    tags.feed(draw(RUNS["two models"], ".html").decode())
+    tags.feed(draw_run(RUNS["two models"], ".html").decode())
     text = " ".join(tags.text)
     for figure in ("needs 70", "gpt-5 (o200k_base)", "gpt-4 (o200k_base)", "A > Notes", "95%", "20.0 ms (2.00x)"):
         assert figure in text, figure
 
 
 def test_a_name_is_drawn_as_it_is_and_not_as_a_formula() -> None:
-    picture = draw(named("$x^2$"), ".svg").decode()
+    picture = draw_run(named("$x^2$"), ".svg").decode()
     assert "<!-- $x^2$" in picture  # what matplotlib says of the text it draws
 
 
 def test_the_heat_map_is_drawn_as_shapes_that_stay_sharp() -> None:
-    picture = draw(RUNS["one"], ".svg").decode()
+    picture = draw_run(RUNS["one"], ".svg").decode()
     heat_map = picture[picture.index('id="QuadMesh_1"') :]
     assert len(re.findall(r"<path d=", heat_map[: heat_map.index("</g>")])) == 2 * len(BUDGETS)
 
@@ -125,13 +125,13 @@ def test_the_heat_map_is_drawn_as_shapes_that_stay_sharp() -> None:
 @pytest.mark.parametrize("form", [".pdf", "", "svg", ".SVGZ"])
 def test_an_unknown_form_is_refused(form: str) -> None:
     with pytest.raises(PlotError, match=r"one of \.svg, \.png, \.html"):
-        require_plots(form)
+        check_drawable(form)
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(PlotError, match="install promptkit with its extra `plot`"):
-        draw(RUNS["one"], ".svg")
+        draw_run(RUNS["one"], ".svg")
 
 
 def of(*elements: tuple[str, int], kept: tuple[int | None, ...] = (None, 1, 2)) -> Sweep:
@@ -139,7 +139,7 @@ def of(*elements: tuple[str, int], kept: tuple[int | None, ...] = (None, 1, 2)) 
 
 
 def names(sweep: Sweep, most: int = 12) -> list[str]:
-    return [element.path for element in largest(sweep, most)]
+    return [element.path for element in select_largest(sweep, most)]
 
 
 def test_the_largest_come_first_and_equals_as_they_are_written() -> None:
@@ -154,7 +154,7 @@ def test_a_first_step_that_all_share_is_left_out() -> None:
 
 
 def test_the_rest_is_summed_up_in_a_row_of_its_own() -> None:
-    rows = largest(of(*((f"E{number}", 100 - number) for number in range(10))), 3)
+    rows = select_largest(of(*((f"E{number}", 100 - number) for number in range(10))), 3)
     assert [row.path for row in rows] == ["E0", "E1", "E2", "7 more"]
     assert rows[-1].whole == sum(100 - number for number in range(3, 10))
     assert rows[-1].kept == (None, 7, 14)
@@ -166,13 +166,13 @@ def test_one_other_is_shown_as_it_is() -> None:
 
 def test_more_than_the_whole_of_one_does_not_hide_the_loss_of_another() -> None:
     sweep = attrs.evolve(sweep_of(), elements=tuple(Element(path=f"E{n}", whole=10, kept=(30 if n else 0,)) for n in range(4)))
-    assert largest(sweep, 1)[-1].kept == (30,)
+    assert select_largest(sweep, 1)[-1].kept == (30,)
     sweep = attrs.evolve(sweep, elements=tuple(Element(path=f"E{n}", whole=10, kept=(0 if n == 3 else 30,)) for n in range(4)))
-    assert largest(sweep, 1)[-1].share(0) == 2 / 3
+    assert select_largest(sweep, 1)[-1].kept_share(0) == 2 / 3
 
 
 def test_a_prompt_without_elements_has_no_rows() -> None:
-    assert largest(of()) == ()
+    assert select_largest(of()) == ()
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_a_prompt_without_elements_has_no_rows() -> None:
     ],
 )
 def test_a_size_takes_four_characters_at_most(tokens: int, text: str) -> None:
-    assert short_size(tokens) == text
+    assert format_size(tokens) == text

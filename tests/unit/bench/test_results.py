@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from promptkit.bench.results import UnreadableRunError, read_run, run_as_text, write_whole
+from promptkit.bench.results import UnreadableRunError, read_run, run_to_json, write_atomically
 from promptkit.bench.sweep import measure
 from tests.unit.bench.prompts import Review, run_of, sweep_of
 
@@ -33,21 +33,21 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    write_whole(path, run_as_text(run).encode())
+    write_atomically(path, run_to_json(run).encode())
     assert read_run(path) == run
 
 
 def test_the_same_run_is_the_same_text_so_that_a_baseline_only_changes_with_the_prompt() -> None:
-    first, again = (run_as_text(measure(Review(), budgets=(60, 100))) for _ in range(2))
+    first, again = (run_to_json(measure(Review(), budgets=(60, 100))) for _ in range(2))
     assert first == again
 
 
 def test_every_point_and_every_element_is_a_line() -> None:
-    lines = [line.strip().rstrip(",") for line in run_as_text(run_of(sweep_of())).splitlines()]
+    lines = [line.strip().rstrip(",") for line in run_to_json(run_of(sweep_of())).splitlines()]
     assert [json.loads(line)["budget"] for line in lines if line.startswith('{"budget"')] == [100, 200, 400]
     assert [json.loads(line)["path"] for line in lines if line.startswith('{"path"')] == ["A > Notes", "A > Rules"]
     assert '"budgets": [100, 200, 400]' in lines
-    assert json.loads(run_as_text(run_of(sweep_of())))["schema"] == 1
+    assert json.loads(run_to_json(run_of(sweep_of())))["schema"] == 1
 
 
 def _drop(name: str) -> Damage:
@@ -70,7 +70,7 @@ DAMAGES: list[tuple[Damage, str]] = [
 
 @pytest.mark.parametrize(("damage", "said"), DAMAGES)
 def test_a_damaged_file_is_refused_with_what_is_wrong(damage: Damage, said: str, tmp_path: Path) -> None:
-    fields = json.loads(run_as_text(run_of(sweep_of())))
+    fields = json.loads(run_to_json(run_of(sweep_of())))
     damage(fields)
     path = tmp_path / "run.json"
     path.write_text(json.dumps(fields), encoding="utf-8")
@@ -100,9 +100,9 @@ def test_a_file_that_is_no_run_is_refused(content: bytes, said: str, tmp_path: P
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    write_whole(path, b"first")
+    write_atomically(path, b"first")
     with path.open("rb") as reader:
-        write_whole(path, b"second, and longer")
+        write_atomically(path, b"second, and longer")
         assert reader.read() == b"first"
     assert path.read_bytes() == b"second, and longer"
     assert list(tmp_path.iterdir()) == [path]
@@ -110,14 +110,14 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
 
 def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
-    write_whole(path, b"first")
+    write_atomically(path, b"first")
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(path, b"second")
+        write_atomically(path, b"second")
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -125,14 +125,14 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(tmp_path: Path,
 def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "real.json")
-    write_whole(link, b"content")
+    write_atomically(link, b"content")
     assert link.is_symlink()
     assert (tmp_path / "real.json").read_bytes() == b"content"
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        write_whole(pipe, b"content")
+        write_atomically(pipe, b"content")
         assert os.read(reader, 100) == b"content"
     finally:
         os.close(reader)

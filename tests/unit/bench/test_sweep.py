@@ -9,11 +9,11 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from promptkit_components.demo import demo
+from promptkit_components.demo import load_demo
 
 from promptkit import AssistantMessage, Chunk, Group, Message, Renderer, Reserve, SystemMessage, TextChunk, TokenLimit, UserMessage, render
-from promptkit.bench.budget_ranges import BadBudgetsError
-from promptkit.bench.sweep import kept_by_element, measure, rows
+from promptkit.bench.budget_ranges import InvalidBudgetsError
+from promptkit.bench.sweep import build_elements, count_kept_tokens, measure
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.errors import BudgetExceededError, UnknownModelError
 from tests.unit.bench.prompts import Review
@@ -38,14 +38,14 @@ def test_every_point_is_what_a_render_at_that_budget_gives(model: str | None) ->
 
 
 def test_every_model_is_counted_as_it_counts() -> None:
-    run = measure(demo().prompt, budgets=[4_000], models=["gpt-5", "gpt-4"])
+    run = measure(load_demo().prompt, budgets=[4_000], models=["gpt-5", "gpt-4"])
     assert [(sweep.model, sweep.tokenizer) for sweep in run.sweeps] == [("gpt-5", "o200k_base"), ("gpt-4", "cl100k_base")]
     assert run.sweeps[0].whole != run.sweeps[1].whole
 
 
 @pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["1k"]])
 def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:  # Any: it is wrong
-    with pytest.raises(BadBudgetsError, match="one or more, each a whole number of tokens"):
+    with pytest.raises(InvalidBudgetsError, match="one or more, each a whole number of tokens"):
         measure("no prompt", budgets=budgets)
 
 
@@ -69,12 +69,12 @@ def test_a_prompt_larger_than_any_window_is_whole_all_the_same(monkeypatch: pyte
 def test_the_shares_fall_with_the_budget_and_nothing_is_left_out_when_all_fits() -> None:
     (sweep,) = measure(Review(), budgets=BUDGETS, depth=2).sweeps
     notes = next(element for element in sweep.elements if "remarks" in element.path)
-    shares = [notes.share(at) or 0 for at in range(len(BUDGETS))]
+    shares = [notes.kept_share(at) or 0 for at in range(len(BUDGETS))]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
     assert 0 < shares[3] < 1
-    assert sweep.dropped(len(BUDGETS) - 1) == 0
-    assert sweep.dropped(0) > sweep.dropped(3) > 0
+    assert sweep.dropped_tokens(len(BUDGETS) - 1) == 0
+    assert sweep.dropped_tokens(0) > sweep.dropped_tokens(3) > 0
 
 
 def test_a_budget_too_small_says_what_is_required_and_the_others_are_measured() -> None:
@@ -100,7 +100,7 @@ def test_components_are_really_rendered_at_every_budget() -> None:
     (sweep,) = measure(Half(), budgets=[100, 200, 2_000]).sweeps
     assert [point.removed for point in sweep.points] == [0, 0, 0]
     assert sweep.points[0].used < sweep.points[1].used < sweep.points[2].used == sweep.whole
-    assert 0 < (sweep.elements[0].share(0) or 0) < (sweep.elements[0].share(1) or 0) < (sweep.elements[0].share(2) or 0) == 1
+    assert 0 < (sweep.elements[0].kept_share(0) or 0) < (sweep.elements[0].kept_share(1) or 0) < (sweep.elements[0].kept_share(2) or 0) == 1
 
 
 def test_the_stable_prefix_ends_before_the_first_message_that_differs() -> None:
@@ -134,7 +134,7 @@ def test_a_changed_first_message_leaves_no_stable_prefix() -> None:
 def test_times_are_taken_only_when_asked_for() -> None:
     (without,) = measure(Review(), budgets=[100, 1_000]).sweeps
     assert (without.floor, without.points[0].cold, without.over_floor(without.points[0].cold)) == (None, None, None)
-    run = measure(demo().prompt, budgets=[1_000, 8_000], repeat=2)
+    run = measure(load_demo().prompt, budgets=[1_000, 8_000], repeat=2)
     (timed,) = run.sweeps
     assert run.repeat == 2
     assert timed.floor is not None
@@ -219,7 +219,7 @@ def traced(prompt: Child, budget: int = ROOM) -> Trace:
 
 def test_elements_are_told_apart_by_their_path_and_not_by_their_position() -> None:
     prompt = Group()[SystemMessage()["Be brief."], Notes(), Notes(name="more"), UserMessage()["Go."]]
-    kept = kept_by_element(traced(prompt), 3)
+    kept = count_kept_tokens(traced(prompt), 3)
     assert list(kept) == [
         "Group > SystemMessage",
         "Group > Notes > UserMessage",
@@ -234,25 +234,25 @@ def test_the_tokens_of_all_elements_are_those_of_the_messages() -> None:
         rendered = render(prompt, budget=budget, trace=True)
         assert rendered.trace is not None
         fallbacks = sum(item.tokens for item in rendered.trace.kept(rendered.trace.state or 0) if item.since)
-        assert sum(kept_by_element(rendered.trace, 3).values()) + fallbacks == rendered.tokens - 3  # for the start of the reply
+        assert sum(count_kept_tokens(rendered.trace, 3).values()) + fallbacks == rendered.tokens - 3  # for the start of the reply
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 9])
 def test_a_path_has_no_more_steps_than_the_depth(depth: int) -> None:
     trace = traced(Group()[Group()[Group()[Group()[UserMessage()[TextChunk()["a"], TextChunk()["b"]]]]]])
-    kept = kept_by_element(trace, depth)
+    kept = count_kept_tokens(trace, depth)
     assert max(len(path.split(" > ")) for path in kept) == min(depth, 6)
     assert sum(kept.values()) == sum(item.tokens for item in trace.items)
 
 
 def test_plain_text_belongs_to_the_element_around_it_and_a_chunk_is_its_own() -> None:
-    kept = kept_by_element(traced(UserMessage()["plain", TextChunk()["chunk"]]), 3)
+    kept = count_kept_tokens(traced(UserMessage()["plain", TextChunk()["chunk"]]), 3)
     assert list(kept) == ["UserMessage", "UserMessage > TextChunk"]
 
 
 def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
     prompt = Group()[SystemMessage(priority=1)["Be brief, and never say more than you must."], UserMessage(required=True)["Go."]]
-    kept = kept_by_element(traced(prompt, 10), 2)
+    kept = count_kept_tokens(traced(prompt, 10), 2)
     assert list(kept) == ["Group > SystemMessage", "Group > UserMessage"]
     assert kept["Group > SystemMessage"] == 0
     assert kept["Group > UserMessage"] > 0
@@ -261,31 +261,31 @@ def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
 def test_what_stands_in_for_something_removed_is_not_kept() -> None:
     trace = traced(Notes(count=1), 10)
     assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone"]
-    assert kept_by_element(trace, 9) == {"Notes > UserMessage": 0}
+    assert count_kept_tokens(trace, 9) == {"Notes > UserMessage": 0}
 
 
 def test_a_limit_that_always_removes_leaves_no_row() -> None:
     limited = UserMessage()[
         TokenLimit(max_tokens=5)[TextChunk(name="long", priority=1)["far too long " * 10], TextChunk(name="short", priority=2)["short"]]
     ]
-    kept = kept_by_element(traced(limited), 9)
+    kept = count_kept_tokens(traced(limited), 9)
     assert kept["UserMessage > TokenLimit > TextChunk(long)"] == 0
-    assert [row.path for row in rows(kept, [kept])] == ["UserMessage", "UserMessage > TokenLimit > TextChunk(short)"]
+    assert [row.path for row in build_elements(kept, [kept])] == ["UserMessage", "UserMessage > TokenLimit > TextChunk(short)"]
 
 
 def test_names_cannot_move_the_cursor_or_break_a_line() -> None:
-    kept = kept_by_element(traced(Group()[Chunk(name="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2)
+    kept = count_kept_tokens(traced(Group()[Chunk(name="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2)
     assert list(kept) == ["Group > Chunk(a b [31m )"]
 
 
 def test_an_element_that_is_there_only_when_room_is_short_is_measured_by_the_most_it_has() -> None:
-    made = rows({"Long": 100}, [None, {"Long": 0, "Short": 10}, {"Long": 0, "Short": 20}, {"Long": 100}])
+    made = build_elements({"Long": 100}, [None, {"Long": 0, "Short": 10}, {"Long": 0, "Short": 20}, {"Long": 100}])
     assert [(row.path, row.whole, row.kept) for row in made] == [("Long", 100, (None, 0, 0, 100)), ("Short", 20, (None, 10, 20, 0))]
-    assert [made[1].share(at) for at in range(4)] == [None, 0.5, 1.0, 0.0]
+    assert [made[1].kept_share(at) for at in range(4)] == [None, 0.5, 1.0, 0.0]
 
 
 def test_a_chain_deeper_than_recursion_is_summed_up() -> None:
     prompt: Child = UserMessage()["deep"]
     for _ in range(3_000):
         prompt = Group()[prompt]
-    assert kept_by_element(traced(prompt), 2) == {"Group > Group": kept_by_element(traced(UserMessage()["deep"]), 1)["UserMessage"]}
+    assert count_kept_tokens(traced(prompt), 2) == {"Group > Group": count_kept_tokens(traced(UserMessage()["deep"]), 1)["UserMessage"]}

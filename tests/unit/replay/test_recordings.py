@@ -10,7 +10,7 @@ import pytest
 from promptkit import Message, ToolDefinition, Transcript
 from promptkit.errors import TranscriptError
 from promptkit.replay.recordings import conversations, read_recordings
-from promptkit.transcript.entries import Checkpoint, Custom, Edit, Setting
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Setting
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said, written
 
 if TYPE_CHECKING:
@@ -23,21 +23,21 @@ def texts(recording: Recording) -> list[str]:
 
 def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
     transcript = Transcript()
-    (first,) = transcript.say(asked("one"))
-    transcript.say(said("two"))
-    transcript.append(Custom(name="note"))
+    (first,) = transcript.append_messages(asked("one"))
+    transcript.append_messages(said("two"))
+    transcript.append(CustomEntry(name="note"))
     transcript.rewind(first.id)
-    transcript.say(said("other"), asked("more"))
+    transcript.append_messages(said("other"), asked("more"))
     transcript.append(Setting(name="model", value="gpt-5"))
     assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
 
 
 def test_what_the_recordings_own_agent_left_out_is_there() -> None:
     transcript = Transcript()
-    first, second = transcript.say(asked("one"), said("two"))
+    first, second = transcript.append_messages(asked("one"), said("two"))
     transcript.append(Edit(target=second.id, content=None, reason="pruned"))
     transcript.append(Checkpoint(summary="All of it.", first_kept=None))
-    transcript.say(asked("three"))
+    transcript.append_messages(asked("three"))
     assert first.id != second.id
     assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two", "three"]]
 
@@ -54,14 +54,14 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
 def test_times_of_zero_are_unknown() -> None:
     numbers = iter([0.0, 5.0])
     transcript = Transcript(clock=lambda: next(numbers))
-    transcript.say(asked("one"))
-    transcript.say(said("two"))
+    transcript.append_messages(asked("one"))
+    transcript.append_messages(said("two"))
     assert next(iter(conversations(transcript.entries))).times == (None, 5.0)
 
 
 def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> None:
     transcript = Transcript()
-    transcript.say(Message(role="system", content=("Rules.",)), asked("one"), said("two"))
+    transcript.append_messages(Message(role="system", content=("Rules.",)), asked("one"), said("two"))
     transcript.append(
         Setting(
             name="openhands.kwargs", value={"tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]}
@@ -75,7 +75,7 @@ def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> 
 @pytest.mark.parametrize("value", [None, 3, [3, {"function": 3}, {"name": 4}], {"tools": "x"}, "x"])
 def test_settings_that_hold_no_tools_are_none(value: object) -> None:
     transcript = Transcript()
-    transcript.say(asked("one"))
+    transcript.append_messages(asked("one"))
     transcript.append(Setting(name="some.tools", value=value))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # JSON of others
     (recording,) = conversations(transcript.entries)
     assert recording.tools == ()

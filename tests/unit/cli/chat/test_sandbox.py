@@ -15,7 +15,7 @@ import pytest
 from promptkit import ToolCall
 from promptkit.agent.tools import call_tools
 from promptkit.cli.chat import tools as chat_tools
-from promptkit.cli.chat.sandbox import LARGEST, Folder, RefusedError
+from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError
 from promptkit.cli.chat.tools import file_tools
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def use(folder: Folder, name: str, **arguments: object) -> str:
 
 
 def call(folder: Folder, name: str, arguments: dict[str, object], *, write: bool = True, characters: int = 4_000) -> str:
-    tools = {tool.definition.name: tool for tool in file_tools(folder, characters=characters, write=write, told=unheard)}
+    tools = {tool.definition.name: tool for tool in file_tools(folder, characters=characters, write=write, on_tool_call=unheard)}
     answers: list[Message] = []
 
     def hear(messages: Sequence[Message]) -> None:
@@ -125,7 +125,7 @@ class TestConfined:
         try:
             read = set[bytes]()
             for _ in range(300):
-                with suppress(RefusedError), folder.reading("src/secret.txt") as file:
+                with suppress(RefusedError), folder.open_text("src/secret.txt") as file:
                     read.add(file.read())
         finally:
             done.set()
@@ -181,7 +181,7 @@ class TestReading:
 
     def test_a_file_that_is_too_large_is_refused(self, folder: Folder) -> None:
         with (folder.root / "large.txt").open("wb") as file:
-            file.truncate(LARGEST + 1)
+            file.truncate(MAX_READ_BYTES + 1)
 
         assert "are the most that is read" in use(folder, "read_file", path="large.txt")
 
@@ -199,7 +199,7 @@ class TestReading:
 
         lines = use(folder, "search", text="again").splitlines()
 
-        assert len(lines) == chat_tools.MATCHES + 1
+        assert len(lines) == chat_tools.MAX_MATCHES + 1
         assert lines[-1] == "(and more: search for something that is rarer)"
 
     def test_a_folder_is_listed_with_what_its_entries_are(self, folder: Folder) -> None:

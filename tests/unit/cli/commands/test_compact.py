@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import Message, ToolCall, tokenizer_for
 from promptkit.cli.main import main
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
@@ -36,13 +36,13 @@ def write(path: Path, turns: int = TURNS, *, words: int = 60) -> None:
     numbers = iter(range(10_000))
     transcript = Transcript(JsonlStore(path), clock=lambda: 1_767_225_600.0, new_id=lambda: f"e{next(numbers)}")
     call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read_file", arguments='{"path": "parser.py"}'),))
-    transcript.say(said("user", "Mend the \x1b[31mparser\x07."))
-    transcript.say(call)
-    transcript.say(Message(role="tool", tool_call_id="c", content=("def parse(): ... " * words,)))
-    transcript.say(said("assistant", "Read."))
+    transcript.append_messages(said("user", "Mend the \x1b[31mparser\x07."))
+    transcript.append_messages(call)
+    transcript.append_messages(Message(role="tool", tool_call_id="c", content=("def parse(): ... " * words,)))
+    transcript.append_messages(said("assistant", "Read."))
     for number in range(1, turns):
-        transcript.say(said("user", f"request {number} " + "word " * words))
-        transcript.say(said("assistant", f"answer {number} " + "word " * words))
+        transcript.append_messages(said("user", f"request {number} " + "word " * words))
+        transcript.append_messages(said("assistant", f"answer {number} " + "word " * words))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ class TestWithoutAModel:
         found = as_json(capsys, str(file), "--extractive")
 
         count = tokenizer_for(None).count
-        assert count(without_breadcrumb(str(found["summary"]))) <= int(str(found["tokens_before"])) // 2
+        assert count(strip_breadcrumb(str(found["summary"]))) <= int(str(found["tokens_before"])) // 2
 
     def test_asked_for_it_says_nothing_of_it(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(capsys, str(file), "--extractive")[2] == ""
@@ -140,7 +140,7 @@ class TestWithoutAModel:
         assert sizes[0] < sizes[1] < sizes[2]
 
     def test_what_is_still_too_large_is_told(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        Transcript(JsonlStore(file)).say(said("user", "word " * 5_000))
+        Transcript(JsonlStore(file)).append_messages(said("user", "word " * 5_000))
 
         for options, told in ((["--window", "4k"], True), (["--window", "32k"], False), ([], False)):
             _, out, _ = run(capsys, str(file), "--extractive", "--dry-run", *options)
@@ -162,7 +162,7 @@ class TestWithoutAModel:
         run(capsys, str(file), "--extractive")
         transcript = Transcript(JsonlStore(file))
         for number in range(20):
-            transcript.say(said("user", f"more {number} " + "word " * 60), said("assistant", "Yes. " * 60))
+            transcript.append_messages(said("user", f"more {number} " + "word " * 60), said("assistant", "Yes. " * 60))
 
         found = as_json(capsys, str(file), "--extractive")
 

@@ -10,8 +10,8 @@ import pytest
 
 from promptkit import JsonlStore, Transcript
 from promptkit.cli.main import main
-from promptkit.transcript.jsonl.reader import FilePass
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.reader import TranscriptReader
+from promptkit.transcript.jsonl.validate import find_problems
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_the_transcript_is_written_for_its_owner_alone(file: Path, capsys: pytes
     status, out, _ = run(capsys, "import", "session.jsonl", "-o", "talk.jsonl")
     talk = file.with_name("talk.jsonl")
     assert (status, f"{len(Transcript(JsonlStore(talk)))} entries are in talk.jsonl." in out) == (0, True)
-    assert list(problems(FilePass(talk))) == []
+    assert list(find_problems(TranscriptReader(talk))) == []
     assert stat.S_IMODE(talk.stat().st_mode) == 0o600
     status, out, _ = run(capsys, "import", "talk.jsonl", "--json")
     assert {**json.loads(out), "file": 0, "format": 0, "skipped_lines": 1} == {

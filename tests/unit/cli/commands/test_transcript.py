@@ -14,7 +14,7 @@ from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
-    Custom,
+    CustomEntry,
     CustomMessage,
     Edit,
     Label,
@@ -22,9 +22,9 @@ from promptkit.transcript.entries import (
     Observation,
     Reset,
     Setting,
-    Unknown,
+    UnknownEntry,
 )
-from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -46,9 +46,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     transcript = talk(tmp_path / "talk.jsonl")
     call = Message(role="assistant", content=("I look.",), tool_calls=(ToolCall(id="c", name="read", arguments='{"path":"a.py"}'),))
-    transcript.say(user("Where is the\nbug?"))
+    transcript.append_messages(user("Where is the\nbug?"))
     transcript.append(MessageEntry(message=call, usage=Usage(input_tokens=30, output_tokens=5, cached_tokens=10)))
-    transcript.say(Message(role="tool", tool_call_id="c", content=("def f():\n    raise TypeError\n",)))
+    transcript.append_messages(Message(role="tool", tool_call_id="c", content=("def f():\n    raise TypeError\n",)))
     transcript.append(Label(target="e0", label="start"))
     transcript.rewind("e0")
     transcript.append(Checkpoint(summary="We looked.", trigger="background", first_kept="e0", tokens_before=9_000, tokens_after=80))
@@ -106,7 +106,7 @@ class TestShow:
 
     def test_folds_the_middle_of_a_long_conversation(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "long.jsonl"
-        talk(path).say(*(user(f"{number}") for number in range(100)))
+        talk(path).append_messages(*(user(f"{number}") for number in range(100)))
         lines = run(capsys, "show", str(path))[1].splitlines()
         assert len(lines) == 1 + 10 + 1 + 20
         assert lines[11].strip() == "…  70 more entries; --full shows them"
@@ -125,13 +125,13 @@ class TestShow:
         }
 
     def test_reads_archives_too(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive(JsonlStore(tmp_path / file), through="e1")
+        archive_entries(JsonlStore(tmp_path / file), through="e1")
         lines = run(capsys, "show", file, "--leaf", "e2")[1].splitlines()
         assert [line.strip() for line in (lines[1], lines[4])] == ["in talk.0001.jsonl.gz:", "in the file itself:"]
         assert json.loads(run(capsys, "show", file, "--json")[1].splitlines()[0])["archive"] == "talk.0001.jsonl.gz"
 
     def test_a_missing_archive_is_one_problem(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        (tmp_path / archive(JsonlStore(tmp_path / file), through="e1").file).unlink()
+        (tmp_path / archive_entries(JsonlStore(tmp_path / file), through="e1").file).unlink()
         assert run(capsys, "show", file)[1].splitlines()[-1].startswith("problems: 1;")
 
     def test_has_a_word_for_every_kind(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +139,7 @@ class TestShow:
         transcript = talk(path)
         transcript.append(
             CustomMessage(name="hook", message=user("mind it")),
-            Custom(name="c", data=[1]),
+            CustomEntry(name="c", data=[1]),
             Observation(name="o"),
             Reset(),
             MessageEntry(message=Message(role="assistant"), finish="aborted"),
@@ -149,7 +149,7 @@ class TestShow:
             Edit(target="e0", content=("short",), reason="pruned"),
             Setting(name="m", value=1),
         )
-        transcript.append(Unknown(kind="novel", data={"a": "é"}))
+        transcript.append(UnknownEntry(kind="novel", data={"a": "é"}))
         assert [line[18:] for line in run(capsys, "show", str(path))[1].splitlines()[1:]] == [
             "custom_message  hook: mind it",
             "custom      c = [1]",
@@ -182,8 +182,8 @@ class TestHarmless:
     def test_text_cannot_drive_a_terminal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "nasty.jsonl"
         transcript = talk(path)
-        transcript.append(Setting(name=self.NASTY, value=1), Label(target=transcript.say(user(self.NASTY))[0].id, label=self.NASTY))
-        transcript.append(Unknown(kind=self.NASTY, data={}))
+        transcript.append(Setting(name=self.NASTY, value=1), Label(target=transcript.append_messages(user(self.NASTY))[0].id, label=self.NASTY))
+        transcript.append(UnknownEntry(kind=self.NASTY, data={}))
         path.write_bytes(path.read_bytes() + b'{"\x1b[2J": 1, "id": "\x1b"}\n')
         for arguments in (["show"], ["show", "--full"], ["show", "--all"], ["validate"], ["stats"], ["grep", "."]):
             command, *options = arguments
@@ -265,13 +265,13 @@ class TestGrep:
 
     def test_shows_of_a_long_line_what_stands_around_the_match(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "long.jsonl"
-        talk(path).say(user("x" * 5_000 + "needle" + "y" * 5_000))
+        talk(path).append_messages(user("x" * 5_000 + "needle" + "y" * 5_000))
         line = run(capsys, "grep", "needle", str(path))[1]
         assert "needle" in line
         assert len(line) < 300
 
     def test_names_the_archive_of_a_line(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive(JsonlStore(tmp_path / file), through="e1")
+        archive_entries(JsonlStore(tmp_path / file), through="e1")
         assert run(capsys, "grep", "bug", file)[1] == "talk.0001.jsonl.gz:2:e0:user: bug?\n"
 
 
@@ -296,7 +296,7 @@ class TestStats:
     ) -> None:
         path = tmp_path / "big.jsonl"
         transcript = talk(path)
-        transcript.say(user("long " * 5_000))
+        transcript.append_messages(user("long " * 5_000))
         transcript.append(Checkpoint(summary="It was long."))
         figures = json.loads(run(capsys, "stats", str(path), "--json")[1])
         assert figures["tokens"]["user"] > 4_000
@@ -304,7 +304,7 @@ class TestStats:
         assert figures["bytes"] > 20_000
 
     def test_as_json(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive(JsonlStore(tmp_path / file), through="e1")
+        archive_entries(JsonlStore(tmp_path / file), through="e1")
         figures = json.loads(run(capsys, "stats", file, "--json", "--model", "gpt-4o")[1])
         assert figures["archives"][0]["entries"] == 2
         assert figures["archives"][0]["bytes"] == (tmp_path / "talk.0001.jsonl.gz").stat().st_size
@@ -325,7 +325,7 @@ def test_a_large_file_is_gone_through_and_not_held(tmp_path: Path, monkeypatch: 
     path = tmp_path / "large.jsonl"
     transcript = talk(path)
     for _ in range(10):
-        transcript.say(*(user("x" * 20_000) for _ in range(50)))
+        transcript.append_messages(*(user("x" * 20_000) for _ in range(50)))
     monkeypatch.setattr("sys.stdout", io.StringIO())
     for arguments in (["show"], ["show", "--json"], ["validate"], ["grep", "y"]):
         command, *options = arguments

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promptkit_components.demo import demo
+from promptkit_components.demo import load_demo
 
 from promptkit import Message, ToolCall
-from promptkit.cli.demo.replay import UNKNOWN, replay
+from promptkit.cli.demo.replay import END_OF_RECORDING, replay_conversation
 from promptkit.cli.main import main
-from promptkit.compaction.planning.blocks import summary_text
+from promptkit.compaction.planning.blocks import extract_summary_text
 
 if TYPE_CHECKING:
     import pytest
@@ -41,17 +41,17 @@ def plain(*arguments: str, **environment: str) -> str:
 
 class TestReplay:
     def test_the_conversation_outgrows_the_window_and_no_request_does(self) -> None:
-        found = asyncio.run(replay(demo().conversation, window=12_000))
+        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
 
         limit = found.budget.render_budget
         assert limit is not None
-        assert found.whole > limit
+        assert found.full_request_tokens > limit
         assert all(sent.tokens <= limit for sent in found.requests)
-        assert len(found.requests) == sum(message.role == "assistant" for message in demo().conversation)
-        assert found.turns == tuple(message.text for message in demo().conversation if message.role == "user")
+        assert len(found.requests) == sum(message.role == "assistant" for message in load_demo().conversation)
+        assert found.turns == tuple(message.text for message in load_demo().conversation if message.role == "user")
 
     def test_the_summaries_are_made_beside_it_and_make_it_smaller(self) -> None:
-        found = asyncio.run(replay(demo().conversation, window=12_000))
+        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
 
         assert [each.trigger for each in found.summaries] == ["background", "background"]
         assert all((each.tokens_after or 0) < (each.tokens_before or 0) / 2 for each in found.summaries)
@@ -60,34 +60,34 @@ class TestReplay:
         assert all(start < end for start, end in zip(begun, ended, strict=True))
 
     def test_the_last_request_holds_the_summary_with_the_way_back(self) -> None:
-        found = asyncio.run(replay(demo().conversation, window=12_000))
+        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
 
         assert found.last is not None
-        summary = summary_text(found.last.messages[0])
+        summary = extract_summary_text(found.last.messages[0])
         assert summary is not None
         assert summary == found.summaries[-1].summary
         assert 'read_file({"path": "demo.jsonl"})' in summary
-        assert demo().conversation[0].text[:60] in summary
+        assert load_demo().conversation[0].text[:60] in summary
 
     def test_the_results_are_those_of_the_recorded_calls(self) -> None:
-        found = asyncio.run(replay(demo().conversation, window=1_000_000))
+        found = asyncio.run(replay_conversation(load_demo().conversation, window=1_000_000))
 
         assert found.last is not None
         assert found.summaries == ()
-        assert found.last.messages == demo().conversation[:-1]
+        assert found.last.messages == load_demo().conversation[:-1]
 
     def test_a_recording_with_gaps_is_replayed_as_far_as_it_goes(self) -> None:
         call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),))
         said = [Message(role="assistant", content=("Hello.",)), *(Message(role="user", content=(text,)) for text in ("one", "two"))]
 
-        found = asyncio.run(replay([*said, call], window=10_000))
+        found = asyncio.run(replay_conversation([*said, call], window=10_000))
 
         assert found.turns == ("two",)
         assert found.last is not None
-        assert [message.text for message in found.last.messages] == ["two", "", UNKNOWN]
+        assert [message.text for message in found.last.messages] == ["two", "", END_OF_RECORDING]
 
     def test_where_no_summary_fits_the_oldest_leave(self) -> None:
-        found = asyncio.run(replay(demo().conversation, window=200))
+        found = asyncio.run(replay_conversation(load_demo().conversation, window=200))
 
         assert found.summaries == ()
         assert all(sent.tokens <= 150 for sent in found.requests)

@@ -22,8 +22,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     transcript = Transcript(JsonlStore(tmp_path / "talk.jsonl"))
     for number in range(6):
-        transcript.say(Message(role="user", content=(f"Question {number}: " + "word " * 60,)))
-        transcript.say(Message(role="assistant", content=(f"Answer {number}: " + "word " * 60,)))
+        transcript.append_messages(Message(role="user", content=(f"Question {number}: " + "word " * 60,)))
+        transcript.append_messages(Message(role="assistant", content=(f"Answer {number}: " + "word " * 60,)))
     return tmp_path / "talk.jsonl"
 
 

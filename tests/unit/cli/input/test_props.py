@@ -12,7 +12,7 @@ import attrs
 import click
 import pytest
 
-from promptkit.cli.input.props import convert, hints_of, read_message, read_tool_call, read_tool_definition
+from promptkit.cli.input.props import convert_prop, read_message, read_tool_call, read_tool_definition, resolve_hints
 from promptkit.element import PromptElement, component
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
 
@@ -38,11 +38,11 @@ class Chat(PromptElement):
     price: Decimal | None = None
 
 
-HINTS = hints_of(Chat)
+HINTS = resolve_hints(Chat)
 
 
 def made(name: str, value: object) -> object:
-    return convert(value, HINTS[name], name)
+    return convert_prop(value, HINTS[name], name)
 
 
 def test_a_list_of_objects_becomes_messages_where_messages_are_wanted() -> None:
@@ -79,8 +79,8 @@ def test_a_name_for_type_checkers_only_does_not_hide_the_other_annotations() -> 
 
 
 def test_what_no_annotation_speaks_about_stays_as_it_is() -> None:
-    assert convert({"a": [1]}, None, "x") == {"a": [1]}
-    assert convert([1], object, "x") == [1]
+    assert convert_prop({"a": [1]}, None, "x") == {"a": [1]}
+    assert convert_prop([1], object, "x") == [1]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from promptkit.cli.input.target import load
+from promptkit.cli.input.target import load_target
 from promptkit.element import PromptElement
 from promptkit.elements.chat import UserMessage
 
@@ -47,22 +47,22 @@ def prompt(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", [":Review", "", ":macro"])
 def test_a_component_or_a_function_takes_props(prompt: Path, name: str) -> None:
-    element = load(f"{prompt}{name}", {"query": "Why?"})
+    element = load_target(f"{prompt}{name}", {"query": "Why?"})
     assert repr(element) == "Review(query='Why?')"
 
 
 def test_an_element_is_taken_as_it_is(prompt: Path) -> None:
-    assert repr(load(f"{prompt}:element", {})) == "Review(query='fixed')"
+    assert repr(load_target(f"{prompt}:element", {})) == "Review(query='fixed')"
 
 
 def test_a_component_of_a_module() -> None:
-    assert load("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(priority=3)
+    assert load_target("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(priority=3)
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "neighbour_of_prompt.py").write_text(PROMPT, encoding="utf-8")
     (tmp_path / "uses.py").write_text("from neighbour_of_prompt import macro", encoding="utf-8")
-    assert isinstance(load(f"{tmp_path / 'uses.py'}:macro", {"query": "x"}), PromptElement)
+    assert isinstance(load_target(f"{tmp_path / 'uses.py'}:macro", {"query": "x"}), PromptElement)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_a_mistake_says_what_to_do(prompt: Path, name: str, props: dict[str, object], said: str) -> None:
     with pytest.raises(click.UsageError, match=said.replace(".", r"[.?]")):
-        load(f"{prompt}{name}", props)
+        load_target(f"{prompt}{name}", props)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_mistake_says_what_to_do(prompt: Path, name: str, props: dict[str, obj
 )
 def test_a_source_that_is_not_there_is_said(source: str, said: str) -> None:
     with pytest.raises(click.UsageError, match=said):
-        load(source, {})
+        load_target(source, {})
 
 
 def test_a_file_that_exits_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "exits.py"
     path.write_text("import sys\nsys.exit(0)", encoding="utf-8")
     with pytest.raises(click.UsageError, match="ended the program while it was loaded"):
-        load(str(path), {})
+        load_target(str(path), {})
