@@ -14,10 +14,10 @@ __all__ = [
     "CompactionCommitted",
     "CompactionFailed",
     "CompactionStarted",
-    "Decided",
+    "DecisionMade",
     "Event",
     "Events",
-    "RequestReduced",
+    "RequestPruned",
     "Subscriber",
     "SummaryDiscarded",
     "logging_subscriber",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @attrs.frozen(kw_only=True)
-class Decided:
+class DecisionMade:
     """The policy looked at the window."""
 
     decision: str
@@ -98,7 +98,7 @@ class SummaryDiscarded:
 
 
 @attrs.frozen(kw_only=True)
-class RequestReduced:
+class RequestPruned:
     """A request was made smaller without a summary: messages were left out of it, or shortened. The transcript has them as they were."""
 
     messages: int
@@ -108,7 +108,7 @@ class RequestReduced:
 
 
 Event: TypeAlias = (
-    Decided | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded | RequestReduced
+    DecisionMade | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded | RequestPruned
 )
 """What a subscriber is told."""
 
@@ -131,7 +131,7 @@ class Events:
         """Have one more told."""
         self._subscribers.append(subscriber)
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         """The number of a compaction that is about to start, from 1; no other one has it."""
         return next(self._numbers)
 
@@ -149,7 +149,7 @@ def logging_subscriber(logger: logging.Logger) -> Subscriber:
 
     def write(event: Event) -> None:
         level = (
-            logging.WARNING if isinstance(event, CompactionFailed) else logging.INFO if not isinstance(event, Decided) else logging.DEBUG
+            logging.WARNING if isinstance(event, CompactionFailed) else logging.INFO if not isinstance(event, DecisionMade) else logging.DEBUG
         )
         facts = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
         logger.log(level, "%s %s", type(event).__name__, facts)

@@ -11,8 +11,8 @@ from promptkit.compaction.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
-    Decided,
-    RequestReduced,
+    DecisionMade,
+    RequestPruned,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def otel_subscriber(tracer: Tracer | None = None) -> Subscriber:
     spans: dict[int, Span] = {}
 
     def tell(event: Event) -> None:
-        if isinstance(event, Decided | RequestReduced):
-            name = "decided" if isinstance(event, Decided) else "request_reduced"
+        if isinstance(event, DecisionMade | RequestPruned):
+            name = "decided" if isinstance(event, DecisionMade) else "request_reduced"
             trace.get_current_span().add_event(f"{PREFIX}{name}", _attributes(event))
             return
         if isinstance(event, CompactionStarted):

@@ -8,10 +8,10 @@ import attrs
 
 from promptkit.compaction.compactor import collect_facts, redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
-from promptkit.transcript.view import build_view, summary_message
+from promptkit.transcript.view import build_view, build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["branch_items", "left_behind", "switch_branch"]
+__all__ = ["build_branch_items", "find_abandoned_entries", "switch_branch"]
 
 BRANCH_TOKENS = 2_048
 """The most that the summary of a branch has. (pi.)"""
@@ -30,15 +30,15 @@ BRANCH_TOKENS = 2_048
 PREFACE = "Another way was tried from here and then left. What was said and found there:\n\n"
 
 
-def left_behind(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
+def find_abandoned_entries(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
     """The entries that would be left by going to an entry: from behind the deepest one that both paths share to the leaf."""
     leaf = transcript.leaf
     if leaf is None:
         return ()
-    return transcript.path(leaf) if to is None else transcript.only_on(leaf, to)
+    return transcript.path(leaf) if to is None else transcript.branch_entries(leaf, to)
 
 
-def branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
+def build_branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
     """What was said on a branch, checkpoints and earlier branches as their summaries: a checkpoint hides nothing here.
 
     Edits hold: what was redacted or taken back is not told. Behind a reset nothing before it is.
@@ -65,8 +65,8 @@ async def switch_branch(  # noqa: PLR0913  # what can be said of it
     leaf = transcript.leaf
     if to is not None:
         transcript.get(to)
-    entries = left_behind(transcript, to)
-    items = branch_items(entries)
+    entries = find_abandoned_entries(transcript, to)
+    items = build_branch_items(entries)
     if leaf is None or summarizer is None or not items:
         return transcript.rewind(to)
     plan = Plan(leaf=leaf, dropped=items)
@@ -77,7 +77,7 @@ async def switch_branch(  # noqa: PLR0913  # what can be said of it
     if not summary.text.strip():
         raise SummaryError(reason="empty", detail="the summary of the branch is blank.", usage=summary.usage)
     if transcript.leaf != leaf:
-        raise TranscriptConflictError(leaf, left_behind(transcript, leaf))
+        raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
     return transcript.rewind(to, BranchSummary(summary=f"{preface}{summary.text}", leaf=leaf, facts=summary.facts))
 
 
@@ -85,5 +85,5 @@ def _plain(entry: Entry) -> Entry:
     """An entry as it is told on a branch that was left."""
     if not isinstance(entry.payload, Checkpoint):
         return entry
-    message = summary_message(without_breadcrumb(entry.payload.summary))
+    message = build_summary_message(strip_breadcrumb(entry.payload.summary))
     return attrs.evolve(entry, payload=CustomMessage(name="checkpoint", message=message))

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["HANDOFF_TEMPLATE", "PARENT", "Handoff", "handoff"]
+__all__ = ["HANDOFF_TEMPLATE", "PARENT_SETTING", "Handoff", "handoff"]
 
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
 """The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. Its instructions are the goal."""
 
 HANDOFF = "handoff"
-PARENT = "parent"
+PARENT_SETTING = "parent"
 """The name of the setting that says which conversation a new one comes from."""
 
 
@@ -52,8 +52,8 @@ async def handoff(  # noqa: PLR0913  # what can be said of it
     view: TranscriptView,
     *,
     goal: str,
-    writer: Summarizer,
-    store: Store,
+    summarizer: Summarizer,
+    store: TranscriptStore,
     max_tokens: int,
     last_request: LastRequest | None = None,
     fallback: Callable[[], Awaitable[Entry | None]] | None = None,
@@ -85,18 +85,18 @@ async def handoff(  # noqa: PLR0913  # what can be said of it
         tools=() if last_request is None else last_request.tools,
     )
     try:
-        document = await _document(task, writer, redactor)
+        document = await _document(task, summarizer, redactor)
     except Exception:
         if fallback is None:
             raise
         return Handoff(checkpoint=await fallback())
     if transcript.leaf != leaf:
-        raise TranscriptConflictError(leaf, transcript.only_on(transcript.leaf, leaf) if transcript.leaf else ())
-    link = {"transcript": transcript.store.place, "leaf": leaf, "goal": goal}
+        raise TranscriptConflictError(leaf, transcript.branch_entries(transcript.leaf, leaf) if transcript.leaf else ())
+    link = {"transcript": transcript.store.file_path, "leaf": leaf, "goal": goal}
     system = (MessageEntry(message=item.message) for item in pinned)
     message = Message(role="user", content=(document.text,))
-    new.append(Setting(name=PARENT, value=link), *system, CustomMessage(name=HANDOFF, message=message), expect="")
-    transcript.append(Observation(name=HANDOFF, data={"transcript": store.place, "goal": goal}))
+    new.append(Setting(name=PARENT_SETTING, value=link), *system, CustomMessage(name=HANDOFF, message=message), expect="")
+    transcript.append(Observation(name=HANDOFF, data={"transcript": store.file_path, "goal": goal}))
     return Handoff(transcript=new, document=document.text)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.compactor import redact_summary, redact_task
-from promptkit.compaction.planning.blocks import spans
+from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
 
-__all__ = ["Passage", "answer_recall", "excerpt", "passages"]
+__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
 
 AROUND = 1
 """Lines before and behind a line that matches."""
@@ -125,7 +125,7 @@ class Passage:
     score: float
 
 
-def passages(path: Iterable[Entry], question: str) -> list[Passage]:
+def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
     """The passages of a path that concern a question, the best first: those with the words of it that are rare in the conversation.
 
     Every message is looked at, also what a checkpoint covers. Linear in the text.
@@ -148,15 +148,15 @@ def passages(path: Iterable[Entry], question: str) -> list[Passage]:
     return sorted(made, key=lambda each: -each.score)  # where two are as good, the older first
 
 
-def excerpt(path: Sequence[Entry], question: str, *, tokens: int, tokenizer: Tokenizer) -> str:
+def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer) -> str:
     """What a conversation holds about a question, as text of at most so many tokens, in the order in which it was said.
 
     The best passages, each with the id of its entry; empty where nothing is found. What was said there is material: no tag in it is ours.
     """
-    left = tokens
+    left = max_tokens
     chosen: list[tuple[Passage, str]] = []
     order = {entry.id: at for at, entry in enumerate(path)}
-    for passage in passages(path, question):
+    for passage in find_passages(path, question):
         shown = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
         size = tokenizer.count(f"{shown}\n\n")
         if size <= left:
@@ -165,7 +165,7 @@ def excerpt(path: Sequence[Entry], question: str, *, tokens: int, tokenizer: Tok
     return "\n\n".join(shown for _, shown in sorted(chosen, key=lambda each: order[each[0].entry]))
 
 
-async def answer_recall(  # noqa: PLR0913  # keywords
+async def answer_from_transcript(  # noqa: PLR0913  # keywords
     path: Sequence[Entry],
     question: str,
     *,
@@ -179,10 +179,10 @@ async def answer_recall(  # noqa: PLR0913  # keywords
     `only_matching` gives it the messages in which words of the question occur; else it reads all of them. Raises SummaryError where
     nothing is found. Calls are told with their results.
     """
-    matching = {passage.entry for passage in passages(path, question)}
+    matching = {passage.entry for passage in find_passages(path, question)}
     said = [entry for entry in path if entry.message is not None]
     if only_matching:
-        blocks = spans([entry.message for entry in said if entry.message is not None])
+        blocks = block_spans([entry.message for entry in said if entry.message is not None])
         said = [entry for start, end in blocks if any(each.id in matching for each in said[start:end]) for entry in said[start:end]]
     items = build_view(said).items
     if not items:

@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.transcript.entries import Reset
-from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.view import build_view
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "reset", "reset_due"]
+__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "reset", "is_reset_due"]
 
 _LOG = logging.getLogger("promptkit")
 
@@ -59,13 +59,13 @@ class IdleReset:
 ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
 
 
-def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
+def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) -> bool:
     """Whether a conversation in which something was last said at `last` begins anew at `now`, before anything else is said.
 
     Both times have a zone; the hour of Daily is that of the zone of `now`. A clock that went back makes nothing due. Raises
     InvalidArgumentError for a time without a zone.
     """
-    if last.tzinfo is None or now.tzinfo is None:
+    if last_message.tzinfo is None or now.tzinfo is None:
         problem = "both times need a zone, such as that of datetime.now().astimezone()."
         raise InvalidArgumentError(problem)
     match policy:
@@ -75,9 +75,9 @@ def reset_due(policy: ResetPolicy, *, last: datetime, now: datetime) -> bool:
             turn = now.replace(hour=hour, minute=0, second=0, microsecond=0)
             if turn > now:
                 turn -= timedelta(days=1)
-            return last < turn
+            return last_message < turn
         case IdleReset(minutes=minutes):
-            return now - last >= timedelta(minutes=minutes)
+            return now - last_message >= timedelta(minutes=minutes)
 
 
 async def reset(  # noqa: PLR0913  # keywords
@@ -87,7 +87,7 @@ async def reset(  # noqa: PLR0913  # keywords
     now: datetime,
     extractor: MemoryExtractor | None = None,
     memories: MemoryDirectory | None = None,
-    archived: bool = False,
+    move_to_archive: bool = False,
 ) -> Entry | None:
     """Begin anew: take the last memories, hide what was said, and with `archived` move it out of the file. The reset's entry is returned.
 
@@ -106,9 +106,9 @@ async def reset(  # noqa: PLR0913  # keywords
         except Exception:  # noqa: BLE001  # whatever a model's client raises: it is logged
             _LOG.exception("no memories were taken before the conversation begins anew")
     (entry,) = transcript.append(Reset(reason=reason), expect=leaf)
-    if archived and isinstance(transcript.store, JsonlStore):
+    if move_to_archive and isinstance(transcript.store, JsonlStore):
         try:
-            archive(transcript.store, through=leaf)
+            archive_entries(transcript.store, through=leaf)
         except TranscriptError:
             _LOG.exception("the conversation begins anew, and what was said before stays in its file")
     return entry

@@ -17,11 +17,11 @@ import attrs
 from filelock import FileLock
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.planning.coverage import covered_entries
+from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.format import SUFFIX, Header, Line, batch_lines, header_from_line, header_line, line_from_bytes
-from promptkit.transcript.jsonl.store import replace
+from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, Header, EntryLine, encode_batch, header_from_line, encode_header, line_from_bytes
+from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -34,7 +34,7 @@ __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
 
 LOCK = ".lock"
 
-_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(SUFFIX)}")
+_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(ARCHIVE_SUFFIX)}")
 
 
 @attrs.define
@@ -64,7 +64,7 @@ class ArchiveDirectory:
         return tuple(path for _, path in sorted((int(match[1]), path) for path, match in named if match))
 
     @contextmanager
-    def holding(self, entries: Sequence[Entry]) -> Generator[Archive]:
+    def hold(self, entries: Sequence[Entry]) -> Generator[Archive]:
         """Write entries, durably, before something happens that drops them; without `keep()` in the block, the file is deleted behind it.
 
         One that was there before, with the same entries, stays in any case. Raises OSError, and TranscriptError for what has no form in JSON.
@@ -81,20 +81,20 @@ class ArchiveDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / LOCK, timeout=self._timeout):
             files = self.files
-            known = next((path for path in files if path.name.endswith(f"-{digest}{SUFFIX}")), None)
+            known = next((path for path in files if path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}")), None)
             if known is not None:
                 return Archive(known), False
             number = 1 + max((int(path.name.split("-")[0]) for path in files), default=0)
-            path = self.folder / f"{number:04}-{digest}{SUFFIX}"
+            path = self.folder / f"{number:04}-{digest}{ARCHIVE_SUFFIX}"
 
             def fill(file: BinaryIO) -> None:
                 # Without a name and a time, the same entries always give the same bytes.
                 with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    packed.write(header_line(Header()))
+                    packed.write(encode_header(Header()))
                     for entry in entries:
-                        packed.write(batch_lines([entry]))
+                        packed.write(encode_batch([entry]))
 
-            replace(path, fill)
+            replace_file(path, fill)
         return Archive(path), True
 
 
@@ -106,7 +106,7 @@ def read_archive(path: Path) -> tuple[Entry, ...]:
             header_from_line(file.readline(), str(path))
             for number, line in enumerate(file, 2):
                 read = line_from_bytes(line)
-                if not isinstance(read, Line):
+                if not isinstance(read, EntryLine):
                     raise TranscriptFormatError(read or "a blank line.", file=str(path), line=number)
                 entries.append(read.entry)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -132,7 +132,7 @@ class ArchivingCompactor(Compactor):
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
         with ExitStack() as stack:
             try:
-                archive = stack.enter_context(self.archives.holding(covered_entries(path, planned)))
+                archive = stack.enter_context(self.archives.hold(find_covered_entries(path, planned)))
             except OSError as error:
                 self.discard(draft, f"the archive could not be written: {error.strerror or error}")
                 raise

@@ -16,9 +16,9 @@ import attrs
 from filelock import FileLock
 
 from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import replace
+from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CheckpointDirectory", "CheckpointFile", "checkpoint_files", "comment", "commented", "title_of"]
+__all__ = ["CheckpointDirectory", "CheckpointFile", "list_checkpoint_files", "format_comment", "parse_comment", "title_from_summary"]
 
 
 _COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
 
 
-def comment(value: Mapping[str, str]) -> str:
+def format_comment(value: Mapping[str, str]) -> str:
     r"""The comment, in one line. Nothing in the value ends it.
 
-    >>> comment({"key": "--> a"})
+    >>> format_comment({"key": "--> a"})
     '<!-- {"key": "-\\u002d> a"} -->'
     """
     text = json.dumps(value).replace("--", "-\\u002d")
     return f"<!-- {text} -->"
 
 
-def commented(line: str) -> Mapping[str, object]:
+def parse_comment(line: str) -> Mapping[str, object]:
     """The value of a line that is such a comment; an empty one for any other line."""
     match = _COMMENT.fullmatch(line.strip())
     try:
@@ -80,14 +80,14 @@ class CheckpointFile:
     path: Path
 
 
-def title_of(summary: str) -> str:
+def title_from_summary(summary: str) -> str:
     r"""The title of a summary, in one line: as it names itself, or else its first sentence; "Checkpoint" where it says nothing.
 
-    >>> title_of("Title: Fix the parser\n\n1. Conversation Overview: ...")
+    >>> title_from_summary("Title: Fix the parser\n\n1. Conversation Overview: ...")
     'Fix the parser'
     """
     named = _TITLE_TAG.search(summary) or _TITLE_LINE.search(summary)
-    lines = [named[1]] if named else without_breadcrumb(summary).splitlines()
+    lines = [named[1]] if named else strip_breadcrumb(summary).splitlines()
     for line in lines:
         plain = _plain(_SECTION.sub("", line.strip()))
         if plain:
@@ -95,7 +95,7 @@ def title_of(summary: str) -> str:
     return "Checkpoint"
 
 
-def checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
+def list_checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
     """The checkpoints that a folder has files of, by number. What is no such file is passed over."""
     found: list[CheckpointFile] = []
     for path in folder.glob("*.md") if folder.is_dir() else ():
@@ -103,7 +103,7 @@ def checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
         if match is None or path.is_symlink() or not path.is_file():
             continue
         with path.open(encoding="utf-8", errors="replace") as file:
-            head = commented(file.readline(10_000))
+            head = parse_comment(file.readline(10_000))
         match head:
             case {"checkpoint": str(checkpoint), "title": str(title)}:
                 found.append(CheckpointFile(number=int(match[1]), title=title, checkpoint=checkpoint, path=path))
@@ -123,21 +123,21 @@ class CheckpointDirectory(CompactionHooks):
         self.folder = folder
         self._timeout = timeout
 
-    async def after(self, checkpoint: Entry) -> None:
+    async def post_compact(self, checkpoint: Entry) -> None:
         """Write it."""
         await asyncio.to_thread(self.write, checkpoint)
 
     @property
     def count(self) -> int:
         """How many checkpoints there are."""
-        return len(checkpoint_files(self.folder))
+        return len(list_checkpoint_files(self.folder))
 
     def write(self, checkpoint: Entry) -> CheckpointFile | None:
         """The file of a checkpoint, written if there is none yet; None for an entry of another kind. Raises OSError."""
         if not isinstance(checkpoint.payload, Checkpoint):
             return None
         with self._locked():
-            files = checkpoint_files(self.folder)
+            files = list_checkpoint_files(self.folder)
             made = next((file for file in files if file.checkpoint == checkpoint.id), None)
             if made is None:
                 made = self._write(checkpoint.id, checkpoint.payload, number=max((file.number for file in files), default=0) + 1)
@@ -148,16 +148,16 @@ class CheckpointDirectory(CompactionHooks):
     def retain(self, checkpoints: Collection[str]) -> None:
         """Remove the files of all checkpoints but these: after a conversation went back to an earlier place. Raises OSError."""
         with self._locked():
-            files = checkpoint_files(self.folder)
+            files = list_checkpoint_files(self.folder)
             for file in files:
                 if file.checkpoint not in checkpoints:
                     file.path.unlink(missing_ok=True)
             self._index(tuple(file for file in files if file.checkpoint in checkpoints))
 
     def _write(self, checkpoint: str, payload: Checkpoint, *, number: int) -> CheckpointFile:
-        title = title_of(payload.summary)
+        title = title_from_summary(payload.summary)
         path = self.folder / f"{number:03}-{_safe(title)}.md"
-        head = comment({"checkpoint": checkpoint, "title": title})
+        head = format_comment({"checkpoint": checkpoint, "title": title})
         _put(path, f"{head}\n\n# {title}\n\n{payload.summary}\n")
         return CheckpointFile(number=number, title=title, checkpoint=checkpoint, path=path)
 
@@ -194,4 +194,4 @@ def _put(path: Path, text: str) -> None:
         file.write(data)
 
     if path.is_symlink() or not path.exists() or path.read_bytes() != data:
-        replace(path, fill)
+        replace_file(path, fill)

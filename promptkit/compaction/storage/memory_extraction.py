@@ -12,10 +12,10 @@ import attrs
 
 from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.planning.blocks import is_request, spans
-from promptkit.compaction.planning.coverage import covered_items
+from promptkit.compaction.planning.blocks import is_user_request, block_spans
+from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.storage.memory_files import bullets
+from promptkit.compaction.storage.memory_files import parse_bullets
 from promptkit.errors import ModelError, SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MEMORIES_TEMPLATE", "MemoryExtractionHook", "MemoryExtractor", "StatedMemories", "SummarizedMemories"]
+__all__ = ["MEMORIES_TEMPLATE", "MemoryExtractionHook", "MemoryExtractor", "StatedMemoryExtractor", "SummarizingMemoryExtractor"]
 
 MEMORIES_TEMPLATE = Path(__file__).with_name("memories.md.j2")
 """The template for a summarizer that writes memories: `SimpleSummarizer(model=model, window=…, template=MEMORIES_TEMPLATE)`."""
@@ -52,18 +52,18 @@ class MemoryExtractor(Protocol):
 
 
 @attrs.frozen
-class StatedMemories:
+class StatedMemoryExtractor:
     """Takes what the person themself said to remember, in their words: "always …", "never …", "I prefer …". Asks no model."""
 
     async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """The sentences."""
-        said = (item.message.text for item in items if is_request(item))
+        said = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in said for sentence in _SENTENCE.split(text))
         return tuple(dict.fromkeys(sentence for sentence in sentences if _STATED.search(sentence)))
 
 
 @attrs.frozen(kw_only=True)
-class SummarizedMemories:
+class SummarizingMemoryExtractor:
     """Has a summarizer list the memories of one stretch after the other.
 
     A stretch of which it has none to give is passed over, and so is a single message that is larger than `largest`: the others' are kept.
@@ -72,9 +72,9 @@ class SummarizedMemories:
     summarizer: Summarizer
     """Answers with a list: a SimpleSummarizer with MEMORIES_TEMPLATE."""
     tokenizer: Tokenizer
-    stretch: int
+    chunk_tokens: int
     """Tokens of the conversation that are read at once."""
-    largest: int
+    max_chunk_tokens: int
     """Tokens of a stretch that is passed over."""
     max_tokens: int = 1_000
     """The most that the list of one stretch may have."""
@@ -86,12 +86,12 @@ class SummarizedMemories:
         failure: Exception | None = None
         answered = False
         for stretch, tokens in self._stretches(items):
-            if tokens > self.largest:
+            if tokens > self.max_chunk_tokens:
                 _LOG.warning(
-                    "no memories are taken from %d messages of %d tokens, which is more than %d", len(stretch), tokens, self.largest
+                    "no memories are taken from %d messages of %d tokens, which is more than %d", len(stretch), tokens, self.max_chunk_tokens
                 )
                 continue
-            task = SummaryTask(plan=Plan(leaf=stretch[-1].entry, dropped=stretch), max_tokens=self.max_tokens)
+            task = SummaryTask(plan=Plan(leaf=stretch[-1].entry_id, dropped=stretch), max_tokens=self.max_tokens)
             try:
                 made = await self.summarizer.summarize(task if self.redactor is None else redact_task(task, self.redactor))
             except (SummaryError, ModelError) as error:
@@ -99,18 +99,18 @@ class SummarizedMemories:
                 failure = error
                 continue
             answered = True
-            found.update(dict.fromkeys(bullets((made if self.redactor is None else redact_summary(made, self.redactor)).text)))
+            found.update(dict.fromkeys(parse_bullets((made if self.redactor is None else redact_summary(made, self.redactor)).text)))
         if failure is not None and not answered:
             raise failure
         return tuple(found)
 
     def _stretches(self, items: Sequence[ViewItem]) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
-        count = Sizer(self.tokenizer).message
+        count = Sizer(self.tokenizer).count_message
         stretch: list[ViewItem] = []
         filled = 0
-        for start, end in spans([item.message for item in items]):
+        for start, end in block_spans([item.message for item in items]):
             tokens = sum(count(item.message) for item in items[start:end])
-            if stretch and filled + tokens > self.stretch:
+            if stretch and filled + tokens > self.chunk_tokens:
                 yield tuple(stretch), filled
                 stretch, filled = [], 0
             stretch.extend(items[start:end])
@@ -122,17 +122,17 @@ class SummarizedMemories:
 class MemoryExtractionHook(CompactionHooks):
     """After each compaction, takes memories from what the checkpoint covers into files, once for each checkpoint. `now` tells the time."""
 
-    def __init__(self, transcript: Transcript, *, extractor: MemoryExtractor, files: MemoryDirectory, now: Callable[[], datetime]) -> None:
+    def __init__(self, transcript: Transcript, *, extractor: MemoryExtractor, directory: MemoryDirectory, now: Callable[[], datetime]) -> None:
         self._transcript = transcript
         self._extractor = extractor
-        self._files = files
+        self._files = directory
         self._now = now
 
-    async def after(self, checkpoint: Entry) -> None:
+    async def post_compact(self, checkpoint: Entry) -> None:
         """Take them. Nothing is asked where it was done before."""
         if not isinstance(checkpoint.payload, Checkpoint) or await asyncio.to_thread(self._files.has, checkpoint.id):
             return
-        items = covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
+        items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
         if items:
             memories = await self._extractor.extract(items)
             await asyncio.to_thread(self._files.append, memories, key=checkpoint.id, now=self._now())

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from promptkit.compaction.storage.checkpoint_files import comment, commented
+from promptkit.compaction.storage.checkpoint_files import format_comment, parse_comment
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.transcript.jsonl.store import replace
+from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["CURATED", "MemoryDirectory", "bullets", "dated_name", "keys_of", "memories_of", "merged", "newest_lines", "readable"]
+__all__ = ["CURATED_FILE", "MemoryDirectory", "parse_bullets", "daily_file_name", "parse_keys", "parse_memories", "merge_memories", "keep_newest_lines", "strip_comments"]
 
 
 LONGEST = 500
@@ -32,39 +32,39 @@ _LETTERS = re.compile(r"[^\W_]+")
 _NOTHING = frozenset({"none", "nothing", "n a", "no memories", "nothing to remember"})
 
 
-def dated_name(day: date) -> str:
+def daily_file_name(day: date) -> str:
     """The name of a day's file.
 
-    >>> dated_name(date(2026, 1, 2))
+    >>> daily_file_name(date(2026, 1, 2))
     '2026-01-02.md'
     """
     return f"{day:%Y-%m-%d}.md"
 
 
-def bullets(text: str) -> tuple[str, ...]:
+def parse_bullets(text: str) -> tuple[str, ...]:
     """The points of a list, each in one line; what says that there are none is none."""
     points = (_line(match[1]) for match in _BULLET.finditer(text))
     return tuple(point for point in points if (normal := _normal(point)) and normal not in _NOTHING)
 
 
-def memories_of(text: str) -> tuple[str, ...]:
+def parse_memories(text: str) -> tuple[str, ...]:
     """The memories in a day's file."""
     return tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
 
 
-def keys_of(text: str) -> frozenset[str]:
+def parse_keys(text: str) -> frozenset[str]:
     """The keys of its sections."""
-    return frozenset(key for line in text.splitlines() if isinstance(key := commented(line).get("key"), str))
+    return frozenset(key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str))
 
 
-def merged(text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()) -> str:
+def merge_memories(text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()) -> str:
     """A day's file with new memories under a heading of the time; the file as it is where the key is in it, or nothing is new.
 
     Memories that differ only in case, spaces and punctuation are the same; `known` are those of other files.
     """
-    if key in keys_of(text):
+    if key in parse_keys(text):
         return text
-    seen = set(map(_normal, (*memories_of(text), *known)))
+    seen = set(map(_normal, (*parse_memories(text), *known)))
     fresh: list[str] = []
     for memory in map(_line, memories):
         normal = _normal(memory)
@@ -73,17 +73,17 @@ def merged(text: str, memories: Sequence[str], *, key: str, at: datetime, known:
             fresh.append(f"- {memory}")
     if not fresh:
         return text
-    section = "\n".join([f"## {at:%H:%M}", "", comment({"key": key}), "", *fresh])
+    section = "\n".join([f"## {at:%H:%M}", "", format_comment({"key": key}), "", *fresh])
     return f"{text.rstrip() or f'# {at:%Y-%m-%d}'}\n\n{section}\n"
 
 
-def readable(text: str) -> str:
+def strip_comments(text: str) -> str:
     """A file as a model is shown it: without comments."""
-    lines = [line for line in text.splitlines() if not commented(line)]
+    lines = [line for line in text.splitlines() if not parse_comment(line)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def newest_lines(text: str, characters: int) -> str:
+def keep_newest_lines(text: str, characters: int) -> str:
     """The last lines of a text that have room."""
     if len(text) <= characters:
         return text
@@ -101,7 +101,7 @@ def _normal(memory: str) -> str:
     return " ".join(_LETTERS.findall(memory.casefold()))
 
 
-CURATED = "MEMORY.md"
+CURATED_FILE = "MEMORY.md"
 LOCK = ".lock"
 DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
 
@@ -115,7 +115,7 @@ class MemoryDirectory:
 
     def has(self, key: str) -> bool:
         """Whether memories of this key have been written, on whatever day. Raises OSError."""
-        return self.folder.is_dir() and any(key in keys_of(_read(path)) for path in sorted(self.folder.glob(DAYS), reverse=True))
+        return self.folder.is_dir() and any(key in parse_keys(_read(path)) for path in sorted(self.folder.glob(DAYS), reverse=True))
 
     def append(self, memories: Sequence[str], *, key: str, now: datetime) -> Path | None:
         """Write what is new of some memories into the day's file; None where nothing was. A second time with a key changes nothing.
@@ -128,29 +128,29 @@ class MemoryDirectory:
         with FileLock(self.folder / LOCK, timeout=self._timeout):
             if self.has(key):
                 return None
-            path = self.folder / dated_name(now.date())
+            path = self.folder / daily_file_name(now.date())
             text = _read(path)
-            yesterday = _read(self.folder / dated_name(now.date() - timedelta(days=1)))
-            new = merged(text, memories, key=key, at=now, known=memories_of(yesterday))
+            yesterday = _read(self.folder / daily_file_name(now.date() - timedelta(days=1)))
+            new = merge_memories(text, memories, key=key, at=now, known=parse_memories(yesterday))
             if new == text:
                 return None
 
             def fill(file: BinaryIO) -> None:
                 file.write(new.encode("utf-8", "backslashreplace"))
 
-            replace(path, fill)
+            replace_file(path, fill)
         return path
 
-    def load(self, today: date, *, curated: bool, characters: int = 20_000) -> str:
+    def load(self, today: date, *, include_curated: bool, max_characters: int = 20_000) -> str:
         """What a model is shown: yesterday's file and today's, of which the oldest lines leave where there are more `characters`.
 
         `curated` says whether MEMORY.md may be shown, too: it may hold what is meant for one person alone, so only a conversation with
         that person loads it. It comes first, and whole. Raises OSError.
         """
-        days = (dated_name(today - timedelta(days=1)), dated_name(today))
-        recent = "\n\n".join(filter(None, (readable(_read(self.folder / name)) for name in days)))
-        kept = readable(_read(self.folder / CURATED)) if curated else ""
-        return "\n\n".join(filter(None, (kept, newest_lines(recent, characters))))
+        days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
+        recent = "\n\n".join(filter(None, (strip_comments(_read(self.folder / name)) for name in days)))
+        kept = strip_comments(_read(self.folder / CURATED_FILE)) if include_curated else ""
+        return "\n\n".join(filter(None, (kept, keep_newest_lines(recent, max_characters))))
 
 
 def _read(path: Path) -> str:

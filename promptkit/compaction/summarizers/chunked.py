@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.blocks import spans
+from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, entries_of, render_summary_request
-from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, serialize_message, render_summary_request
+from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import dropped_items, earlier_summary, sum_usage, updated_facts
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, sum_usage, updated_facts
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.tokens.models import tokenizer_for
 
@@ -38,9 +38,9 @@ class ChunkedSummarizer:
     model: Model
     window: int
     """The most tokens of input and output together."""
-    share: float = 0.25
+    chunk_share: float = 0.25
     """Of the window: how much of the conversation one stretch may hold, if there is room for it."""
-    largest: float | None = None
+    max_chunk_share: float | None = None
     """Of the window: a stretch that is larger is named by its size, and nobody is asked for it. None: what does not fit of it is left out.
 
     Three tiers (GSV): a Chain of one without this, one with 0.5, and a PlaceholderSummarizer.
@@ -53,12 +53,12 @@ class ChunkedSummarizer:
         """The summary. Raises SummaryError if no stretch could be summarized, and what the model's provider raises."""
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         writer = SimpleSummarizer(model=self.model, window=self.window, tokenizer=tokenizer, template=self.template)
-        summary = earlier_summary(task)
+        summary = get_previous_summary(task)
         usages: list[CarriedUsage | None] = []
         failures: list[str] = []
         done = 0
         for stretch, tokens in self._stretches(task, await self._room(task, tokenizer), tokenizer):
-            if self.largest is not None and tokens > self.window * self.largest:
+            if self.max_chunk_share is not None and tokens > self.window * self.max_chunk_share:
                 failures.append(f"a stretch of {tokens:,} tokens is too large.")
                 summary = _noted(summary, f"[{_messages(stretch)} of about {tokens:,} tokens followed, too large to be summarized]")
                 continue
@@ -82,23 +82,23 @@ class ChunkedSummarizer:
 
     async def _room(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
         """The tokens that a stretch may have: less than its share where the summary so far needs them. Raises SummaryError for none."""
-        first = tuple(dropped_items(task)[:1])
+        first = tuple(collect_dropped_items(task)[:1])
         plan = Plan(leaf=task.plan.leaf, dropped=first)
-        bare = SummaryOfText(task=attrs.evolve(task, plan=plan), quirks=quirks_of(self.model.name), result_tokens=1, template=self.template)
-        rendered = await render_summary_request(bare, self.window, tokenizer=tokenizer, marked=True)
-        before = max(task.max_tokens, tokenizer.count(earlier_summary(task) or ""))
+        bare = SummaryOfText(task=attrs.evolve(task, plan=plan), quirks=find_quirks(self.model.name), max_result_tokens=1, template=self.template)
+        rendered = await render_summary_request(bare, self.window, tokenizer=tokenizer, marks_new=True)
+        before = max(task.max_tokens, tokenizer.count(get_previous_summary(task) or ""))
         room = self.window - rendered.tokens - rendered.reserved - before
         if room <= 0:
             detail = f"{self.window:,} tokens hold no summary of {task.max_tokens:,} twice, before and after, beside the instructions."
             raise SummaryError(reason="does_not_fit", detail=detail)
-        return min(max(1, int(self.window * self.share)), room)
+        return min(max(1, int(self.window * self.chunk_share)), room)
 
     def _stretches(self, task: SummaryTask, most: int, tokenizer: Tokenizer) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
         """What is to be summarized in stretches of at most `most` tokens, and their tokens; a call with its results, or one message, may be more."""
-        items = dropped_items(task)
+        items = collect_dropped_items(task)
         stretch: list[ViewItem] = []
         filled = 0
-        for start, end in spans([item.message for item in items]):
+        for start, end in block_spans([item.message for item in items]):
             tokens = self._written(items[start:end], tokenizer)
             if stretch and filled + tokens > most:
                 yield tuple(stretch), filled
@@ -114,7 +114,7 @@ class ChunkedSummarizer:
         names = {call.id: call.name for item in items for call in item.message.tool_calls}
         tokens = 0
         for item in items:
-            for tag, attributes, text in entries_of(item.message, names):
+            for tag, attributes, text in serialize_message(item.message, names):
                 told = "".join(f' {name}="{value}"' for name, value in attributes.items())
                 size = tokenizer.count(text)
                 tokens += min(longest, size) if tag == "result" else size

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Summary
-from promptkit.compaction.summarizers.facts import Command, Facts, fold
+from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import SECTIONS, neutralize_tags
-from promptkit.compaction.summarizers.summarizer import dropped_items, earlier_summary, updated_facts
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, updated_facts
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import Chunk, Isolate, TokenLimit
@@ -49,7 +49,7 @@ class ExtractiveSummary(PromptElement):
     """
 
     facts: Facts
-    tokens: int
+    max_tokens: int
     """The most that all of it may have: no line takes more than about an eighth."""
 
     def render(self, sizing: Sizing) -> Child:
@@ -83,14 +83,14 @@ class ExtractiveSummary(PromptElement):
 
     def _line(self, text: str) -> str:
         """A line with what follows it indented, so that nothing that somebody said looks like a heading, and no tag is one."""
-        most = max(40, self.tokens // 2)  # characters
+        most = max(40, self.max_tokens // 2)  # characters
         shown = text if len(text) <= most else f"{text[: most - 1]}…"
         return "- " + neutralize_tags("\n  ".join(shown.splitlines()))
 
     def _earlier(self) -> Child:
         if not self.facts.earlier:
             return None
-        most = max(1, self.tokens // EARLIER_SHARE)
+        most = max(1, self.max_tokens // EARLIER_SHARE)
         text = "\n".join(f"  {line}" for line in neutralize_tags(self.facts.earlier).splitlines())
         cut = Isolate(tokens=most)[Truncate(keep="middle", ratio=0.6)[text]]
         return Chunk(priority=9.5)[TextChunk()["- The summary before, as it was written:"], cut]
@@ -106,15 +106,15 @@ class ExtractiveSummarizer:
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary, within the task's tokens. Raises SummaryError if not even the headings fit."""
         tokenizer = self.tokenizer or tokenizer_for(None)
-        facts = fold(Facts.from_json(task.facts), dropped_items(task))
+        facts = extend_facts(Facts.from_json(task.facts), collect_dropped_items(task))
         if facts.earlier is None:
-            facts = attrs.evolve(facts, earlier=earlier_summary(task) or "")
+            facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.frame("user").tokens
-        summary = ExtractiveSummary(facts=facts, tokens=task.aim_tokens)
+        summary = ExtractiveSummary(facts=facts, max_tokens=task.target_tokens)
         try:
-            rendered = render(TokenLimit(max_tokens=task.aim_tokens + frame)[summary], tokenizer=tokenizer)
+            rendered = render(TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer)
         except BudgetExceededError as error:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.aim_tokens:,} tokens hold not even the headings.") from error
+            raise SummaryError(reason="does_not_fit", detail=f"{task.target_tokens:,} tokens hold not even the headings.") from error
         text = "".join(message.text for message in rendered.messages)
         return Summary(text=text, mode="extractive", facts=facts.to_json())
 
@@ -136,16 +136,16 @@ class PlaceholderSummarizer:
     """
 
     tokenizer: Tokenizer
-    only_last: ClassVar[bool] = True
+    must_be_last: ClassVar[bool] = True
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The note. Raises SummaryError where not even that has room."""
-        items = dropped_items(task)
+        items = collect_dropped_items(task)
         images = sum(isinstance(part, ImagePart) for item in items for part in item.message.content)
         among = f", with {images:,} image{'' if images == 1 else 's'}" if images else ""
         several = "message is" if len(items) == 1 else "messages are"
         note = f"[{len(items):,} earlier {several} left out here{among}. They could not be summarized.]"
-        before = earlier_summary(task)
+        before = get_previous_summary(task)
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
                 return Summary(text=text, mode="placeholder", facts=updated_facts(task))

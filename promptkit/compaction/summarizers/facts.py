@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_request
+from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import OpaquePart
 from promptkit.transcript.redaction import redact_json
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "fold", "skill_of", "thinking_of", "without_secrets"]
+__all__ = ["Command", "Facts", "extend_facts", "find_skill_name", "thinking_from_facts", "redact_facts"]
 
 
 TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
 NAMES = ("skill", "name", "command", "skill_name")
 
 
-def skill_of(tool: str, arguments: Mapping[str, object]) -> str | None:
+def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
     """The name of the skill that a call of a tool invokes; None for any other call.
 
-    >>> skill_of("Skill", {"command": "pdf"})
+    >>> find_skill_name("Skill", {"command": "pdf"})
     'pdf'
     """
     if tool.lower() not in TOOLS:
@@ -124,12 +124,12 @@ class Facts:
             tools=_counts(data.get("tools")),
             last_reply=_text(data.get("last_reply")),
             messages=count if isinstance(count := data.get("messages"), int) else 0,
-            thinking=thinking_of(data),
+            thinking=thinking_from_facts(data),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
         )
 
 
-def fold(facts: Facts, items: Iterable[ViewItem]) -> Facts:
+def extend_facts(facts: Facts, items: Iterable[ViewItem]) -> Facts:
     """The facts with those of more messages. Linear in their text; folding in parts is folding at once, as long as no list is full."""
     gathering = _Gathering(facts)
     for item in items:
@@ -137,12 +137,12 @@ def fold(facts: Facts, items: Iterable[ViewItem]) -> Facts:
     return gathering.facts()
 
 
-def thinking_of(facts: Mapping[str, Json]) -> OpaquePart | None:
+def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
     """The last thought in the facts of a checkpoint; None where they have none."""
     return _thought(facts.get("thinking"))
 
 
-def without_secrets(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
+def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
     """Facts of which the redactor has seen every text. A thought in which it finds something goes whole: it is signed."""
     clean = {name: redact_json(value, redactor) for name, value in facts.items()}
     return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
@@ -171,7 +171,7 @@ class _Gathering:
             return  # it is still shown beside the summary that it was taken into
         self.messages += 1
         if message.role == "user":
-            if text.strip() and is_request(item):  # no summary, no reminder of a program's
+            if text.strip() and is_user_request(item):  # no summary, no reminder of a program's
                 self.requests.append(_clip(text.strip()))
         elif message.role == "assistant":
             self.thinking = next((p for p in reversed(message.content) if isinstance(p, OpaquePart) and is_thinking(p)), self.thinking)
@@ -207,7 +207,7 @@ class _Gathering:
         arguments = _arguments(call.arguments)
         if "todo" in name.lower() and self._note_list(arguments):
             return
-        path, command, skill = _first(arguments, PATHS), _first(arguments, COMMANDS), skill_of(call.name, arguments)
+        path, command, skill = _first(arguments, PATHS), _first(arguments, COMMANDS), find_skill_name(call.name, arguments)
         if command is None and SEARCHES.search(call.name):
             return  # what it found is looked at by the next calls
         if skill is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import updated_facts
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FileListSummarizer", "FileOperations", "file_blocks", "file_operations", "without_files"]
+__all__ = ["FileListSummarizer", "FileOperations", "render_file_lists", "list_file_operations", "strip_file_lists"]
 
 READ, MODIFIED = "read-files", "modified-files"
 SHARE = 4
@@ -36,10 +36,10 @@ class FileOperations:
     modified: tuple[str, ...] = ()
 
 
-def file_operations(facts: Facts) -> FileOperations:
+def list_file_operations(facts: Facts) -> FileOperations:
     """The files of some facts: without the lines that were read of them, and in the one list where they were changed.
 
-    >>> file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
+    >>> list_file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
     FileOperations(read=('b.py',), modified=('a.py',))
     """
     modified = {_path(path) for path in facts.changed} - {""}
@@ -47,14 +47,14 @@ def file_operations(facts: Facts) -> FileOperations:
     return FileOperations(read=tuple(sorted(read)), modified=tuple(sorted(modified)))
 
 
-def file_blocks(files: FileOperations, *, tokens: int, tokenizer: Tokenizer) -> str:
+def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Tokenizer) -> str:
     """Both lists in tags, within so many tokens: what was changed goes first, and a list that is cut says how many are missing."""
-    modified = _block(MODIFIED, files.modified, tokens, tokenizer)
-    read = _block(READ, files.read, tokens - tokenizer.count(modified), tokenizer)
+    modified = _block(MODIFIED, files.modified, max_tokens, tokenizer)
+    read = _block(READ, files.read, max_tokens - tokenizer.count(modified), tokenizer)
     return "\n\n".join(filter(None, (read, modified)))
 
 
-def without_files(summary: str) -> str:
+def strip_file_lists(summary: str) -> str:
     """A summary without its lists: the next one gets its own."""
     return _BLOCKS.sub("\n\n", summary).strip()
 
@@ -70,16 +70,16 @@ class FileListSummarizer:
         """The summary with its lists, within the task's tokens. Raises SummaryError if the summarizer has none."""
         facts = Facts.from_json(updated_facts(task))  # before a model is asked: what is dropped is known now
         most = task.max_tokens // SHARE
-        blocks = file_blocks(file_operations(facts), tokens=most, tokenizer=self.tokenizer)
+        blocks = render_file_lists(list_file_operations(facts), max_tokens=most, tokenizer=self.tokenizer)
         if not blocks:
             return await self.summarizer.summarize(task)
         behind = f"\n\n{blocks}"
         plan = task.plan
         if plan.previous is not None:
-            plan = attrs.evolve(plan, previous=without_files(without_breadcrumb(plan.previous)))
+            plan = attrs.evolve(plan, previous=strip_file_lists(strip_breadcrumb(plan.previous)))
         room = task.max_tokens - self.tokenizer.count(behind)
         summary = await self.summarizer.summarize(attrs.evolve(task, plan=plan, max_tokens=room, check=None))
-        return attrs.evolve(summary, text=f"{without_files(summary.text)}{behind}", facts=summary.facts or facts.to_json())
+        return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{behind}", facts=summary.facts or facts.to_json())
 
 
 def _path(path: str) -> str:

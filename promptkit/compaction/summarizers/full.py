@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, render_summary_request
-from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import with_options
@@ -54,16 +54,16 @@ class FullSummarizer:
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         tools = tuple(task.tools) or (task.last_request.tools if task.last_request else ())
         reply = await self._ask(await self._rendered(task, tools, tokenizer), tools)
-        return summary_from_reply(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, tagged=False)
+        return summary_from_reply(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, require_tags=False)
 
     async def _rendered(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
         prompt = SummaryOfMessages(
-            task=task, quirks=quirks_of(self.model.name), result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+            task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
         taken = tokenizer.request(tools, system=True).tokens if tools else 0
         budget = taken + int((self.window - taken) * SAFETY) if tools else self.window
         shown = prompt if self.prompt is None else self.prompt(task)
-        return await render_summary_request(shown, budget, tools=tools, tokenizer=tokenizer, marked=self.prompt is None)
+        return await render_summary_request(shown, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None)
 
     async def _ask(self, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
         model = with_options(self.model, temperature=0)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, words_of
-from promptkit.compaction.summarizers.quirks import quirks_of
-from promptkit.compaction.summarizers.summarizer import dropped_messages, summary_from_reply
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, suggest_word_count
+from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, summary_from_reply
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError
 from promptkit.providers.model import with_options
 from promptkit.rendering.renderer import render_async
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.redaction import redact_payload
+from promptkit.transcript.redaction import redact_message
 
 if TYPE_CHECKING:
     import os
@@ -47,27 +47,27 @@ class InlineSummarizer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary. Raises SummaryError where there was no request yet, or where it has no room for what is asked behind it."""
-        dropped = dropped_messages(task)
+        dropped = collect_dropped_messages(task)
         if task.last_request is None:
             raise SummaryError(reason="no_request", detail="no request was sent that a summary could be asked for behind.")
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         sent = task.last_request.messages
-        seen = sent if task.redactor is None else [redact_payload(message, task.redactor) for message in sent]  # as the plan has them
+        seen = sent if task.redactor is None else [redact_message(message, task.redactor) for message in sent]  # as the plan has them
         messages = (*sent, *_since(seen, dropped), await self._question(task, tokenizer))
         tools = task.last_request.tools
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
-            needed = sum(map(Sizer(tokenizer).message, messages)) + tokenizer.request(tools, system=system).tokens + task.max_tokens
+            needed = sum(map(Sizer(tokenizer).count_message, messages)) + tokenizer.request(tools, system=system).tokens + task.max_tokens
             if needed > self.window:
                 detail = f"the conversation with the question and room for the summary needs {needed:,} of {self.window:,} tokens."
                 raise SummaryError(reason="does_not_fit", detail=detail)
         reply = await with_options(self.model, temperature=0).complete(messages, tools=tools)
-        return summary_from_reply(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, tagged=True)
+        return summary_from_reply(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, require_tags=True)
 
     async def _question(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
-        quirks = quirks_of(self.model.name)
+        quirks = find_quirks(self.model.name)
         asked = SummaryInstructions(
-            instructions=task.instructions, live=True, words=words_of(task), say_no_tools=quirks.say_no_tools, template=self.template
+            instructions=task.instructions, live=True, words=suggest_word_count(task), say_no_tools=quirks.say_no_tools, template=self.template
         )
         (message,) = (await render_async(UserMessage()[asked], tokenizer=tokenizer)).messages
         return message

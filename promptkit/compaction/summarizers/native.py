@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.summarizer import dropped_items, sum_usage
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import OpaquePart
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import build_view, summary_message
+from promptkit.transcript.view import build_view, build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CompactingModel", "NativeSummarizer", "WiredModel", "make_portable", "wire_of"]
+__all__ = ["CompactingModel", "NativeSummarizer", "WireFormatModel", "make_portable", "get_wire_format"]
 
 
 class CompactingModel(Protocol):
@@ -39,7 +39,7 @@ class CompactingModel(Protocol):
 
 
 @runtime_checkable
-class WiredModel(Protocol):
+class WireFormatModel(Protocol):
     """A model that says in which wire format it is asked."""
 
     @property
@@ -48,9 +48,9 @@ class WiredModel(Protocol):
         ...
 
 
-def wire_of(model: object) -> str:
+def get_wire_format(model: object) -> str:
     """The wire format of a model; an empty text for one that does not say, and to which no provider's own parts can be sent."""
-    return model.api if isinstance(model, WiredModel) else ""
+    return model.api if isinstance(model, WireFormatModel) else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +61,7 @@ class NativeSummarizer:
     """
 
     model: CompactingModel
-    beside: Summarizer = attrs.field(factory=ExtractiveSummarizer)
+    text_summarizer: Summarizer = attrs.field(factory=ExtractiveSummarizer)
     """Writes the text. The default asks no model."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
@@ -69,9 +69,9 @@ class NativeSummarizer:
 
         Secrets are taken out of what it is sent as of what any summarizer is sent.
         """
-        dropped_items(task)  # raises where nothing is new
+        collect_dropped_items(task)  # raises where nothing is new
         made = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
-        text = await self.beside.summarize(attrs.evolve(task, check=None))
+        text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
             text, mode="native", model=self.model.name, usage=sum_usage([text.usage, made.usage]), replacement=made.messages
         )
@@ -85,20 +85,20 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
     """
     path = transcript.path()
     view = build_view(path)
-    if view.checkpoint is None:
+    if view.checkpoint_id is None:
         return None
-    payload = transcript.get(view.checkpoint).payload
-    shown = [item.message for item in view.items if item.entry == view.checkpoint]
+    payload = transcript.get(view.checkpoint_id).payload
+    shown = [item.message for item in view.items if item.entry_id == view.checkpoint_id]
     foreign = any(isinstance(part, OpaquePart) and part.provider != provider for message in shown for part in message.content)
     if not isinstance(payload, Checkpoint) or payload.portable is None or not foreign:
         return None
-    plain = payload.portable == (summary_message(payload.summary),)
+    plain = payload.portable == (build_summary_message(payload.summary),)
     portable = attrs.evolve(
         payload,
         replacement=None if plain else payload.portable,
         portable=None,
         own=(),
-        first_kept=next((item.entry for item in view.items if item.entry != view.checkpoint), None),
+        first_kept=next((item.entry_id for item in view.items if item.entry_id != view.checkpoint_id), None),
         trigger="provider",
         usage=None,
         tokens_before=None,

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.planning.blocks import spans
+from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import SummaryTask
-from promptkit.compaction.summarizers.quirks import Quirks, without_calls, without_orphans
-from promptkit.compaction.summarizers.summarizer import dropped_messages, earlier_summary
+from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
+from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
 from promptkit.elements.from_message import element_from_message
@@ -26,7 +26,7 @@ from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.rendering.renderer import render_async
 from promptkit.tool_pairing import pair_tool_calls
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,10 +42,10 @@ __all__ = [
     "SummaryInstructions",
     "SummaryOfMessages",
     "SummaryOfText",
-    "entries_of",
+    "serialize_message",
     "neutralize_tags",
     "render_summary_request",
-    "words_of",
+    "suggest_word_count",
 ]
 
 
@@ -67,7 +67,7 @@ def neutralize_tags(text: str) -> str:
     return TAGS.sub("&lt;", text)
 
 
-def entries_of(message: Message, names: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str], str]]:
+def serialize_message(message: Message, names: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str], str]]:
     """A message as sections: (tag, attributes, text). `names` says by call id which tool a result comes from.
 
     Pictures and documents are counted, a provider's own parts are left out.
@@ -121,9 +121,9 @@ KEPT_SHARE = 8
 """What stays may have an eighth of a request, as evidence, and no more than the summary may."""
 
 
-def words_of(task: SummaryTask) -> int:
+def suggest_word_count(task: SummaryTask) -> int:
     """About how many words a summary should have, in tens: a model counts words better than tokens."""
-    return max(10, task.aim_tokens * 3 // 4 // 10 * 10)
+    return max(10, task.target_tokens * 3 // 4 // 10 * 10)
 
 
 @component
@@ -162,21 +162,21 @@ class SummaryOfMessages(PromptElement):
     task: SummaryTask
     quirks: Quirks = Quirks()
     """Of the model that is asked."""
-    result_tokens: int | None = None
+    max_result_tokens: int | None = None
     """The most that one tool result may have."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def render(self, sizing: Sizing) -> Child:
         """Instructions, the summary before, and the question are required; of the rest the first has the highest priority, then the newest."""
         quirks = self.quirks
-        earlier = earlier_summary(self.task)
+        earlier = get_previous_summary(self.task)
         return (
             SystemMessage(required=True)[
                 SummaryInstructions(
-                    instructions=self.task.instructions, words=words_of(self.task), say_no_tools=quirks.say_no_tools, template=self.template
+                    instructions=self.task.instructions, words=suggest_word_count(self.task), say_no_tools=quirks.say_no_tools, template=self.template
                 )
             ],
-            element_from_message(summary_message(earlier), required=True) if earlier else None,
+            element_from_message(build_summary_message(earlier), required=True) if earlier else None,
             list(self._blocks()),
             UserMessage(pass_priority=True)[
                 _kept(self.task, sizing.token_budget),
@@ -187,18 +187,18 @@ class SummaryOfMessages(PromptElement):
         )
 
     def _blocks(self) -> Iterator[PromptElement]:
-        shown = without_calls([_portable(message) for message in dropped_messages(self.task)], self.quirks.hidden_calls)
-        messages = without_orphans(shown) if self.quirks.strip_orphans else pair_tool_calls(shown).messages
+        shown = remove_calls([_portable(message) for message in collect_dropped_messages(self.task)], self.quirks.hidden_calls)
+        messages = remove_orphans(shown) if self.quirks.strip_orphans else pair_tool_calls(shown).messages
         messages = tuple(message for message in messages if message.content or message.tool_calls or message.role == "tool")
-        for number, (start, end) in enumerate(spans(messages)):
+        for number, (start, end) in enumerate(block_spans(messages)):
             yield Chunk(priority=number or len(messages))[
                 Metadata(value=NEW, local=True), (self._message(message) for message in messages[start:end])
             ]
 
     def _message(self, message: Message) -> PromptElement:
-        if message.role != "tool" or self.result_tokens is None:
+        if message.role != "tool" or self.max_result_tokens is None:
             return element_from_message(message)
-        most = self.result_tokens
+        most = self.max_result_tokens
         return element_from_message(message, text=lambda text: _cut(text, most))
 
 
@@ -212,20 +212,20 @@ class SummaryOfText(PromptElement):
     task: SummaryTask
     quirks: Quirks = Quirks()
     """Of the model that is asked."""
-    result_tokens: int | None = None
+    max_result_tokens: int | None = None
     """The most that one tool result may have."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def render(self, sizing: Sizing) -> Child:
         """A system message and a user message."""
         quirks = self.quirks
-        earlier = earlier_summary(self.task)
-        entries = list(_entries(dropped_messages(self.task), self.result_tokens))
+        earlier = get_previous_summary(self.task)
+        entries = list(_entries(collect_dropped_messages(self.task), self.max_result_tokens))
         entries[1:2] = [Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]]  # the first to leave
         return (
             SystemMessage(required=True)[
                 SummaryInstructions(
-                    instructions=self.task.instructions, words=words_of(self.task), say_no_tools=quirks.say_no_tools, template=self.template
+                    instructions=self.task.instructions, words=suggest_word_count(self.task), say_no_tools=quirks.say_no_tools, template=self.template
                 )
             ],
             UserMessage(pass_priority=True)[
@@ -253,7 +253,7 @@ def _entries(messages: Sequence[Message], result_tokens: int | None, *, new: boo
     """Messages written out, each in a piece that is kept or left out as a whole."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     for message in messages:
-        for tag, attributes, text in entries_of(message, names):
+        for tag, attributes, text in serialize_message(message, names):
             shown = _cut(text, result_tokens) if tag == "result" and result_tokens is not None else text
             yield Chunk()[Metadata(value=NEW, local=True) if new else None, Tag(tag=tag, attributes=attributes)[shown]]
 
@@ -290,7 +290,7 @@ def _word(part: Part) -> str | None:
 
 
 async def render_summary_request(
-    prompt: Child, window: int, *, tokenizer: Tokenizer, marked: bool, tools: Sequence[ToolDefinition] = ()
+    prompt: Child, window: int, *, tokenizer: Tokenizer, marks_new: bool, tools: Sequence[ToolDefinition] = ()
 ) -> Rendered:
     """The request, within `window` tokens.
 
@@ -302,6 +302,6 @@ async def render_summary_request(
     except BudgetExceededError as error:
         detail = f"the instructions and the summary before do not fit {window:,} tokens: {error}"
         raise SummaryError(reason="does_not_fit", detail=detail) from error
-    if not (NEW in rendered.metadata if marked else rendered.messages):
+    if not (NEW in rendered.metadata if marks_new else rendered.messages):
         raise SummaryError(reason="does_not_fit", detail=f"nothing of the conversation fits {window:,} tokens beside the instructions.")
     return rendered

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.blocks import summary_text
+from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapt_messages", "added_tokens", "is_thinking", "quirks_of", "without_calls", "without_orphans"]
+__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapt_messages", "count_added_tokens", "is_thinking", "find_quirks", "remove_calls", "remove_orphans"]
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "
@@ -34,7 +34,7 @@ class Quirks:
 
     say_no_tools: bool = False
     """It calls tools though it was asked for text, unless it is told once more."""
-    remind_to_go_on: bool = False
+    remind_to_continue: bool = False
     """It stops after a summary unless it is told to go on."""
     strip_orphans: bool = False
     """It refuses a request in which a call or a result stands alone, even one that a placeholder answers."""
@@ -50,12 +50,12 @@ QUIRKS: tuple[tuple[str, Quirks], ...] = (
     (r"claude.*opus", attrs.evolve(_CLAUDE, say_no_tools=True)),
     (r"claude", _CLAUDE),
     (r"gemini", Quirks(strip_orphans=True)),
-    (r"gpt-4\.1", Quirks(remind_to_go_on=True)),
+    (r"gpt-4\.1", Quirks(remind_to_continue=True)),
 )
 """Model names by pattern, the first that matches counts. Source: what VS Code's chat does for these families."""
 
 
-def quirks_of(model: str | None, table: tuple[tuple[str, Quirks], ...] = QUIRKS) -> Quirks:
+def find_quirks(model: str | None, table: tuple[tuple[str, Quirks], ...] = QUIRKS) -> Quirks:
     """The quirks of a model; none for one that no row matches."""
     return next((quirks for pattern, quirks in table if model and re.search(pattern, model, re.IGNORECASE)), Quirks())
 
@@ -65,9 +65,9 @@ def adapt_messages(messages: Sequence[Message], quirks: Quirks, *, thinking: Opa
 
     `thinking` is the last one of what the summary stands for, as the facts of its checkpoint have it.
     """
-    shown = without_orphans(messages) if quirks.strip_orphans else tuple(messages)
-    at = next((at for at, message in enumerate(shown) if summary_text(message) is not None), None)
-    if at is not None and quirks.remind_to_go_on and _REMINDING not in shown[at + 1 : at + 2]:
+    shown = remove_orphans(messages) if quirks.strip_orphans else tuple(messages)
+    at = next((at for at, message in enumerate(shown) if extract_summary_text(message) is not None), None)
+    if at is not None and quirks.remind_to_continue and _REMINDING not in shown[at + 1 : at + 2]:
         shown = (*shown[: at + 1], _REMINDING, *shown[at + 1 :])
     if at is not None and quirks.keep_thinking and thinking is not None:
         first = next((place for place in range(at + 1, len(shown)) if shown[place].role == "assistant"), None)
@@ -77,11 +77,11 @@ def adapt_messages(messages: Sequence[Message], quirks: Quirks, *, thinking: Opa
     return shown
 
 
-def added_tokens(quirks: Quirks, *, thinking: OpaquePart | None = None, tokenizer: Tokenizer) -> int:
+def count_added_tokens(quirks: Quirks, *, thinking: OpaquePart | None = None, tokenizer: Tokenizer) -> int:
     """The most that `adapted` adds to a request that shows a summary."""
     sizer = Sizer(tokenizer)
-    reminder = sizer.message(_REMINDING) if quirks.remind_to_go_on else 0
-    return reminder + (sizer.part(thinking) if quirks.keep_thinking and thinking is not None else 0)
+    reminder = sizer.count_message(_REMINDING) if quirks.remind_to_continue else 0
+    return reminder + (sizer.count_part(thinking) if quirks.keep_thinking and thinking is not None else 0)
 
 
 def is_thinking(part: object) -> bool:
@@ -90,12 +90,12 @@ def is_thinking(part: object) -> bool:
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
 
 
-def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
+def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages without results of no call, and without calls that nothing answers up to the next message that is no result."""
     return tuple(_answered(messages))
 
 
-def without_calls(messages: Sequence[Message], names: str | None) -> tuple[Message, ...]:
+def remove_calls(messages: Sequence[Message], names: str | None) -> tuple[Message, ...]:
     """The messages without the calls of certain tools, by a pattern, and without their results; what was said beside them stays."""
     if names is None:
         return tuple(messages)

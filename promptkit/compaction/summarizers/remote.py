@@ -65,15 +65,15 @@ class RemoteSummarizer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """The summary. Raises SummaryError if nothing fits or the answer holds no summary, and ModelError if the service gives none."""
-        prompt = SummaryOfText(task=task, result_tokens=max(1, self.window // RESULT_SHARE), template=self.template)
-        rendered = await render_summary_request(prompt, self.window, tokenizer=self.tokenizer, marked=True)
+        prompt = SummaryOfText(task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template)
+        rendered = await render_summary_request(prompt, self.window, tokenizer=self.tokenizer, marks_new=True)
         body = {
             "systemPrompt": "\n\n".join(message.text for message in rendered.messages if message.role == "system"),
             "prompt": "\n\n".join(message.text for message in rendered.messages if message.role != "system"),
         }
         text = _summary(await self._posted(body))
         reply = Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
-        made = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, tagged=False)
+        made = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False)
         return attrs.evolve(made, model=None, usage=None)
 
     async def _posted(self, body: Mapping[str, str]) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
-from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -44,9 +44,9 @@ class SimpleSummarizer:
         """The summary. Raises SummaryError if nothing of the conversation fits, and what the model's provider raises."""
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         prompt = SummaryOfText(
-            task=task, quirks=quirks_of(self.model.name), result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+            task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
         shown = prompt if self.prompt is None else self.prompt(task)
-        rendered = await render_summary_request(shown, self.window, tokenizer=tokenizer, marked=self.prompt is None)
+        rendered = await render_summary_request(shown, self.window, tokenizer=tokenizer, marks_new=self.prompt is None)
         reply = await with_options(self.model, temperature=0).complete(rendered.messages)
-        return summary_from_reply(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, tagged=False)
+        return summary_from_reply(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, require_tags=False)

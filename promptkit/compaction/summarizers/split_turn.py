@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import InvalidArgumentError, SummaryError
 
@@ -39,14 +39,14 @@ class SplitTurnSummarizer:
     summarizer: Summarizer
     """For what is before the turn."""
     tokenizer: Tokenizer
-    prefix: Summarizer | None = None
+    prefix_summarizer: Summarizer | None = None
     """For the first part of the turn; None: the same."""
-    share: float = 5 / 13
+    prefix_share: float = 5 / 13
     """Of the tokens, what the first part of the turn may have. (pi: 0.5 of its reserve beside 0.8.)"""
 
     def __attrs_post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            problem = f"share={self.share:g} must be above 0 and below 1."
+        if not 0 < self.prefix_share < 1:
+            problem = f"share={self.prefix_share:g} must be above 0 and below 1."
             raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
@@ -54,7 +54,7 @@ class SplitTurnSummarizer:
         if not task.plan.prefix:
             return await self.summarizer.summarize(task)
         room = task.max_tokens - self.tokenizer.count(HEADING)
-        most = int(room * self.share)
+        most = int(room * self.prefix_share)
         if self._kept(task) and self.tokenizer.count(self._before(task)) > room - most:
             # The summary before leaves no room for a second one: one is made of both.
             whole = attrs.evolve(task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=())
@@ -90,10 +90,10 @@ class SplitTurnSummarizer:
         return all(map(is_summary, task.plan.dropped))
 
     def _before(self, task: SummaryTask) -> str:
-        return NO_HISTORY if task.plan.previous is None else without_breadcrumb(task.plan.previous)
+        return NO_HISTORY if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
     async def _prefix(self, task: SummaryTask, tokens: int) -> Summary:
         alone = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
         instructions = "\n\n".join(filter(None, (PREFIX, task.instructions)))
         asked = attrs.evolve(task, plan=alone, max_tokens=tokens, instructions=instructions, last_request=None, facts={}, check=None)
-        return await (self.prefix or self.summarizer).summarize(asked)
+        return await (self.prefix_summarizer or self.summarizer).summarize(asked)

@@ -12,8 +12,8 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Summary
-from promptkit.compaction.summarizers.breadcrumb import without_breadcrumb
-from promptkit.compaction.summarizers.facts import Facts, fold
+from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.errors import CarriedUsage, InvalidArgumentError, SummaryError
 from promptkit.messages import Usage
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = [
     "FallbackSummarizer",
     "Summarizer",
-    "dropped_items",
-    "dropped_messages",
-    "earlier_summary",
+    "collect_dropped_items",
+    "collect_dropped_messages",
+    "get_previous_summary",
     "extract_summary",
     "sum_usage",
     "summary_from_reply",
     "updated_facts",
-    "without_analysis",
+    "strip_analysis",
 ]
 
 
@@ -66,7 +66,7 @@ def extract_summary(text: str) -> str | None:
     return text[opened.end() : closed.start() if closed else len(text)].strip()
 
 
-def without_analysis(text: str) -> str:
+def strip_analysis(text: str) -> str:
     """The text without thoughts between analysis tags, without white space around it; thoughts that do not end go to the end."""
     kept: list[str] = []
     at = 0
@@ -101,10 +101,10 @@ class FallbackSummarizer:
     The last is best one that needs no model, so that a conversation is never lost to a failing provider.
     """
 
-    links: Sequence[Summarizer]
+    summarizers: Sequence[Summarizer]
 
     def __attrs_post_init__(self) -> None:
-        if any(getattr(link, "only_last", False) for link in self.links[:-1]):
+        if any(getattr(link, "must_be_last", False) for link in self.summarizers[:-1]):
             problem = "a summarizer that always has something to say can only be the last of a chain: nobody behind it is ever asked."
             raise InvalidArgumentError(problem)
 
@@ -115,7 +115,7 @@ class FallbackSummarizer:
         """
         failures: list[str] = []
         usages: list[CarriedUsage | None] = []
-        for link in self.links:
+        for link in self.summarizers:
             try:
                 summary = await link.summarize(task)
                 if task.check is not None:
@@ -129,7 +129,7 @@ class FallbackSummarizer:
         raise SummaryError(reason="every", detail=detail, usage=sum_usage(usages))
 
 
-def dropped_items(task: SummaryTask) -> list[ViewItem]:
+def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
     """What the summary stands for, without the summary before it. Raises SummaryError if that is nothing: no model is asked then."""
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
     if not items:
@@ -137,22 +137,22 @@ def dropped_items(task: SummaryTask) -> list[ViewItem]:
     return items
 
 
-def dropped_messages(task: SummaryTask) -> list[Message]:
-    """The messages of `dropped_items`."""
-    return [item.message for item in dropped_items(task)]
+def collect_dropped_messages(task: SummaryTask) -> list[Message]:
+    """The messages of `collect_dropped_items`."""
+    return [item.message for item in collect_dropped_items(task)]
 
 
-def earlier_summary(task: SummaryTask) -> str | None:
+def get_previous_summary(task: SummaryTask) -> str | None:
     """The summary before this one, without its breadcrumb; None where this is the first."""
-    return None if task.plan.previous is None else without_breadcrumb(task.plan.previous)
+    return None if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
 
 def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
     """The facts for the next checkpoint, if a model writes its summary: those of the one before, with those of what is dropped now."""
-    return attrs.evolve(fold(Facts.from_json(task.facts), dropped_items(task)), earlier=None).to_json()
+    return attrs.evolve(extend_facts(Facts.from_json(task.facts), collect_dropped_items(task)), earlier=None).to_json()
 
 
-def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, tagged: bool) -> Summary:  # noqa: PLR0913  # keywords
+def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, require_tags: bool) -> Summary:  # noqa: PLR0913  # keywords
     """The summary in a model's reply, if it is one.
 
     `tagged`: it must stand between summary tags; otherwise a reply without them is taken as it is, but for its thoughts. Raises
@@ -166,9 +166,9 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
         raise SummaryError(reason="withheld", detail="the provider withheld the reply.", usage=usage)
     text = extract_summary(reply.message.text)
     if text is None:
-        if tagged:
+        if require_tags:
             raise SummaryError(reason="untagged", detail="the model answered without summary tags.", usage=usage)
-        text = without_analysis(reply.message.text)
+        text = strip_analysis(reply.message.text)
     if not text:
         raise SummaryError(reason="empty", detail="the model answered with an empty summary.", usage=usage)
     tokens = tokenizer.count(text)

@@ -16,7 +16,7 @@ from promptkit.compaction.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
-    Decided,
+    DecisionMade,
     Event,
     Events,
     SummaryDiscarded,
@@ -33,7 +33,7 @@ COMMITTED = CompactionCommitted(number=1, trigger="manual", checkpoint="e9", mod
 FAILED = CompactionFailed(number=1, trigger="manual", reason="empty", detail="the text of a secret", seconds=0.5)
 CANCELLED = CompactionCancelled(number=1, trigger="manual", seconds=0.5)
 DISCARDED = SummaryDiscarded(number=1, trigger="manual", reason="small enough", seconds=0.5)
-DECIDED = Decided(decision="StartBackground", reason="warm cache", tokens=80, ratio=0.8, threshold=0.79, warm=True)
+DECIDED = DecisionMade(decision="StartBackground", reason="warm cache", tokens=80, ratio=0.8, threshold=0.79, warm=True)
 
 
 def test_every_subscriber_hears_every_event_in_order() -> None:
@@ -122,7 +122,7 @@ def test_a_decision_is_an_event_on_the_span_at_hand() -> None:
 
 
 def test_what_is_unknown_is_no_attribute() -> None:
-    (turn,) = spans(Decided(decision="Nothing", reason="no window is known"))
+    (turn,) = spans(DecisionMade(decision="Nothing", reason="no window is known"))
     assert turn.events[0].attributes is not None
     assert "promptkit.tokens" not in turn.events[0].attributes
 

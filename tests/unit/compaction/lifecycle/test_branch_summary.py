@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.lifecycle.branch_summary import PREFACE, branch_items, left_behind, switch_branch
+from promptkit.compaction.lifecycle.branch_summary import PREFACE, build_branch_items, find_abandoned_entries, switch_branch
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
@@ -118,7 +118,7 @@ def test_e108_checkpoints_on_the_branch_hide_nothing_and_nested_summaries_are_to
     talk.branch("an older branch")
     talk.checkpoint("the summary so far")
     talk.user("after it")
-    items = branch_items(left_behind(talk.log, target))
+    items = build_branch_items(find_abandoned_entries(talk.log, target))
     assert [item.message.text.replace("\n", " ") for item in items if item.message.text] == [
         "tried wish",
         "found it",
@@ -136,7 +136,7 @@ def test_edits_hold_and_a_reset_hides_what_was_before_it() -> None:
     undone = talk.checkpoint("wrong")
     talk.edit(undone, reason="undone")
     talk.edit(secret, "redacted")
-    items = branch_items(left_behind(talk.log, target))
+    items = build_branch_items(find_abandoned_entries(talk.log, target))
     assert [item.message.text for item in items] == ["redacted"]
 
 

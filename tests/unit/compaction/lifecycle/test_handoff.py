@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT, Handoff, handoff
+from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT_SETTING, Handoff, handoff
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.store import TranscriptStore
 
 GOAL = "Port the parser to Rust."
 
@@ -39,9 +39,9 @@ def spoken() -> Talk:
     return talk
 
 
-def handed(talk: Talk, writer: Summarizer, store: Store | None = None, *, last: LastRequest | None = None) -> Handoff:
+def handed(talk: Talk, writer: Summarizer, store: TranscriptStore | None = None, *, last: LastRequest | None = None) -> Handoff:
     given = InMemoryStore() if store is None else store
-    return asyncio.run(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=given, max_tokens=50, last_request=last))
+    return asyncio.run(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=given, max_tokens=50, last_request=last))
 
 
 def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_
         ("message", "system", "rules"),
         ("custom_message", "user", "The parser is in p.py."),
     ]
-    assert new.settings()[PARENT] == {"transcript": None, "leaf": leaf, "goal": GOAL}
+    assert new.settings()[PARENT_SETTING] == {"transcript": None, "leaf": leaf, "goal": GOAL}
     noted = talk.path[-1]
     assert noted.kind == "observation"
     assert "checkpoint" not in [entry.kind for entry in talk.path]
@@ -84,7 +84,7 @@ def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Wr
     async def compact() -> Entry:
         return talk.log.append(Checkpoint(summary="S"))[0]
 
-    made = asyncio.run(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, fallback=compact))
+    made = asyncio.run(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50, fallback=compact))
     assert made.transcript is None
     assert made.checkpoint is talk.path[-1]
     assert store.load().entries == ()
@@ -118,7 +118,7 @@ def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         writer = Writer(gate=gate)
-        running = asyncio.ensure_future(handoff(talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50))
+        running = asyncio.ensure_future(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50))
         await asyncio.sleep(0)
         talk.user("wait")
         gate.set()
@@ -135,7 +135,7 @@ def test_secrets_do_not_travel() -> None:
     writer = Writer(text="key SECRET")
     made = asyncio.run(
         handoff(
-            talk.log, talk.view, goal=GOAL, writer=writer, store=store, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-")
+            talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-")
         )
     )
     assert made.transcript is not None

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, reset, reset_due
-from promptkit.compaction.storage.memory_extraction import StatedMemories
-from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
+from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, reset, is_reset_due
+from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
+from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -49,19 +49,19 @@ def at(hour: float, *, day: int = 2) -> datetime:
     ],
 )
 def test_a_reset_is_due_by_the_clock(policy: ResetPolicy, last: datetime, now: datetime, due: bool) -> None:
-    assert reset_due(policy, last=last, now=now) is due
+    assert is_reset_due(policy, last_message=last, now=now) is due
 
 
 def test_the_hour_is_that_of_the_present_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     last = datetime(2026, 1, 2, 2, 30, tzinfo=UTC)  # 3:30 in Berlin
-    assert reset_due(DailyReset(), last=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
-    assert not reset_due(DailyReset(), last=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
+    assert is_reset_due(DailyReset(), last_message=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
+    assert not is_reset_due(DailyReset(), last_message=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
 
 
 def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="zone"):
-        reset_due(DailyReset(), last=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
+        is_reset_due(DailyReset(), last_message=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
     with pytest.raises(InvalidArgumentError):
         DailyReset(hour=24)
     with pytest.raises(InvalidArgumentError):
@@ -79,18 +79,18 @@ def spoken(path: Path | None = None) -> Talk:
 
 def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -> None:
     talk, files = spoken(), MemoryDirectory(tmp_path)
-    entry = asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=StatedMemories(), memories=files))
+    entry = asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=StatedMemoryExtractor(), memories=files))
     assert entry is not None
     assert entry.kind == "reset"
     assert talk.view.items == ()
-    assert memories_of(files.load(DAY.date(), curated=False)) == ("Always run the tests.",)
+    assert parse_memories(files.load(DAY.date(), include_curated=False)) == ("Always run the tests.",)
 
 
 def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> None:
     talk = spoken()
     assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
     count = len(talk.log)
-    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemories(), memories=MemoryDirectory(tmp_path))) is None
+    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemoryExtractor(), memories=MemoryDirectory(tmp_path))) is None
     assert len(talk.log) == count
     assert asyncio.run(reset(Talk().log, reason="idle", now=at(4))) is None
 
@@ -99,10 +99,10 @@ def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: 
     path = tmp_path / "t.jsonl"
     talk = spoken(path)
     entries = list(talk.log.entries)
-    asyncio.run(reset(talk.log, reason="manual", now=at(4), archived=True))
+    asyncio.run(reset(talk.log, reason="manual", now=at(4), move_to_archive=True))
     store = JsonlStore(path)
     again = Transcript(store)
-    assert [segment.entries for segment in store.segments] == [2]
+    assert [segment.entries for segment in store.archives] == [2]
     assert list(again.entries)[:2] == entries
     assert build_view(again.path()).items == ()
     assert b"Always run" not in path.read_bytes()

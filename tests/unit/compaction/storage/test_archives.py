@@ -134,10 +134,10 @@ def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_delete
     talk = Talk()
     spoken(talk, "one")
     archives = ArchiveDirectory(tmp_path)
-    with archives.holding(talk.path) as held:
+    with archives.hold(talk.path) as held:
         held.keep()
     before = held.path.read_bytes()
-    with archives.holding(talk.path):
+    with archives.hold(talk.path):
         pass
     assert archives.files == (held.path,)
     assert held.path.read_bytes() == before
@@ -146,7 +146,7 @@ def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_delete
 def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
     talk = Talk()
     spoken(talk, "one")
-    with pytest.raises(KeyboardInterrupt), ArchiveDirectory(tmp_path).holding(talk.path):
+    with pytest.raises(KeyboardInterrupt), ArchiveDirectory(tmp_path).hold(talk.path):
         raise KeyboardInterrupt
     assert ArchiveDirectory(tmp_path).files == ()
 
@@ -154,7 +154,7 @@ def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
     talk = Talk()
     spoken(talk, "one")
-    with ArchiveDirectory(tmp_path).holding(talk.path) as held:
+    with ArchiveDirectory(tmp_path).hold(talk.path) as held:
         held.keep()
     whole = held.path.read_bytes()
     for damaged in (whole[:-9], b"x", gzip.compress(b"{}\n"), gzip.compress(gzip.decompress(whole) + b"nonsense\n")):

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory, checkpoint_files, comment, commented, title_of
+from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory, list_checkpoint_files, format_comment, parse_comment, title_from_summary
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Custom, Entry
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
     ],
 )
 def test_a_title_is_what_the_summary_says_of_itself_or_its_first_sentence(summary: str, title: str) -> None:
-    assert title_of(summary) == title
+    assert title_from_summary(summary) == title
 
 
 def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_e104_numbers_and_index_are_consistent_after_several_compactions(tmp_pat
     files = CheckpointDirectory(tmp_path)
     for number in range(1, 13):
         files.write(entry(f"c{number}", f"# Step {number}"))
-    assert [file.number for file in checkpoint_files(tmp_path)] == list(range(1, 13))
+    assert [file.number for file in list_checkpoint_files(tmp_path)] == list(range(1, 13))
     assert files.count == 12
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "12 summaries" in index
@@ -102,7 +102,7 @@ def test_no_title_leads_out_of_the_folder_or_breaks_the_files(title: str, tmp_pa
     assert made is not None
     assert made.path.parent == files.folder
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    (found,) = checkpoint_files(files.folder)
+    (found,) = list_checkpoint_files(files.folder)
     assert found == made
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "007-mine.md").write_text("mine", encoding="utf-8")
     (tmp_path / "008-mine.md").write_text('<!-- {"checkpoint": 8} -->', encoding="utf-8")
     files = CheckpointDirectory(tmp_path)
-    assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=Custom(name="n"))) is None
+    assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=CustomEntry(name="n"))) is None
     files.write(entry("c1", "# One"))
     files.retain(())
     assert names(tmp_path) == ["007-mine.md", "008-mine.md", "index.md", "notes.md"]
@@ -130,8 +130,8 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 @given(value=st.dictionaries(st.text(), st.text(), max_size=3))
 def test_what_goes_in_comes_out_and_stays_inside_one_line(value: dict[str, str]) -> None:
-    line = comment(value)
-    assert commented(line) == value
+    line = format_comment(value)
+    assert parse_comment(line) == value
     assert "\n" not in line
     assert "-->" not in line[:-3]
     assert "--" not in line[4:-3]
@@ -141,4 +141,4 @@ def test_what_goes_in_comes_out_and_stays_inside_one_line(value: dict[str, str])
     "line", ["", "text", "<!-- no json -->", "<!-- [1] -->", "<!-- {} --> x", '<!-- {"a": } -->', "<!-- {" + "[" * 9999 + "} -->"]
 )
 def test_any_other_line_says_nothing(line: str) -> None:
-    assert commented(line) == {}
+    assert parse_comment(line) == {}

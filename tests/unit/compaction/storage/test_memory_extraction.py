@@ -12,8 +12,8 @@ import pytest
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, MemoryExtractionHook, StatedMemories, SummarizedMemories
-from promptkit.compaction.storage.memory_files import MemoryDirectory, memories_of
+from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, MemoryExtractionHook, StatedMemoryExtractor, SummarizingMemoryExtractor
+from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -74,21 +74,21 @@ def test_without_a_model_it_is_what_the_person_says_to_remember() -> None:
     talk.answer("I always do.")
     talk.reminder("Never say never.")
     talk.user("I prefer tabs.")
-    assert extracted(StatedMemories(), talk) == ("I prefer tabs.", "Always run the tests!")
+    assert extracted(StatedMemoryExtractor(), talk) == ("I prefer tabs.", "Always run the tests!")
 
 
 def test_e109_a_stretch_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
     talk = spoken("one", "fail", "two")
     talk.user("large " + words(99))
     listing = Listing()
-    extractor = SummarizedMemories(summarizer=listing, tokenizer=TOKENIZER, stretch=10, largest=50)
+    extractor = SummarizingMemoryExtractor(summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50)
     assert extracted(extractor, talk) == ("one", "the same", "two")
     assert len(listing.tasks) == 3
 
 
 def test_if_every_stretch_fails_that_is_an_error() -> None:
     with pytest.raises(SummaryError):
-        extracted(SummarizedMemories(summarizer=Listing(), tokenizer=TOKENIZER, stretch=10, largest=50), spoken("fail", "fail"))
+        extracted(SummarizingMemoryExtractor(summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50), spoken("fail", "fail"))
 
 
 def test_calls_and_their_results_are_read_together() -> None:
@@ -97,22 +97,22 @@ def test_calls_and_their_results_are_read_together() -> None:
     talk.round("c1", words(9))
     listing = Listing()
     with pytest.raises(IndexError):  # the call has no first word
-        extracted(SummarizedMemories(summarizer=listing, tokenizer=TOKENIZER, stretch=10, largest=50), talk)
+        extracted(SummarizingMemoryExtractor(summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50), talk)
     assert [len(task.plan.dropped) for task in listing.tasks] == [1, 2]
 
 
 def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
     with ScriptedModel(["<summary>\n- Likes tabs.\n- none\n</summary>"]) as model:
         summarizer = SimpleSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE)
-        extractor = SummarizedMemories(summarizer=summarizer, tokenizer=TOKENIZER, stretch=250, largest=500, max_tokens=100)
+        extractor = SummarizingMemoryExtractor(summarizer=summarizer, tokenizer=TOKENIZER, chunk_tokens=250, max_chunk_tokens=500, max_tokens=100)
         assert extracted(extractor, spoken("I like tabs")) == ("Likes tabs.",)
     assert "should be remembered in other conversations" in model.requests[0].messages[0].text
     assert "Continuation Plan" not in model.requests[0].messages[0].text
 
 
 def test_secrets_are_not_remembered() -> None:
-    extractor = SummarizedMemories(
-        summarizer=Listing(), tokenizer=TOKENIZER, stretch=10, largest=50, redactor=lambda text: text.replace("hunter2", "-")
+    extractor = SummarizingMemoryExtractor(
+        summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50, redactor=lambda text: text.replace("hunter2", "-")
     )
     assert extracted(extractor, spoken("hunter2")) == ("the same",)
 
@@ -120,15 +120,15 @@ def test_secrets_are_not_remembered() -> None:
 def test_i39_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
     talk, counting = Talk(), Counting()
     files = MemoryDirectory(tmp_path)
-    hooks = MemoryExtractionHook(talk.log, extractor=counting, files=files, now=lambda: NOW)
+    hooks = MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)
     compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
     for name in ("one", "two"):
         talk.user(f"{name} {words(20)}")
         talk.answer(f"{name} {words(20, 'a')}")
         entry = asyncio.run(compactor.compact(trigger="manual"))
         assert entry is not None
-        asyncio.run(hooks.after(entry))
+        asyncio.run(hooks.post_compact(entry))
     assert [[text.split()[0] for text in asked] for asked in counting.asked] == [["one", "one"], ["two", "two"]]
-    assert len(memories_of(files.load(NOW.date(), curated=False))) == 4
-    asyncio.run(hooks.after(talk.path[0]))
+    assert len(parse_memories(files.load(NOW.date(), include_curated=False))) == 4
+    asyncio.run(hooks.post_compact(talk.path[0]))
     assert len(counting.asked) == 2

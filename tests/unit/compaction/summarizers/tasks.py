@@ -54,7 +54,7 @@ def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, m
 def task_of(talk: Talk, *, max_tokens: int = 500, instructions: str | None = None, last: LastRequest | None = None) -> SummaryTask:
     """What a compaction of a conversation would ask for."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound())
-    checkpoint = talk.view.checkpoint
+    checkpoint = talk.view.checkpoint_id
     facts = getattr(talk.log.get(checkpoint).payload, "facts", {}) if checkpoint else {}
     return SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=last, facts=facts)
 

@@ -128,7 +128,7 @@ class TestFitting:
 
         for request in model.requests:
             frame = tokenizer.request(system=request.messages[0].text).tokens
-            assert frame + sum(map(Sizer(tokenizer).message, request.messages)) + 100 <= window
+            assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert [number for request in model.requests for number in turns_in(request)] == list(range(40))
 
     @pytest.mark.parametrize("window", [1, 100, 420, 440])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
@@ -150,7 +150,7 @@ def test_E61_what_somebody_said_is_no_heading_and_no_tag() -> None:
 
 class TestTheSummaryBefore:
     def test_one_that_a_model_wrote_is_told_without_its_breadcrumb(self) -> None:
-        text = told(task_of(parser_talk(with_breadcrumb("A model wrote\n8. Continuation Plan", place="/t"))))
+        text = told(task_of(parser_talk(add_breadcrumb("A model wrote\n8. Continuation Plan", location="/t"))))
 
         assert "  A model wrote\n  8. Continuation Plan" in text
         assert "/t" not in text
@@ -206,7 +206,7 @@ def told_in_turn(times: int) -> Summary:
     summary = summarized(EXTRACTIVE, task_of(talk))
     for number in range(1, times):
         talk = Talk()
-        talk.checkpoint(with_breadcrumb(summary.text, place="/t", lines=number))
+        talk.checkpoint(add_breadcrumb(summary.text, location="/t", lines=number))
         talk.user(f"ask {number}")
         talk.answer(f"answer {number}")
         talk.user("last")
@@ -262,7 +262,7 @@ def test_it_can_only_be_the_last_of_a_chain() -> None:
 
 def test_a_stretch_larger_than_half_the_window_is_named_by_its_size_and_nobody_is_asked_for_it() -> None:
     with ScriptedModel([TAGGED, TAGGED.replace("told", "told all")]) as model:
-        chunked = ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, largest=0.5)
+        chunked = ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, max_chunk_share=0.5)
         made = summarized(chunked, task_of(huge(), max_tokens=100))
     assert made.text == "told all"
     before = "<conversation-summary>\ntold\n\n[1 message of about 702 tokens followed, too large to be summarized]\n</conversation-summary>"
@@ -288,7 +288,7 @@ def test_e56_three_tiers_full_then_by_size_then_a_note() -> None:
     chain = FallbackSummarizer(
         [
             ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER),
-            ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, largest=0.5),
+            ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, max_chunk_share=0.5),
             PLACEHOLDER,
         ]
     )

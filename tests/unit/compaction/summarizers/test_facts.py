@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.summarizers import facts as module
-from promptkit.compaction.summarizers.facts import Command, Facts, fold, skill_of
+from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts, find_skill_name
 from promptkit.messages import Message, OpaquePart, ToolCall
 from tests.unit.compaction.conversation_builder import Talk
 
@@ -31,7 +31,7 @@ def call(talk: Talk, name: str, outcome: str = "ok", **arguments: object) -> Non
 
 
 def facts_of(talk: Talk) -> Facts:
-    return fold(Facts(), talk.view.items)
+    return extend_facts(Facts(), talk.view.items)
 
 
 def test_requests_are_kept_word_for_word_and_nothing_else_is_one() -> None:
@@ -143,9 +143,9 @@ def test_I38_folding_in_parts_is_folding_at_once(numbers: list[int], part: int) 
     items = conversation(numbers).view.items
     cut = _block(items, part)
 
-    first = Facts.from_json(json.loads(json.dumps(fold(Facts(), items[:cut]).to_json())))
+    first = Facts.from_json(json.loads(json.dumps(extend_facts(Facts(), items[:cut]).to_json())))
 
-    assert fold(first, items[cut:]) == fold(Facts(), items)
+    assert extend_facts(first, items[cut:]) == extend_facts(Facts(), items)
 
 
 def _block(items: tuple[ViewItem, ...], at: int) -> int:
@@ -159,7 +159,7 @@ def _block(items: tuple[ViewItem, ...], at: int) -> int:
 def test_I39_nothing_more_changes_nothing() -> None:
     facts = facts_of(conversation(list(range(30))))
 
-    assert fold(facts, ()) == facts
+    assert extend_facts(facts, ()) == facts
 
 
 def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
@@ -175,7 +175,7 @@ def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
     assert facts.requests[0].startswith("request 0 ")
     assert facts.requests[-1].startswith("request 2999 ")
     assert len(facts.commands) <= module.MOST
-    assert fold(facts, ()) == facts
+    assert extend_facts(facts, ()) == facts
 
 
 def test_of_many_short_entries_the_newest_stay() -> None:
@@ -229,7 +229,7 @@ def test_hostile_lists_cost_linear_time() -> None:
     ],
 )
 def test_a_call_names_the_skill_that_it_invokes(tool: str, arguments: dict[str, object], skill: str | None) -> None:
-    assert skill_of(tool, arguments) == skill
+    assert find_skill_name(tool, arguments) == skill
 
 
 def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() -> None:
@@ -237,6 +237,6 @@ def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() 
     for call, arguments in enumerate(('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")):
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),)))
         talk.result(f"c{call}", "how to do it")
-    facts = Facts.from_json(fold(Facts(skills=("old",)), talk.view.items).to_json())
+    facts = Facts.from_json(extend_facts(Facts(skills=("old",)), talk.view.items).to_json())
     assert facts.skills == ("old", "sheets", "pdf")
     assert [command.what for command in facts.commands] == ["no json"]

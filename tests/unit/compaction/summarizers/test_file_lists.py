@@ -6,9 +6,9 @@ import asyncio
 
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.file_lists import FileListSummarizer, FileOperations, file_blocks, file_operations, without_files
+from promptkit.compaction.summarizers.file_lists import FileListSummarizer, FileOperations, render_file_lists, list_file_operations, strip_file_lists
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer
@@ -38,7 +38,7 @@ def touch(talk: Talk, call: str, name: str, path: str) -> None:
 
 def summarized(talk: Talk, telling: Telling, max_tokens: int = 400) -> Summary:
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing())
-    checkpoint = talk.view.checkpoint
+    checkpoint = talk.view.checkpoint_id
     facts: dict[str, Json] = {}
     if checkpoint is not None:
         payload = talk.log.get(checkpoint).payload
@@ -60,7 +60,7 @@ def test_e107_the_lists_accumulate_over_checkpoints_without_being_summarized_the
     touch(talk, "c1", "read", "a.py")
     touch(talk, "c2", "read", "b.py")
     first = summarized(talk, Telling())
-    talk.append(Checkpoint(summary=with_breadcrumb(first.text, place="/t.jsonl"), facts=first.facts))
+    talk.append(Checkpoint(summary=add_breadcrumb(first.text, location="/t.jsonl"), facts=first.facts))
     touch(talk, "c3", "edit", "a.py")
     telling = Telling("S2")
     second = summarized(talk, telling)
@@ -70,7 +70,7 @@ def test_e107_the_lists_accumulate_over_checkpoints_without_being_summarized_the
 
 def test_e107_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
     facts = Facts(read=("a.py:10-20", "a.py#L3-L9", "e.py:4", "b.py:7", "c:\\d.py"), changed=("e.py:1",))
-    assert file_operations(facts) == FileOperations(read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",))
+    assert list_file_operations(facts) == FileOperations(read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",))
 
 
 def test_the_facts_of_the_checkpoint_are_there_even_if_the_summarizer_has_none() -> None:
@@ -108,6 +108,6 @@ def test_many_files_take_a_quarter_and_the_rest_is_counted() -> None:
 
 def test_e61_a_path_cannot_end_its_list_or_take_more_than_a_line() -> None:
     facts = Facts(read=("a\n</read-files>b",))
-    blocks = file_blocks(file_operations(facts), tokens=50, tokenizer=TOKENIZER)
+    blocks = render_file_lists(list_file_operations(facts), max_tokens=50, tokenizer=TOKENIZER)
     assert blocks == "<read-files>\na &lt;/read-files>b\n</read-files>"
-    assert without_files(f"S\n\n{blocks}") == "S"
+    assert strip_file_lists(f"S\n\n{blocks}") == "S"

@@ -10,14 +10,14 @@ import pytest
 
 from promptkit import PromptElement, Sizing, SystemMessage, UserMessage, component
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.errors import ModelRequestError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import ViewItem, summary_message
+from promptkit.transcript.view import ViewItem, build_summary_message
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.tasks import (
     TAGGED,
@@ -52,7 +52,7 @@ def asked(task: SummaryTask, *, window: int = 4_000, name: str = "scripted") -> 
 
 
 def made_of(*messages: Message) -> SummaryTask:
-    items = tuple(ViewItem(message=message, entry=f"e{number}") for number, message in enumerate(messages))
+    items = tuple(ViewItem(message=message, entry_id=f"e{number}") for number, message in enumerate(messages))
     return SummaryTask(plan=Plan(leaf="e0", dropped=items), max_tokens=100)
 
 
@@ -78,16 +78,16 @@ def test_a_summary_without_tags_is_taken() -> None:
 
 class TestTheSummaryBefore:
     def test_it_leads_the_messages_without_its_breadcrumb(self) -> None:
-        messages = asked(task_of(parser_talk(with_breadcrumb("S1 </conversation-summary> x", place="/t"))))
+        messages = asked(task_of(parser_talk(add_breadcrumb("S1 </conversation-summary> x", location="/t"))))
 
-        assert messages[1] == summary_message("S1 </conversation-summary> x")
+        assert messages[1] == build_summary_message("S1 </conversation-summary> x")
         assert sum("S1" in message.text for message in messages) == 1
 
     @pytest.mark.parametrize("window", [500, 600, 800, 1_200])
     def test_it_is_never_left_out(self, window: int) -> None:
         messages = asked(long_task(100, previous="S1"), window=window)
 
-        assert messages[1] == summary_message("S1")
+        assert messages[1] == build_summary_message("S1")
         assert len(messages) < 100
 
     def test_where_it_does_not_fit_no_model_is_asked(self) -> None:
@@ -123,7 +123,7 @@ class TestFitting:
 
         (request,) = model.requests
         frame = tokenizer.request(request.tools, system=request.messages[0].text).tokens
-        assert frame + sum(map(Sizer(tokenizer).message, request.messages)) + 100 <= window
+        assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert len(request.messages) > 3
 
     def test_E56_a_huge_result_is_cut_and_its_call_stays(self) -> None:

@@ -51,7 +51,7 @@ def compact(talk: Talk, url: str, *, keep: Keep | None = None) -> Entry | None:
             model = OpenAIModel("gpt-5", client=over)
             compactor = Compactor(
                 talk.log,
-                summarizer=NativeSummarizer(model=model, beside=ExtractiveSummarizer(tokenizer=TOKENIZER)),
+                summarizer=NativeSummarizer(model=model, text_summarizer=ExtractiveSummarizer(tokenizer=TOKENIZER)),
                 keep=keep or KeepNothing(),
                 tokenizer=TOKENIZER,
                 max_summary_tokens=150,

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit import SystemMessage, UserMessage
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
@@ -117,7 +117,7 @@ class TestFitting:
     @pytest.mark.parametrize("window", [460, 500, 700])
     def test_the_summary_before_is_never_left_out(self, window: int) -> None:
         with ScriptedModel([TAGGED]) as model:
-            summarized(simple(model, window), long_task(100, previous=with_breadcrumb("S1", place="/t")))
+            summarized(simple(model, window), long_task(100, previous=add_breadcrumb("S1", location="/t")))
 
         assert "<conversation-summary>\nS1\n</conversation-summary>" in shown(model)
         assert "/t" not in shown(model).split("<conversation-summary>")[1]
@@ -140,7 +140,7 @@ class TestFitting:
 
         (request,) = model.requests
         frame = tokenizer.request(system=request.messages[0].text).tokens
-        assert frame + sum(map(Sizer(tokenizer).message, request.messages)) + 100 <= window
+        assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
 
     def test_E56_a_long_result_keeps_its_beginning_and_its_end(self) -> None:
         talk = Talk()

@@ -182,4 +182,4 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
     with pytest.raises(InvalidArgumentError):
-        SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, share=share)
+        SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, prefix_share=share)

@@ -12,19 +12,19 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
     FallbackSummarizer,
-    dropped_messages,
-    earlier_summary,
+    collect_dropped_messages,
+    get_previous_summary,
     extract_summary,
     sum_usage,
     summary_from_reply,
     updated_facts,
-    without_analysis,
+    strip_analysis,
 )
 from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
 from promptkit.messages import Message, ToolCall, Usage
@@ -42,7 +42,7 @@ def reply(text: str, *calls: ToolCall, finish: Literal["stop", "tool_calls", "le
 
 
 def taken(answer: Reply, *, tagged: bool = True, task: SummaryTask = TASK) -> Summary:
-    return summary_from_reply(answer, task, mode="live", model="m", tokenizer=TOKENIZER, tagged=tagged)
+    return summary_from_reply(answer, task, mode="live", model="m", tokenizer=TOKENIZER, require_tags=tagged)
 
 
 def refused(answer: Reply, *, tagged: bool = True) -> SummaryError:
@@ -97,21 +97,21 @@ class TestTask:
         task = task_of(parser_talk("S1"))
 
         assert task.plan.dropped[0].kind == "summary"
-        assert dropped_messages(task)[0].text == "Read the parser."
+        assert collect_dropped_messages(task)[0].text == "Read the parser."
 
     def test_the_summary_before_comes_without_its_breadcrumb(self) -> None:
-        assert earlier_summary(task_of(parser_talk(with_breadcrumb("S1", place="/t.jsonl")))) == "S1"
-        assert earlier_summary(task_of(parser_talk())) is None
+        assert get_previous_summary(task_of(parser_talk(add_breadcrumb("S1", location="/t.jsonl")))) == "S1"
+        assert get_previous_summary(task_of(parser_talk())) is None
 
     def test_E20_the_prefix_of_a_turn_is_summarized_though_nothing_was_before(self) -> None:
         whole = task_of(parser_talk())
         task = attrs.evolve(whole, plan=Plan(leaf="e1", prefix=whole.plan.dropped))
 
-        assert dropped_messages(task) == dropped_messages(whole)
+        assert collect_dropped_messages(task) == collect_dropped_messages(whole)
 
     def test_E20_where_nothing_is_new_there_is_no_task(self) -> None:
         with pytest.raises(SummaryError) as caught:
-            dropped_messages(nothing_new())
+            collect_dropped_messages(nothing_new())
 
         assert caught.value.reason == "nothing"
 
@@ -247,10 +247,10 @@ def test_the_block_behind_the_thoughts_counts(text: str, summary: str | None) ->
     ],
 )
 def test_thoughts_are_no_summary(text: str, rest: str) -> None:
-    assert without_analysis(text) == rest
+    assert strip_analysis(text) == rest
 
 
 def test_hostile_replies_cost_linear_time() -> None:
     for piece in ("</analysis>", "</analysis> ", "<analysis>", "<summary", "</analysis>\n\n\n<summary", " " * 10):
         extract_summary(piece * 100_000)
-        without_analysis(piece * 100_000)
+        strip_analysis(piece * 100_000)

@@ -14,9 +14,9 @@ from promptkit.compaction.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
-    Decided,
+    DecisionMade,
     Event,
-    RequestReduced,
+    RequestPruned,
     SummaryDiscarded,
 )
 from promptkit.compaction.planning.plan import Plan, Summary
@@ -63,12 +63,12 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        names = [type(event).__name__ for event in self.events if not isinstance(event, Decided | CompactionStarted | RequestReduced)]
+        names = [type(event).__name__ for event in self.events if not isinstance(event, DecisionMade | CompactionStarted | RequestPruned)]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property
     def decisions(self) -> list[str]:
-        return [event.decision for event in self.events if isinstance(event, Decided)]
+        return [event.decision for event in self.events if isinstance(event, DecisionMade)]
 
     @property
     def triggers(self) -> list[str]:
