@@ -1,4 +1,4 @@
-"""What a provider's refusal teaches of its window."""
+"""What a provider's refusal of a request says about the model's context window."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ if TYPE_CHECKING:
 __all__ = ["budget_after_overflow"]
 
 SMALLER = 0.8
-"""What the next request may have of one that was refused, where nothing better is known: the provider counts otherwise."""
+"""Share of the refused request's tokens that the next request may have where the window stays unknown: the provider counts differently."""
 
 
 def budget_after_overflow(budget: ContextBudget, *, refused: int, window: int | None = None) -> ContextBudget:
-    """The budget after a request of `refused` tokens was too large, by the count made here; `window` is the provider's own figure.
+    """Return the budget for requests after the provider refused one as too large. Its limit is below `refused`.
 
-    The limit is below `refused` then. Raises ContextWindowFullError if that leaves nothing beside the tools.
+    Args:
+        budget: The budget that the refused request was made with.
+        refused: Tokens of the refused request, as counted here.
+        window: The context window in tokens, if the provider's error names it.
+
+    Raises:
+        ContextWindowFullError: The smaller limit leaves nothing beside the tool definitions.
     """
     try:
         if window is not None and window > 0 and (budget.window is None or window < budget.window):
-            reply = (
-                budget.reserved_output_tokens
-                if budget.reserved_output_tokens is not None and budget.reserved_output_tokens < window
-                else None
+            budget = attrs.evolve(
+                budget,
+                window=window,
+                reserved_output_tokens=_below(budget.reserved_output_tokens, window),
+                reserve_tokens=_below(budget.reserve_tokens, window),
             )
-            reserve = budget.reserve_tokens if budget.reserve_tokens is not None and budget.reserve_tokens < window else None
-            budget = attrs.evolve(budget, window=window, reserved_output_tokens=reply, reserve_tokens=reserve)
         limit = budget.limit
         if limit is None or limit >= refused:
             budget = attrs.evolve(budget, max_tokens=max(1, int(refused * SMALLER)))
@@ -38,3 +43,7 @@ def budget_after_overflow(budget: ContextBudget, *, refused: int, window: int | 
         message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
         raise ContextWindowFullError(message) from error
     return budget
+
+
+def _below(tokens: int | None, window: int) -> int | None:
+    return tokens if tokens is not None and tokens < window else None

@@ -115,7 +115,7 @@ class TestRender:
         (["render", "prompt.py:Review", "--props", "latin.json"], "latin.json is no UTF-8 text."),
         (["render", "prompt.py:Review", "--props", "list.json"], "list.json holds a JSON list: props are an object, name to value."),
         (["render", "prompt.py:Review"], "prompt.py:Review needs the prop 'query': give it in --props FILE.json."),
-        ([*RENDER, "--budget", "8q"], "'8q' is no number of tokens: write it as 8000, 8k or 1m."),
+        ([*RENDER, "--budget", "8q"], "invalid token count '8q': use 8000, 8k or 1m."),
         ([*RENDER, "--model", "no-such-model"], "no-such-model"),
         ([*RENDER, "--budget", "5"], "required tokens do not fit a budget of 5"),
         (["render", "prompt.py:Broken", "--budget", "1k"], "prompt.py:19: KeyError: 'missing'"),
