@@ -7,7 +7,14 @@ import pytest
 # pytest and rich print longer lines, colours or plain text for these; a continuous integration host sets the first ones.
 _CHANGE_OUTPUT = ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
-__all__ = ["pytest_configure"]
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Select tests by the edge case or invariant that they hold."""
+    parser.addoption(
+        "--spec", action="append", default=[], metavar="NUMBER", help="run the tests that are marked with this number, such as E55"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -15,3 +22,12 @@ def pytest_configure() -> None:
     """Take these variables out of this process, and so out of every process and nested session that a test starts."""
     for name in _CHANGE_OUTPUT:
         os.environ.pop(name, None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what `--spec` does not ask for."""
+    numbers: set[str] = set(config.getoption("--spec"))
+    if numbers:
+        chosen = [item for item in items if numbers & {number for mark in item.iter_markers("spec") for number in mark.args}]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen

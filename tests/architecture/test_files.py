@@ -9,97 +9,63 @@ import re
 import subprocess
 import sys
 import tokenize
+import warnings
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-import promptkit
+from tests.architecture.source import PACKAGES, files, imports, lines_of, modules, name_of, python_files, syntax_of, text_of
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-LINES = 300
 TOOLS = Path(sys.executable).parent
-SKIPPED = {"__pycache__", "node_modules", "dist", "build"}
+LONG, TOO_LONG = 600, 1_000
+"""Lines from which on a file should be looked at again, and from which on it must be cut."""
+MOST_FILES = 290
+"""Python files that `promptkit` and `components` may have together."""
 
 
-def files(*tops: str) -> list[Path]:
-    """The files below these folders, without what tools leave behind."""
-    found: list[Path] = []
-    for top in tops:
-        paths = [ROOT / top] if (ROOT / top).is_file() else (ROOT / top).rglob("*")
-        found += [path for path in paths if path.is_file() and not SKIPPED & set(path.relative_to(ROOT).parts)]
-    return sorted(found)
-
-
-def shown(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
+@pytest.mark.static
 @pytest.mark.parametrize("arguments", [["check", "--output-format", "concise"], ["format", "--check", "--quiet"]], ids=["lint", "format"])
 def test_the_tree_is_in_style(arguments: list[str]) -> None:
     done = subprocess.run([str(TOOLS / "ruff"), *arguments, "."], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_file_is_longer_than_it_can_be_read_at_once() -> None:
-    long = {shown(path): lines for path in files("promptkit", "components") if path.suffix == ".py" and (lines := _lines(path)) > LINES}
-    assert long == {}
+def test_no_file_is_too_long_to_be_read() -> None:
+    lengths = {name_of(path): lines_of(path) for path in python_files(*PACKAGES, "tests")}
+    for path, lines in lengths.items():
+        if LONG <= lines < TOO_LONG:
+            warnings.warn(f"a long file: {path} has {lines} lines; does it hold one subject?", stacklevel=1)
+    assert {path: lines for path, lines in lengths.items() if lines >= TOO_LONG} == {}
 
 
-def _lines(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
+def test_the_packages_have_few_files() -> None:
+    assert len(modules()) <= MOST_FILES
 
 
-def test_the_facade_is_sorted_and_complete() -> None:
-    assert promptkit.__all__ == sorted(promptkit.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
-    tree = ast.parse((ROOT / "promptkit" / "__init__.py").read_text(encoding="utf-8"))
-    sources = {
-        alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("promptkit")
-        for alias in node.names
-    }
-    assert set(promptkit.__all__) == set(sources)
-    for name, module in sources.items():
-        assert getattr(promptkit, name) is getattr(importlib.import_module(str(module)), name), name
-
-
-def test_the_facade_knows_no_other_names() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'rendr'"):
-        getattr(promptkit, "rendr")  # noqa: B009  # a checker would refuse the attribute
-
-
-def module_names() -> list[str]:
-    names: list[str] = []
-    for path in files("promptkit", "components"):
-        if path.suffix == ".py":
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            names.append(".".join(parts[1:] if parts[0] == "components" else parts).removesuffix(".__init__"))
-    return names
-
-
-@pytest.fixture(scope="module")
-def used() -> dict[str, set[str]]:
-    """Module → the names that other modules of the tree import from it."""
+@cache
+def imported_names() -> dict[str, set[str]]:
+    """Module → the names that other modules of the packages import from it."""
     found: dict[str, set[str]] = {}
-    for path in files("promptkit", "components"):
-        if path.suffix == ".py":
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    for each in imports():
+        if each.name:
+            found.setdefault(each.imported, set()).add(each.name)
     return found
 
 
-@pytest.mark.parametrize("module", module_names())
-def test_a_module_offers_what_others_use_of_it(module: str, used: dict[str, set[str]]) -> None:
-    loaded = importlib.import_module(module)
-    tree = ast.parse(Path(str(loaded.__file__)).read_text(encoding="utf-8"))
-    if not any(isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign) for node in tree.body):
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_a_module_exports_what_others_import_from_it(module: str) -> None:
+    if not any(
+        isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign)
+        for node in syntax_of(modules()[module]).body
+    ):
         return
-    offered: list[str] = loaded.__all__  # its order is the linter's matter
-    assert len(offered) == len(set(offered))
-    assert [name for name in offered if not hasattr(loaded, name)] == []
-    submodules = {name for name in used.get(module, set()) if f"{module}.{name}" in module_names()}
-    assert used.get(module, set()) - submodules - set(offered) == set()
+    loaded = importlib.import_module(module)
+    exported: list[str] = loaded.__all__  # the linter checks its order
+    assert len(exported) == len(set(exported))
+    assert [name for name in exported if not hasattr(loaded, name)] == []
+    assert imported_names().get(module, set()) - set(exported) == set()
 
 
 # Written in pieces, so that this file does not hold what it looks for.
@@ -118,40 +84,38 @@ def test_nothing_of_one_machine_or_registry_is_in_the_tree(why: str) -> None:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        found += [f"{shown(path)}: {match[0]}" for match in re.finditer(FORBIDDEN[why], text)]
+        found += [f"{name_of(path)}: {match[0]}" for match in re.finditer(FORBIDDEN[why], text)]
     assert found == []
 
 
 def test_every_exception_from_the_checkers_has_a_reason() -> None:
     bare: list[str] = []
-    for path in files("promptkit", "components", "tests", "benchmarks"):
-        if path.suffix != ".py":
+    for path in python_files(*PACKAGES, "tests", "benchmarks"):
+        if not re.search("noqa|type: ignore|pyright: ignore", text_of(path)):
             continue
         for line, text in _comments(path):
             exempted = re.match(r"#\s*(noqa|type: ignore|pyright: ignore)", text)
             if exempted and not re.match(r"# (?:noqa: [\w, ]+|type: ignore\[[\w, -]+\]|pyright: ignore\[\w+(?:, \w+)*\])  # \S", text):
-                bare.append(f"{shown(path)}:{line}: {text}")
+                bare.append(f"{name_of(path)}:{line}: {text}")
     assert bare == []
 
 
 def _comments(path: Path) -> list[tuple[int, str]]:
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+    tokens = tokenize.generate_tokens(io.StringIO(text_of(path)).readline)
     return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
 
 
 def test_every_way_round_the_types_has_a_reason() -> None:
     bare: list[str] = []
-    for path in files("promptkit", "components"):
-        if path.suffix != ".py":
-            continue
+    for path in python_files(*PACKAGES):
         names: set[str] = set()
         commented = False
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        for token in tokenize.generate_tokens(io.StringIO(text_of(path)).readline):
             if token.type == tokenize.NAME:
                 names.add(token.string)
             commented = commented or token.type == tokenize.COMMENT
             if token.type == tokenize.NEWLINE:
                 if names & {"Any", "cast"} and "import" not in names and not commented:
-                    bare.append(f"{shown(path)}:{token.start[0]}")
+                    bare.append(f"{name_of(path)}:{token.start[0]}")
                 names, commented = set[str](), False
     assert bare == []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.static
 
 
 @pytest.fixture(scope="module")

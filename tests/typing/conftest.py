@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 Found: TypeAlias = list[tuple[str, int, str]]
 """File, line (from 1) and message of each error."""

@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.static
 
 
 def test_the_whole_tree_is_clean(checker: Callable[..., list[tuple[str, int, str]]]) -> None:
