@@ -99,18 +99,18 @@ async def decide_ms(entries: int, *, times: int = 51) -> float:
         session.transcript.append_messages(Message(role="user", content=(f"{number} {SAID}",)))
         answer = Message(role="assistant", content=(SAID,))
         session.transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
-    keeper = session.keeper
+    controller = session.compaction
     took: list[float] = []
     for number in range(times + 1):
         session.transcript.append_messages(Message(role="user", content=(f"again {number}",)))
         reply = Message(role="assistant", content=(f"and again {number}",))
         started = time.perf_counter()
-        await keeper.prepare()
-        keeper.rendered(keeper.reading().local)
+        state = await controller.prepare()
+        controller.on_rendered(state, controller.usage().local)
         seconds = time.perf_counter() - started
-        request = LastRequest(messages=keeper.view.messages)
+        request = LastRequest(messages=controller.view.messages)
         session.transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=200_000), model="quick"))
         started = time.perf_counter()
-        keeper.answered(request, reply)
+        controller.on_reply(state, request, reply)
         took.append(seconds + time.perf_counter() - started)
     return 1_000 * statistics.median(took[1:])

@@ -1,4 +1,4 @@
-"""The prompt of a conversation: what a session renders for each request, unless it is given another."""
+"""The default prompt of a conversation, and the view that every prompt of a conversation gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.planning.blocks import spans, summary_text
+from promptkit.compaction.planning.blocks import block_spans, extract_summary_text
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage
 from promptkit.elements.from_message import element_from_message
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["Conversation", "ConversationView", "Prompt", "Recordings"]
+__all__ = ["Conversation", "ConversationView", "ElementCache", "Prompt"]
 
 
 @attrs.frozen(kw_only=True)
 class ConversationView:
-    """What a session gives its prompt: the messages to show, and whether they may be pruned.
+    """What a prompt function gets: the messages to show, and whether they may be pruned.
 
-    A prompt of one's own shows `messages`, or `summary` and `recent` in places of its own. What it prunes by itself is not summarized
-    before it is gone: `keep_turns`, or `required=True`, makes sure of that.
+    A prompt of your own shows `messages`, or `summary` and `recent` at different places. Messages that it prunes itself are not covered
+    by a summary first. Set `required=True` or `keep_turns` to prevent that.
     """
 
     messages: tuple[Message, ...]
-    """The summary, if there is one, and all that came after it; the present request among them."""
+    """The summary, if there is one, and all later messages, the current user message among them."""
     may_prune: bool = False
-    """False: everything is required, so that a conversation that outgrows its window is summarized. True: no summary was to be had."""
+    """False: all messages are required, so that a conversation that outgrows its window is compacted. True: no summary could be made."""
 
     @property
     def summary(self) -> Message | None:
-        """The message of the summary; None before the first compaction."""
-        return next((message for message in self.messages if summary_text(message) is not None), None)
+        """The message that holds the summary; None before the first compaction."""
+        return next((message for message in self.messages if extract_summary_text(message) is not None), None)
 
     @property
     def recent(self) -> tuple[Message, ...]:
@@ -47,7 +47,7 @@ class ConversationView:
 
     @property
     def keep_turns(self) -> int:
-        """How many of the newest turns are required: all of them, or none where the messages may be pruned. For components that ask so."""
+        """The number of newest turns that are required: all of them, or 0 if messages may be pruned. For components with this prop."""
         return 0 if self.may_prune else len(self.messages)
 
 
@@ -55,53 +55,54 @@ Prompt: TypeAlias = "Callable[[ConversationView], Child]"
 """Makes the prompt of one request. The same view must give the same bytes, or the provider's prompt cache is lost."""
 
 
-class Recordings:
-    """The elements of a conversation's messages, the same for the same message: what a renderer has counted it does not count again."""
+class ElementCache:
+    """The elements of messages. The same message gets the same element, so that a renderer reuses its counts."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Message, PromptElement]] = {}
 
-    def of(self, messages: Sequence[Message]) -> list[PromptElement]:
-        """An element for each message. Those that are not among them any more are forgotten."""
+    def elements(self, messages: Sequence[Message]) -> list[PromptElement]:
+        """Return an element for each message. Messages that are not among them are forgotten."""
         before = self._known
-        # A message is known by its identity, and held, so that no other can have that.
+        # A message is looked up by identity. Holding it guarantees that no other message gets the same one.
         self._known = {id(message): before.get(id(message)) or (message, element_from_message(message)) for message in messages}
         return [self._known[id(message)][1] for message in messages]
 
 
 @component
 class Conversation(PromptElement):
-    """Instructions and the conversation, message by message as it was said.
+    """Instructions and the messages of a conversation, in order.
 
-    Where it may be pruned, the oldest messages leave first, calls with their results; the summary and the last request stay.
+    If messages may be pruned, the oldest are removed first, tool calls together with their results. The summary and the last user message
+    are kept.
     """
 
     view: ConversationView
     instructions: Child = None
-    """For the system message."""
-    recordings: Recordings | None = None
-    """The elements of messages that were shown before."""
+    """The content of the system message."""
+    elements: ElementCache | None = None
+    """The elements of messages that were rendered before."""
 
     def render(self, sizing: Sizing) -> Child:
-        """Everything is required unless the view says otherwise."""
+        """Return the system message and the conversation; required, unless the view allows pruning."""
         _ = sizing
         system = SystemMessage(required=True)[self.instructions] if self.instructions is not None else None
         messages = self.view.messages
-        elements = (self.recordings or Recordings()).of(messages)
+        elements = (self.elements or ElementCache()).elements(messages)
         if not self.view.may_prune:
             return system, Group(required=True)[elements]
-        return system, list(self._blocks(messages, elements))
+        return system, list(self._chunks(messages, elements))
 
-    def _blocks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
-        summary = next((at for at, message in enumerate(messages) if summary_text(message) is not None), None)
-        asked = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
-        blocks = list(spans(messages))
+    def _chunks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
+        summary = next((at for at, message in enumerate(messages) if extract_summary_text(message) is not None), None)
+        last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
+        blocks = list(block_spans(messages))
         turn_end = len(messages)
         priorities: dict[int, float] = {}
-        for start, _ in reversed(blocks):  # what was asked stays for as long as an answer to it: no request begins with an answer
-            theirs = messages[start].role == "user"
-            priorities[start] = turn_end - 0.5 if theirs else start
-            turn_end = start if theirs else turn_end
+        for start, _ in reversed(blocks):  # a user message outlasts the replies to it, so that no request begins with a reply
+            is_user = messages[start].role == "user"
+            priorities[start] = turn_end - 0.5 if is_user else start
+            turn_end = start if is_user else turn_end
         for start, end in blocks:
-            stays = start in {summary, asked} or messages[start].role == "system"
-            yield Chunk(priority=priorities[start], required=stays)[elements[start:end]]
+            required = start in {summary, last_user} or messages[start].role == "system"
+            yield Chunk(priority=priorities[start], required=required)[elements[start:end]]

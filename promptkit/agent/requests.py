@@ -1,81 +1,123 @@
-"""The requests of one conversation: its prompt, rendered from the view, as its model is to get it.
-
-What a model is to find in a request behind a summary, beside what the prompt renders: by its quirks.
-"""
+"""Build the requests of one conversation: a transcript's view goes in, a request that the model can be sent comes out."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import Conversation, ConversationView, Recordings
-from promptkit.compaction.events import RequestReduced
+from promptkit.agent.prompt import Conversation, ConversationView, ElementCache
+from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.pruning.processors import Processor, RequestLimits
 from promptkit.compaction.summarizers.defaults import UNLIMITED
-from promptkit.compaction.summarizers.facts import thinking_of
-from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, added_tokens, quirks_of
+from promptkit.compaction.summarizers.facts import thinking_from_facts
+from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
+from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.providers.openai.request import chat_body, responses_body
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.controller import CompactionController
+    from promptkit.compaction.events import Events
     from promptkit.element import Child
+    from promptkit.emitters import AnthropicRequest
     from promptkit.messages import Message, OpaquePart, ToolDefinition
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["RequestAdaptation", "RequestAdaptations", "RequestBuilder"]
-
-
-@attrs.frozen
-class RequestAdaptation:
-    """How requests to one model are changed while one checkpoint holds: the same for all of them, so that the prompt cache keeps its worth."""
-
-    quirks: Quirks
-    thinking: OpaquePart | None = None
-    tokens: int = 0
-    """The most that it adds."""
-
-    def of(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages as they are sent."""
-        return adapt_messages(messages, self.quirks, thinking=self.thinking)
+__all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
 
 
-class RequestAdaptations:
-    """The manner of each request. Worked out once for a checkpoint and a model."""
+@attrs.frozen(kw_only=True)
+class WindowRequest:
+    """One request to a model: messages and tools that fit the context window.
 
-    def __init__(self) -> None:
-        self._known: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
+    `to_openai()`, `to_responses()` and `to_anthropic()` return the messages in a provider's format. `openai_arguments()`,
+    `responses_arguments()` and `anthropic_arguments()` return everything that the SDK's call takes.
+    """
 
-    def of(self, model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer) -> RequestAdaptation:
-        """How a request to a model is changed that shows what a checkpoint left; None: there was none yet."""
-        key = model, checkpoint
-        if self._known[0] != key:
-            payload = None if checkpoint is None else transcript.get(checkpoint).payload
-            thinking = thinking_of(payload.facts) if isinstance(payload, Checkpoint) else None
-            quirks = quirks_of(model)
-            tokens = added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
-            self._known = key, RequestAdaptation(quirks, thinking, tokens)
-        return self._known[1]
+    model: str
+    """The model's name."""
+    messages: tuple[Message, ...]
+    """The messages to send, the system message among them."""
+    tools: tuple[ToolDefinition, ...] = ()
+    tokens: int
+    """The size of the request in tokens: messages, framing and tool definitions."""
+    rendered: Rendered
+    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
+    omitted: tuple[Message, ...] = ()
+    """The messages of the view that the request leaves out or shortens, although no summary covers them."""
+    pruned: bool = False
+    """Whether the history could be pruned, because no summary made enough room."""
+    reply_tokens: int | None = None
+    """The tokens of the context window that are reserved for the reply, if they are known."""
+    _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
+    _origins: Mapping[str, object] = attrs.field(alias="origins_by_entry", factory=dict[str, object], repr=False, eq=False)
+
+    @cached_property
+    def origins(self) -> tuple[object | None, ...]:
+        """The caller's own object for each of `messages`; None for a message that was changed, or that is not the caller's."""
+        if not self._origins:
+            return (None,) * len(self.messages)
+        return tuple(None if item is None else self._origins.get(item.entry_id) for item in match_items(self.messages, self._items))
+
+    def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
+        """Return the messages for Chat Completions (`messages=`). `cache=False` leaves out cache breakpoints."""
+        return to_chat(self.messages, cache=cache)
+
+    def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
+        """Return the messages for the Responses API (`input=`). `cache=False` leaves out cache breakpoints."""
+        return to_responses(self.messages, cache=cache)
+
+    def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
+        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves out breakpoints."""
+        return to_anthropic(self.messages, cache=cache)
+
+    def openai_arguments(self) -> dict[str, Any]:  # Any: as above
+        """Return the arguments for `client.chat.completions.create(**request.openai_arguments())`."""
+        return chat_body(self.model, self.messages, self.tools, {})
+
+    def responses_arguments(self) -> dict[str, Any]:  # Any: as above
+        """Return the arguments for `client.responses.create(**request.responses_arguments())`."""
+        return responses_body(self.model, self.messages, self.tools, {})
+
+    def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:  # Any: as above
+        """Return the arguments for `client.messages.create(**request.anthropic_arguments())`.
+
+        Args:
+            max_tokens: The output limit, in tokens, which Anthropic requires. By default the tokens that are reserved for the reply.
+
+        Raises:
+            InvalidArgumentError: No output limit is given, and none is known.
+        """
+        limit = self.reply_tokens if max_tokens is None else max_tokens
+        if not limit:
+            problem = "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
+            raise InvalidArgumentError(problem)
+        arguments: dict[str, Any] = {"model": self.model, "max_tokens": limit, **to_anthropic(self.messages)}  # Any: as above
+        if self.tools:
+            arguments["tools"] = tools_to_anthropic(self.tools)
+        return arguments
+
+    def as_last_request(self) -> LastRequest:
+        """Return the messages and tools, for a summarizer that continues this request."""
+        return LastRequest(messages=self.messages, tools=self.tools)
 
 
 class RequestBuilder:
-    """Makes requests for one conversation. What was rendered for a model and a budget is not rendered again.
+    """Build requests from views of one transcript. What was rendered for the same model and budget is reused."""
 
-    `prompt` makes the prompt; without one it is `instructions` and the messages. `tools` are offered in every request. Raises
-    InvalidArgumentError for a prompt and instructions: nobody would see the instructions.
-    """
-
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a request is made of
         self,
         transcript: Transcript,
         prompt: Prompt | None,
@@ -83,79 +125,159 @@ class RequestBuilder:
         instructions: Child,
         tools: Sequence[ToolDefinition],
         processors: Sequence[Processor] = (),
+        events: Events,
     ) -> None:
+        """Build requests with a prompt, or with instructions and the messages.
+
+        Args:
+            transcript: The conversation.
+            prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
+            instructions: The content of the system message.
+            tools: Offered in every request.
+            processors: Change the messages of each request before it is rendered, in order.
+            events: Receive `RequestPruned` if a processor removes or shortens a message.
+
+        Raises:
+            InvalidArgumentError: Both a prompt and instructions are given.
+        """
         if prompt is not None and instructions is not None:
-            problem = "a session takes instructions or a prompt of its own, not both: put the instructions into the prompt."
+            problem = "give instructions or a prompt, not both: put the instructions into the prompt."
             raise InvalidArgumentError(problem)
-        self._transcript = transcript
-        recordings = Recordings()
         self.tools = tuple(tools)
-        self.rendered: Rendered | None = None
-        """The last one, with its receipt."""
-        self.left_out: tuple[Message, ...] = ()
-        """What of the view is not in it as it was said: left out or shortened, to save room, and without a summary."""
-        self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, recordings=recordings))
-        self._manners = RequestAdaptations()
+        self._transcript = transcript
+        elements = ElementCache()
+        self._custom = prompt is not None
+        self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, elements=elements))
         self._processors = tuple(processors)
+        self._events = events
+        self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
 
-    async def fitted(self, keeper: CompactionController, asked: Callable[[], tuple[str, Tokenizer]]) -> tuple[LastRequest, int]:
-        """The next request, made to fit by the keeper, and its tokens. `asked` is the model's name and tokenizer at the moment.
+    async def build(  # noqa: PLR0913  # what a request depends on, each a plain value
+        self,
+        view: TranscriptView,
+        *,
+        model: str,
+        tokenizer: Tokenizer,
+        budget: int | None,
+        fixed_tokens: int,
+        warm: bool = False,
+        pruned: bool = False,
+    ) -> WindowRequest:
+        """Build the request that shows a view.
 
-        Raises ContextWindowFullError where it cannot be made to fit, and whatever a component raises.
+        Args:
+            view: The messages to show.
+            model: The name of the model that is sent the request.
+            tokenizer: Counts the request.
+            budget: The most tokens that the request may have; None: no limit is known.
+            fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
+            warm: Whether the provider's prompt cache holds the start of the request.
+            pruned: Whether messages may be left out.
+
+        Raises:
+            BudgetExceededError: The required content does not fit the budget.
         """
-        while True:
-            shown, (model, tokenizer) = keeper.view, asked()
-            try:
-                request, tokens = await self._make(keeper, shown, model=model, tokenizer=tokenizer)
-            except BudgetExceededError as error:
-                await keeper.overflow(error.required)
-                continue
-            if keeper.view is shown and asked()[0] == model:  # a component may have awaited while something else happened
-                keeper.rendered(tokens)
-                return request, tokens
-
-    async def _make(
-        self, keeper: CompactionController, shown: TranscriptView, *, model: str, tokenizer: Tokenizer
-    ) -> tuple[LastRequest, int]:
-        """The request that shows a view, and its tokens. Raises BudgetExceededError if what is required does not fit."""
-        budget = keeper.budget.render_budget
-        manner = self._manners.of(model, self._transcript, shown.checkpoint, tokenizer=tokenizer)
-        renderer = self._renderer_for(model, tokenizer, UNLIMITED if budget is None else max(1, budget - manner.tokens))
-        messages = shown.messages
-        room = RequestLimits(
-            limit=None if budget is None else max(1, budget - manner.tokens),
-            beside=keeper.beside,
-            tokenizer=tokenizer,
-            warm=keeper.warm,
-            pruned=keeper.pruned,
-        )
+        adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
+        limit = None if budget is None else max(1, budget - adaptation.tokens)
+        limits = RequestLimits(limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned)
+        messages = view.messages
         for process in self._processors:
-            messages = tuple(process(messages, room))
-        self.left_out = self._left_out(keeper, shown.messages, messages, tokenizer)
-        view = ConversationView(messages=messages, may_prune=keeper.pruned)
+            messages = tuple(process(messages, limits))
+        omitted = self._report_omitted(view.messages, messages, tokenizer)
+        renderer = self._renderer_for(model, tokenizer, UNLIMITED if limit is None else limit)
         try:
-            self.rendered = await renderer.render_async(self._prompt(view))
+            rendered = await renderer.render_async(self._prompt(ConversationView(messages=messages, may_prune=pruned)))
         except BudgetExceededError as error:
-            error.required += manner.tokens
+            error.required += adaptation.tokens
             raise
-        return LastRequest(messages=manner.of(self.rendered.messages), tools=self.tools), self.rendered.tokens + manner.tokens
+        if pruned and not self._custom:
+            shown = {item.entry_id for item in match_items(rendered.messages, view.items) if item is not None}
+            omitted = tuple(item.message for item in view.items if item.entry_id not in shown)
+        return WindowRequest(
+            model=model,
+            messages=adaptation.apply(rendered.messages),
+            tools=self.tools,
+            tokens=rendered.tokens + adaptation.tokens,
+            rendered=rendered,
+            omitted=omitted,
+            pruned=pruned,
+            items=view.items,
+        )
 
-    def _left_out(
-        self, keeper: CompactionController, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer
-    ) -> tuple[Message, ...]:
-        """What became of a view under the processors, told as an event where something did."""
-        there = set(map(id, messages))
-        gone = tuple(message for message in shown if id(message) not in there)
-        if gone:
-            size = Sizer(tokenizer).message
+    def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
+        """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""
+        key = model, checkpoint
+        if self._adaptation[0] != key:
+            self._adaptation = key, find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer)
+        return self._adaptation[1]
+
+    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[Message, ...]:
+        """Return the messages that processors removed or replaced, and emit an event if there are any."""
+        kept = set(map(id, messages))
+        omitted = tuple(message for message in shown if id(message) not in kept)
+        if omitted:
+            size = Sizer(tokenizer).count_message
             known = set(map(id, shown))
-            instead = sum(size(message) for message in messages if id(message) not in known)
-            saved = sum(map(size, gone)) - instead
-            keeper.compactor.events.emit(RequestReduced(messages=len(gone), tokens=saved))
-        return gone
+            replacements = sum(size(message) for message in messages if id(message) not in known)
+            self._events.emit(RequestPruned(messages=len(omitted), tokens=sum(map(size, omitted)) - replacements))
+        return omitted
 
-    def _renderer_for(self, model: str, tokenizer: Tokenizer, room: int) -> Renderer:
-        if self._renderer is None or self._renderer[0] != (model, room):
-            self._renderer = (model, room), Renderer(budget=room, model=model, tokenizer=tokenizer, tools=self.tools)
+    def _renderer_for(self, model: str, tokenizer: Tokenizer, budget: int) -> Renderer:
+        if self._renderer is None or self._renderer[0] != (model, budget):
+            self._renderer = (model, budget), Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools)
         return self._renderer[1]
+
+
+@attrs.frozen
+class RequestAdaptation:
+    """Model-specific additions to requests that follow a compaction: reminder text, preserved thinking blocks."""
+
+    quirks: Quirks
+    thinking: OpaquePart | None = None
+    tokens: int = 0
+    """The most tokens that it adds."""
+
+    def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages as they are sent."""
+        return adapt_messages(messages, self.quirks, thinking=self.thinking)
+
+
+def find_adaptation(model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer) -> RequestAdaptation:
+    """Return the adaptation of requests to a model.
+
+    Args:
+        model: The model's name.
+        transcript: The conversation.
+        checkpoint: The id of the checkpoint that requests show; None before the first compaction.
+        tokenizer: Counts what is added.
+    """
+    payload = None if checkpoint is None else transcript.get(checkpoint).payload
+    thinking = thinking_from_facts(payload.facts) if isinstance(payload, Checkpoint) else None
+    quirks = find_quirks(model)
+    tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
+    return RequestAdaptation(quirks, thinking, tokens)
+
+
+def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[ViewItem | None]:
+    """Return for each message the item of a view that it shows unchanged, or None. Items are matched in order, each at most once."""
+    places: dict[object, list[int]] = {}
+    for at in range(len(items) - 1, -1, -1):
+        places.setdefault(_key(items[at].message), []).append(at)
+    found: list[ViewItem | None] = []
+    next_place = 0
+    for message in messages:
+        waiting = places.get(_key(message), [])
+        while waiting and waiting[-1] < next_place:
+            waiting.pop()
+        if waiting and items[waiting[-1]].message == message:
+            next_place = waiting.pop() + 1
+            found.append(items[next_place - 1])
+        else:
+            found.append(None)
+    return found
+
+
+def _key(message: Message) -> object:
+    """Return what equal messages have in common; unlike a message itself it can always be hashed."""
+    return message.role, message.text, message.tool_call_id, tuple(call.id for call in message.tool_calls)

@@ -1,30 +1,18 @@
-"""One conversation with a model that has tools: render, call, append, and keep within the window.
-
-What a session is given by callers whom no type checker looks after: refused at once, and not when it is half written down.
-What a session gives back of one message of the person.
-Which model a conversation may go on with where that of now is too small.
-"""
+"""A conversation with a model that has tools: the loop around a context window."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
-from promptkit.agent.requests import RequestBuilder
-from promptkit.agent.tools import Tool, call_tools, content_of, tools_by_name
-from promptkit.compaction.budget import budget_for
-from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.controller import Promotion
+from promptkit.agent.tools import parse_content, run_tools, tools_by_name
+from promptkit.agent.window import ContextWindow
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.policy.overflow import budget_after_overflow
-from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.summarizers.defaults import SummarizerContext
-from promptkit.compaction.summarizers.native import make_portable, wire_of
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
@@ -33,17 +21,14 @@ from promptkit.errors import (
     TurnInProgressError,
 )
 from promptkit.messages import Message, Part
-from promptkit.providers.model import with_options
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.entries import MessageEntry, Setting
-from promptkit.transcript.transcript import Transcript
+from promptkit.providers.model import Model, with_options
+from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.budget import Budget
-    from promptkit.compaction.compactor import Compactor
+    from promptkit.compaction.controller import CompactionController
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
@@ -53,102 +38,60 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.messages import Usage
-    from promptkit.providers.model import Model, Reply
+    from promptkit.providers.model import Reply
     from promptkit.rendering.result import Rendered
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.transcript import Transcript
 
-__all__ = ["AgentSession", "TurnResult", "next_larger", "validate_arguments", "validate_content"]
-
-
-def validate_content(content: object) -> tuple[Part, ...]:
-    """What a person says, as content. Raises TypeError for what is none, NoPendingMessageError for what says nothing."""
-    parts = content_of(content)
-    if parts is None:
-        problem = f"a session is told text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
-        raise TypeError(problem)
-    if not any(part.strip() if isinstance(part, str) else True for part in parts):
-        raise NoPendingMessageError
-    return parts
-
-
-def validate_arguments(*, model: object, transcript: object, prompt: object, tools: Sequence[object], max_steps: int) -> None:
-    """Raises TypeError for what a session cannot be made of, with what it takes; InvalidArgumentError for turns without a request."""
-    if not hasattr(model, "complete"):
-        problem = f"model must be a model such as OpenAIModel('gpt-5'), not {model!r:.80}."
-        raise TypeError(problem)
-    if not isinstance(transcript, Transcript | None):
-        problem = f"transcript must be a Transcript such as Transcript(JsonlStore('talk.jsonl')), not {transcript!r:.80}."
-        raise TypeError(problem)
-    if prompt is not None and not callable(prompt):
-        problem = f"prompt must be a function of the view that makes the prompt, such as lambda view: …, not {type(prompt).__name__}."
-        raise TypeError(problem)
-    for tool in tools:
-        if not isinstance(tool, Tool):
-            problem = f"tools are made as Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
-            raise TypeError(problem)
-    if max_steps < 1:
-        problem = f"max_steps must be at least 1, not {max_steps}."
-        raise InvalidArgumentError(problem)
+__all__ = ["AgentSession", "TurnResult"]
 
 
 @attrs.frozen(kw_only=True)
 class TurnResult:
-    """What came of one message of the person."""
+    """The result of one turn: a user message, and everything until the model's last reply."""
 
     text: str
-    """What the model said at the end."""
+    """The text of the model's last reply."""
     steps: int
-    """How many requests that took."""
+    """The number of requests of the turn."""
     usage: tuple[Usage, ...]
-    """Of each request, in order."""
+    """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """Why the model ended: `length` is that its text was cut off, `content_filter` that the rest was withheld."""
-
-
-def next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:
-    """The first of some models whose window is known and larger than `window` tokens; None where there is none, or `window` is unknown."""
-    if window is None:
-        return None
-    sizes = ((model, budget_for(model.name, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
-    return next((model for model, size in sizes if size is not None and size > window), None)
-
-
-MODEL = "model"
-"""The setting that is written when a session goes on with another model."""
+    """Why the model ended. `length`: its text was cut off. `content_filter`: the provider withheld the rest."""
 
 
 class AgentSession:
-    """A conversation that never outgrows its window. For one event loop; `SyncSession` is the same for programs without one.
+    """A conversation with a model that calls tools, kept within its context window. For use in one event loop.
 
-    `prompt` makes the prompt of a request from the view of the transcript; without one, `instructions` and the messages are sent.
-    `budget` is what requests may take, by default what is known of the model. `summarizer` is asked in the foreground and the
-    background; by default the live conversation is, then a copy of it, then no model at all. `preset` says how the conversation is
-    compacted (`promptkit.compaction.presets`); `policy` and `keep` are for single parts of that. `promotions` are larger models, the
-    smallest first, for presets that go on with one before they summarize. `keep` says what a summary leaves as it is, `read_tool` names the tool by which the model reads a file: the transcript's place is told it so. `redactor` takes secrets out of
-    summaries. `rng` gives the jitter of the policy's thresholds. `enabled=False`: nothing is summarized or pruned that nobody asked for.
+    Every message is in the transcript, durably, before the next thing happens. An existing transcript is continued, also if the program
+    that wrote it was killed in the middle of a turn. `SyncSession` is the same for programs without an event loop; `ContextWindow` is the
+    part without the loop.
 
-    A transcript that holds something already is gone on with, also where a program was killed in the middle of a turn: give
-    `Transcript(JsonlStore("talk.jsonl"))`, and it is kept in a file.
+    >>> async with AgentSession(model=OpenAIModel("gpt-5"), instructions="You review code.", tools=[read_file]) as session:
+    ...     print((await session.run("Is the parser tested?")).text)
 
-    `session.transcript` is all that was said, `session.keeper.view` what the model is shown of it, `session.keeper.reading()` how much of
-    `session.keeper.budget` that takes, and `session.last_rendered` the last request. `events` tells of compactions as they happen.
+    Attributes:
+        window: The context window, with the transcript.
+        tools: The tools by name.
+        max_steps: The most requests of one turn.
     """
 
-    def __init__(  # noqa: PLR0913  # what a session is made of, each with a default
+    def __init__(  # noqa: PLR0913  # the parts of a session, each with a default
         self,
         *,
-        model: Model,
+        model: str | Model,
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
         tools: Sequence[Tool] = (),
-        budget: Budget | None = None,
-        preset: Preset | None = None,
+        budget: int | str | ContextBudget | None = None,
+        preset: str | Preset = "vscode",
         policy: Policy | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
@@ -161,40 +104,47 @@ class AgentSession:
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        validate_arguments(model=model, transcript=transcript, prompt=prompt, tools=tools, max_steps=max_steps)
-        self.model = model
-        self.transcript = Transcript() if transcript is None else transcript
-        self.tools: Mapping[str, Tool] = tools_by_name(tools)
+        """Open a session over a new or an existing transcript.
+
+        Args:
+            model: A model object, or the name of one of OpenAI's models.
+            transcript: The conversation; by default a new one in memory. `Transcript(JsonlStore("talk.jsonl"))` keeps it in a file.
+            instructions: The content of the system message.
+            prompt: Makes the prompt of each request from a `ConversationView`; excludes `instructions`.
+            tools: The tools that the model may call.
+            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By default what is known of the model.
+            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+            policy: Replaces the preset's policy.
+            summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use instead of `model`.
+            keep: Replaces what the preset keeps verbatim.
+            tokenizer: Counts tokens; by default the model's.
+            hooks: Run before and after a compaction.
+            redactor: Removes secrets from summaries and from what summarizers read.
+            events: Receive what is decided and done.
+            archives: Where the entries that a summary replaces are archived.
+            promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
+            read_tool: The name of the tool with which the model can read the transcript.
+            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
+            max_steps: The most requests of one turn.
+            rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
+
+        Raises:
+            InvalidArgumentError: An argument has a value that it cannot have.
+            TypeError: An argument has the wrong type.
+        """
+        self._model = _resolve_model(model)
+        self.tools: Mapping[str, Tool] = tools_by_name(_check_tools(tools))
+        if max_steps < 1:
+            problem = f"max_steps must be at least 1, not {max_steps}."
+            raise InvalidArgumentError(problem)
         self.max_steps = max_steps
-        self._definitions = tuple(tool.definition for tool in tools)
-        preset = preset or vscode()
-        self._requests = RequestBuilder(
-            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=preset.processors
-        )
-        self._tokenizer = tokenizer
-        self._setup = CompactionConfig(
-            draw=rng,
-            preset=preset,
-            policy=policy,
-            keep=keep,
-            summarizer=summarizer,
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            read_tool=read_tool,
-            enabled=enabled,
-        )
-        writing = self._writing(budget or budget_for(model.name, tokenizer=self.tokenizer, tools=self._definitions))
-        self.keeper = self._setup.keeper(self.transcript, writing=writing, name=model.name, tools=self._definitions)
-        self._promotions = list(promotions)
-        self._offer()
-        self._turn = asyncio.Lock()
-        self._like = partial(
-            AgentSession,
+        self.window = ContextWindow(
+            model=self._model,
+            transcript=transcript,
             instructions=instructions,
             prompt=prompt,
             tools=tools,
+            budget=budget,
             preset=preset,
             policy=policy,
             summarizer=summarizer,
@@ -207,114 +157,158 @@ class AgentSession:
             promotions=promotions,
             read_tool=read_tool,
             enabled=enabled,
-            max_steps=max_steps,
             rng=rng,
         )
+        self._turn = asyncio.Lock()
 
     @property
-    def compactor(self) -> Compactor:
-        """What summarizes this conversation."""
-        return self.keeper.compactor
+    def model(self) -> Model:
+        """The model that answers."""
+        model = self.window.model
+        return self._model if isinstance(model, str) else model
+
+    @property
+    def transcript(self) -> Transcript:
+        """Everything that was said, in full."""
+        return self.window.transcript
+
+    @property
+    def compaction(self) -> CompactionController:
+        """The controller that compacts and prunes."""
+        return self.window.compaction
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What counts: the one that was given, else the model's."""
-        return self._tokenizer or tokenizer_for(self.model.name)
+        """The tokenizer that counts requests: the one that was given, or the model's."""
+        return self.window.tokenizer
 
     @property
     def last_rendered(self) -> Rendered | None:
-        """The last request, with its receipt, as it was rendered: what a model's quirks add behind a summary is not in it."""
-        return self._requests.rendered
+        """The render behind the last request, with its receipt. Model-specific additions are not in it."""
+        return self.window.last_rendered
 
     @property
     def last_omitted(self) -> tuple[Message, ...]:
-        """The messages that are not in the last request as they were said, though no summary stands for them."""
-        return self._requests.left_out
+        """The messages that the last request leaves out or shortens, although no summary covers them."""
+        request = self.window.last_request
+        return request.omitted if request else ()
 
     async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
-        """Say something to the model, and do what it asks for until it is done. `on_text` hears its text as it comes.
+        """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.
 
-        Everything that is said is in the transcript, durably, before the next thing happens. What is said while a turn is going on is
-        said when that one is done.
+        After an error or a cancellation the session can be used again: `resume` continues the turn, `run` sends another message.
 
-        Raises NoPendingMessageError for empty content, ContextWindowFullError if the conversation cannot be made to fit, MaxStepsExceededError after
-        `max_steps` requests, and what the model's provider raises. Afterwards, and where it was cancelled, the session can be used
-        again: `resume` goes on with the turn, and `run` says something else.
+        Args:
+            content: Text, or texts and parts such as `ImagePart(url=…)`.
+            on_text: Called with each piece of the model's text as it arrives.
+
+        Returns:
+            The model's last text, and what the turn cost.
+
+        Raises:
+            NoPendingMessageError: The content is empty.
+            ContextWindowFullError: The conversation does not fit its window, whatever is compacted or pruned.
+            MaxStepsExceededError: The turn needed more than `max_steps` requests.
+            ModelError: A request failed.
         """
-        parts = validate_content(content)
+        parts = _check_content(content)
         async with self._turn:
-            self.transcript.say(Message(role="user", content=parts))
-            self.keeper.asked()
-            return await self._work(on_text)
+            self.window.add(Message(role="user", content=parts))
+            return await self._run_turn(on_text)
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
-        """Go on with a turn that was cut short by an error, a cancellation or the end of a program, without saying anything.
+        """Continue a turn that an error, a cancellation or the end of the program cut short.
 
-        Calls that were made then are not made again: the model is told that they have no result. Raises NoPendingMessageError where the
-        model has had the last word, and as `run` does.
+        Tool calls of that turn are not repeated: the model is told that they have no result.
+
+        Args:
+            on_text: Called with each piece of the model's text as it arrives.
+
+        Returns:
+            The model's last text, and what the rest of the turn cost.
+
+        Raises:
+            NoPendingMessageError: The model's reply is the last message. Otherwise as `run`.
         """
         async with self._turn:
-            items = self.keeper.view.items
+            items = self.window.view.items
             if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
                 raise NoPendingMessageError
-            self.keeper.asked()
-            return await self._work(on_text)
+            self.compaction.on_user_message()
+            return await self._run_turn(on_text)
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
-        """Summarize now, because somebody asks for it. None if there is nothing to summarize.
+        """Compact now, on the user's request.
 
-        Raises SummaryError if no summary was to be had, CompactionInProgressError while another is made in the foreground.
+        Args:
+            instructions: What the summary should pay attention to.
+
+        Returns:
+            The checkpoint; None if there is nothing to summarize.
+
+        Raises:
+            SummaryError: No summary was made.
+            CompactionInProgressError: Another compaction is running.
         """
-        return await self.keeper.compact(instructions)
+        return await self.window.compact(instructions)
 
     def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. None if there is none."""
-        self.keeper.turned("a compaction was undone")
-        return self.compactor.undo()
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        return self.window.undo_compaction()
 
     def rewind(self, to: str | None) -> Entry:
-        """Go on from an earlier entry, from the very beginning for None. What came after it stays in the transcript, as a branch.
+        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
 
-        Raises TurnInProgressError while the model works on a turn, TranscriptError for an entry that is not there.
+        Raises:
+            TurnInProgressError: A turn is running.
+            TranscriptError: There is no entry with this id.
         """
         if self._turn.locked():
             raise TurnInProgressError
-        entry = self.transcript.rewind(to)
-        self.keeper.turned("the conversation goes on from elsewhere")
-        return entry
+        return self.window.rewind(to)
 
-    def fork(self, store: Store, *, at: str | None = None) -> AgentSession:
-        """A session like this one that goes on from an entry, by default the last, in a transcript of its own in an empty store."""
-        return self._like(model=self.model, budget=self.keeper.budget, transcript=self.transcript.fork(store, at=at))
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> AgentSession:
+        """Open a session with the same settings over a copy of the conversation.
 
-    def set_model(self, model: Model, *, budget: Budget | None = None) -> None:
-        """Go on with another model. Where its window is smaller, the next request makes room."""
-        tokenizer = self._tokenizer or tokenizer_for(model.name)
-        budget = budget or budget_for(model.name, tokenizer=tokenizer, tools=self._definitions)
-        self.transcript.append(Setting(name=MODEL, value=model.name))
-        make_portable(self.transcript, provider=wire_of(model))
-        self.model = model
-        writing = self._writing(budget)
-        self.keeper.switch(model.name, writing.budget, tokenizer=self.tokenizer)
-        self._setup.fit(self.keeper, writing)
-        self._offer()
+        Args:
+            store: An empty store for the copy.
+            at: The last entry to copy; by default the latest.
+        """
+        session = copy.copy(self)
+        session.window = self.window.fork(store, at=at)
+        session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
+        return session
 
-    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory: bool = False) -> bool:
-        """Let the policy do what is for a moment in which nobody waits: nothing was said for so long, or `memory` is short.
+    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+        """Continue with another model. If its window is smaller, the next request makes room.
 
-        Whether something was done. Presets say what: most do nothing then.
+        Args:
+            model: A model object, or the name of one of OpenAI's models.
+            budget: What requests may take; by default what is known of the model.
+        """
+        self.window.set_model(_resolve_model(model), budget=budget)
+
+    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
+        """Run the policy's maintenance phase, for example while the user is away. Most presets do nothing then.
+
+        Args:
+            idle_seconds: Seconds since the last message.
+            memory_pressure: Whether the host is low on memory.
+
+        Returns:
+            True if a compaction or pruning ran.
         """
         async with self._turn:
-            return await self.keeper.moment("memory" if memory else "idle", idle_seconds=idle_seconds)
+            return await self.window.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure)
 
     async def wait_idle(self) -> None:
-        """Wait until no turn is going on."""
+        """Wait until no turn is running."""
         async with self._turn:
             pass
 
     async def close(self) -> None:
-        """End what runs in the background, for good. Turns go on, and are summarized in the foreground where they must be."""
-        await self.keeper.close()
+        """Cancel the background summary. The session can still be used; it then compacts in the foreground only."""
+        await self.window.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -322,44 +316,57 @@ class AgentSession:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    async def _work(self, on_text: Callable[[str], object] | None) -> TurnResult:
+    async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
         usages: list[Usage] = []
         for _ in range(self.max_steps):
-            reply = await self._request(on_text)
+            reply = await self._complete(on_text)
             usages.append(reply.usage)
             if not reply.message.tool_calls:
-                await self.keeper.moment("incomplete" if reply.finish == "length" else "turn_end")
+                await self.window.end_turn()
                 return TurnResult(text=reply.message.text, steps=len(usages), usage=tuple(usages), finish=reply.finish)
-            await call_tools(self.tools, reply.message.tool_calls, lambda results: self.transcript.say(*results))
-            self.keeper.worked()
+            await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results))
         raise MaxStepsExceededError(self.max_steps)
 
-    async def _request(self, on_text: Callable[[str], object] | None) -> Reply:
-        await self.keeper.prepare()
-        refused = False
+    async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
         while True:
-            request, tokens = await self._requests.fitted(self.keeper, lambda: (self.model.name, self.tokenizer))
-            model = self.model  # another may be switched to while this one thinks
+            request = await self.window.request()
+            model = self.model  # it may be changed while this one answers
             try:
                 reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
-                if refused:
+                if not await self.window.recover(error):
                     raise
-                refused = True
-                if model is self.model:
-                    budget = budget_after_overflow(self.keeper.budget, refused=tokens, window=error.window)
-                    self._setup.fit(self.keeper, self._writing(budget))
-                await self.keeper.overflow(tokens, refused_by=model.name)
                 continue
-            break
-        self.transcript.append(MessageEntry(message=reply.message, usage=reply.usage, model=model.name, finish=reply.finish))
-        self.keeper.answered(request, reply.message)
-        return reply
+            self.window.add_reply(reply)
+            return reply
 
-    def _writing(self, budget: Budget) -> SummarizerContext:
-        return SummarizerContext(model=self.model, budget=self._setup.budget(budget), tokenizer=self.tokenizer)
 
-    def _offer(self) -> None:
-        """Tell the keeper of the next larger model, if there is one."""
-        larger = next_larger(self._promotions, self.keeper.budget.window, tokenizer=self._tokenizer)
-        self.keeper.promotion = None if larger is None else Promotion(model=larger.name, go=partial(self.set_model, larger))
+def _resolve_model(model: object) -> Model:
+    if isinstance(model, str):
+        from promptkit.providers.openai.client import OpenAIModel
+
+        return OpenAIModel(model)
+    if not isinstance(model, Model):
+        problem = f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's models, not {model!r:.80}."
+        raise TypeError(problem)
+    return model
+
+
+def _check_tools(tools: Sequence[object]) -> Sequence[Tool]:
+    checked: list[Tool] = []
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            problem = f"a session runs tools: write Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            raise TypeError(problem)
+        checked.append(tool)
+    return checked
+
+
+def _check_content(content: object) -> tuple[Part, ...]:
+    parts = parse_content(content)
+    if parts is None:
+        problem = f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
+        raise TypeError(problem)
+    if not any(part.strip() if isinstance(part, str) else True for part in parts):
+        raise NoPendingMessageError
+    return parts

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model, Reply
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
 __all__ = ["SyncContextWindow", "SyncSession"]
@@ -55,6 +55,10 @@ class SyncSession:
         self._loop = _LoopThread(session.close)
         self._stop = weakref.finalize(self, self._loop.stop)
 
+    def call(self, work: Callable[[AgentSession], T]) -> T:
+        """Run a function with the session in the session's thread, for example to read its view, and return the result."""
+        return self._loop.call(lambda: work(self.session))
+
     def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Send a user message and wait for the result, as `AgentSession.run` does. `on_text` is called in the session's thread."""
         return self._loop.wait(lambda: self.session.run(content, on_text=on_text), idle=self.session.wait_idle)
@@ -75,7 +79,7 @@ class SyncSession:
         """Continue from an earlier entry. Raises TurnInProgressError while a turn is running."""
         return self._loop.call(lambda: self.session.rewind(to))
 
-    def fork(self, store: Store, *, at: str | None = None) -> SyncSession:
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncSession:
         """Open a session with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
         return SyncSession(self._loop.call(lambda: self.session.fork(store, at=at)))
 
@@ -165,7 +169,7 @@ class SyncContextWindow:
         """Continue from an earlier entry; None: from the beginning."""
         return self._loop.call(lambda: self.window.rewind(to))
 
-    def fork(self, store: Store, *, at: str | None = None) -> SyncContextWindow:
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncContextWindow:
         """Open a window with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
         return SyncContextWindow(self._loop.call(lambda: self.window.fork(store, at=at)))
 

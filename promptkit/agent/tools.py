@@ -1,7 +1,4 @@
-"""What an agent can do: tools, called as the model asks, answered in the order of the calls.
-
-The content of a message, as a person or a tool may give it.
-"""
+"""Run the tool calls of a reply, concurrently, and answer them in order."""
 
 from __future__ import annotations
 
@@ -18,87 +15,86 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolCall
     from promptkit.tools import Tool, ToolOutput
 
-__all__ = ["CANCELLED", "call_tools", "content_of", "tools_by_name"]
-
-
-def content_of(given: object) -> tuple[Part, ...] | None:
-    """Text, or a list of texts and other parts, as the content of a message; None for anything else, which could not be written down."""
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, list | tuple):
-        return None
-    parts = tuple(cast("Sequence[Part]", given))  # looked at in the next line
-    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
-
+__all__ = ["CANCELLED", "parse_content", "run_tools", "tools_by_name"]
 
 CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
-"""What answers a call that was not waited for."""
+"""The result of a call that was not waited for."""
 
 
 def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
-    """The tools by their names. Raises InvalidArgumentError where two have the same: the model could not tell them apart."""
-    named = {tool.definition.name: tool for tool in tools}
-    if len(named) < len(tools):
+    """Index tools by name. Raises InvalidArgumentError if two have the same name, because the model could not tell them apart."""
+    by_name = {tool.definition.name: tool for tool in tools}
+    if len(by_name) < len(tools):
         names = [tool.definition.name for tool in tools]
         problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
         raise InvalidArgumentError(problem)
-    return named
+    return by_name
 
 
-async def call_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], told: Callable[[Sequence[Message]], object]) -> None:
-    """Call what the model asks for, side by side; `told` gets the results, in the order of the calls, however long each takes.
+async def run_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], on_results: Callable[[Sequence[Message]], object]) -> None:
+    """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
 
-    Raises nothing but what cancels it. `told` is called then, too: what is done is done, and every other call is answered by CANCELLED.
+    Nothing but a cancellation is raised: the model is told of errors. On a cancellation `on_results` is called as well, with the results
+    that are finished, and with CANCELLED for all other calls.
     """
-    known = sorted(tools)
-    tasks = [asyncio.ensure_future(_call(tools.get(call.name), call, known)) for call in calls]
+    names = sorted(tools)
+    tasks = [asyncio.ensure_future(_run_call(tools.get(call.name), call, names)) for call in calls]
     try:
         await asyncio.wait(tasks)
     finally:
         for task in tasks:
             task.cancel()
-        told([_told(call, task) for call, task in zip(calls, tasks, strict=True)])
+        on_results([_result_of(call, task) for call, task in zip(calls, tasks, strict=True)])
 
 
-def _told(call: ToolCall, task: asyncio.Future[Message]) -> Message:
-    """The result of a call, or that there is none: a tool may also cancel itself."""
+def parse_content(value: object) -> tuple[Part, ...] | None:
+    """Convert a text, or a list of texts and parts, to message content. Returns None for any other value."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        return None
+    parts = tuple(cast("Sequence[Part]", value))  # checked in the next line
+    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
+
+
+def _result_of(call: ToolCall, task: asyncio.Future[Message]) -> Message:
+    """Return the result of a call, or CANCELLED: a tool may also cancel itself."""
     if not task.done() or task.cancelled() or task.exception() is not None:
-        return _answer(call, CANCELLED)
+        return _make_result(call, CANCELLED)
     return task.result()
 
 
-async def _call(tool: Tool | None, call: ToolCall, known: Sequence[str]) -> Message:
+async def _run_call(tool: Tool | None, call: ToolCall, names: Sequence[str]) -> Message:
     if tool is None:
-        return _answer(call, f"Error: there is no tool {call.name!r}. The tools are {', '.join(known) or '(none)'}.")
+        return _make_result(call, f"Error: there is no tool {call.name!r}. The tools are {', '.join(names) or '(none)'}.")
     try:
         arguments: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
-        return _answer(call, f"Error: the arguments are no JSON: {error}")
+        return _make_result(call, f"Error: the arguments are no JSON: {error}")
     if not isinstance(arguments, dict):
-        return _answer(call, "Error: the arguments are no JSON object.")
-    given = cast("dict[str, object]", arguments)  # JSON objects have string keys
+        return _make_result(call, "Error: the arguments are no JSON object.")
     try:
-        result = await _run(tool, given)
-        return _answer(call, result)
-    except Exception as error:  # noqa: BLE001  # whatever a tool raises, or returns that is no content, is told to the model
-        return _answer(call, f"Error: {type(error).__name__}: {error}")
+        output = await _run_tool(tool, cast("dict[str, object]", arguments))  # the keys of a JSON object are strings
+        return _make_result(call, output)
+    except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises, or returns that is not content
+        return _make_result(call, f"Error: {type(error).__name__}: {error}")
 
 
-async def _run(tool: Tool, arguments: Mapping[str, object]) -> ToolOutput:
+async def _run_tool(tool: Tool, arguments: Mapping[str, object]) -> ToolOutput:
     if inspect.iscoroutinefunction(tool.run):
-        return cast("ToolOutput", await tool.run(arguments))  # an async function's result is awaited
-    result = await asyncio.to_thread(tool.run, arguments)
-    return await result if inspect.isawaitable(result) else result
+        return cast("ToolOutput", await tool.run(arguments))  # the result of an async function
+    output = await asyncio.to_thread(tool.run, arguments)
+    return await output if inspect.isawaitable(output) else output
 
 
-def _answer(call: ToolCall, result: ToolOutput) -> Message:
-    return Message(role="tool", content=_content(result), tool_call_id=call.id)
+def _make_result(call: ToolCall, output: ToolOutput) -> Message:
+    return Message(role="tool", content=_parse_output(output), tool_call_id=call.id)
 
 
-def _content(result: object) -> tuple[Part, ...]:
-    """What a tool returned as content; what is none must not reach the transcript, which could not be written. Raises TypeError."""
-    content = () if result is None else content_of(result)
+def _parse_output(output: object) -> tuple[Part, ...]:
+    """Convert a tool's output to content. Raises TypeError for anything else, which a transcript could not store."""
+    content = () if output is None else parse_content(output)
     if content is not None:
         return content
-    problem = f"the tool returned {type(result).__name__}, and not text or a list of parts such as images: return JSON as text."
+    problem = f"the tool returned {type(output).__name__}, and not text or a list of parts such as images: return JSON as text."
     raise TypeError(problem)

@@ -1,4 +1,4 @@
-"""How a conversation is compacted: a preset, and what a program says otherwise; made into the keeper of one transcript."""
+"""How a conversation is compacted: a preset and the parts that a program replaces, made into a controller for one transcript."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
-from promptkit.compaction.summarizers.defaults import SummarizerContext, max_summary_tokens_for
+from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
@@ -33,47 +33,57 @@ __all__ = ["CompactionConfig"]
 
 @attrs.frozen(kw_only=True)
 class CompactionConfig:
-    """What keepers are made by. What is None is as the preset has it."""
+    """The parts of a conversation's compaction. A part that is None is the preset's."""
 
-    draw: Callable[[], float]
-    """Gives numbers from 0 to below 1, for the jitter of thresholds."""
+    rng: Callable[[], float]
+    """Returns numbers from 0 to below 1, for the jitter of thresholds."""
     preset: Preset = attrs.field(factory=vscode)
     policy: Policy | None = None
     keep: Keep | None = None
     summarizer: Summarizer | None = None
     hooks: CompactionHooks | None = None
     redactor: Redactor | None = None
+    """Removes secrets from what summarizers read and write."""
     events: Events | None = None
     archives: ArchiveDirectory | None = None
-    """Where what a checkpoint drops is written before; None: nowhere but in the transcript."""
+    """Where the entries that a checkpoint drops are written first; None: they are only in the transcript."""
     read_tool: str = "read_file"
+    """The name of the tool with which the model can read the transcript, for the summary's breadcrumb."""
     enabled: bool = True
-    """Nothing is done that nobody asked for where this, or the preset, says so."""
+    """False: nothing is compacted automatically. The preset can say so, too."""
 
-    def budget(self, budget: Budget) -> Budget:
-        """A model's budget with the preset's figures."""
-        return self.preset.figures(budget)
+    def adapt_budget(self, budget: ContextBudget) -> ContextBudget:
+        """Apply the preset's thresholds and reserves to a model's budget."""
+        return self.preset.adjust_budget(budget)
 
-    def keeper(
+    def build_controller(
         self,
         transcript: Transcript,
+        context: SummarizerContext,
         *,
-        writing: SummarizerContext,
-        name: str,
+        model: str,
         tools: Sequence[ToolDefinition] = (),
         clock: Callable[[], float] | None = None,
     ) -> CompactionController:
-        """The keeper of a transcript whose requests go to the model of this name. `clock` gives seconds that only grow."""
-        preset, budget = self.preset, writing.budget
-        made = partial(ArchivingCompactor, clock=clock) if clock else ArchivingCompactor
-        compactor = made(
+        """Build the controller of a transcript.
+
+        Args:
+            transcript: The conversation.
+            context: The budget, the tokenizer and the summarizing model.
+            model: The name of the model that answers.
+            tools: The tools of the conversation.
+            clock: Returns seconds that only grow; the system's clock by default.
+        """
+        preset, budget = self.preset, context.budget
+        compactor_class = partial(ArchivingCompactor, clock=clock) if clock else ArchivingCompactor
+        compactor = compactor_class(
             transcript,
-            summarizer=self._summarizer(writing),
+            summarizer=self._build_summarizer(context),
             keep=self.keep or preset.keep(budget),
             choose=partial(select, split=preset.split),
             replacement=preset.replacement,
-            tokenizer=writing.tokenizer,
-            max_summary_tokens=max_summary_tokens_for(budget),
+            tokenizer=context.tokenizer,
+            max_summary_tokens=compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
             tools=tools,
             hooks=self.hooks,
@@ -85,23 +95,23 @@ class CompactionConfig:
         return CompactionController(
             compactor,
             budget=budget,
-            policy=self.policy or preset.policy(self.draw),
-            tokenizer=writing.tokenizer,
-            model=name,
+            policy=self.policy or preset.policy(self.rng),
+            tokenizer=context.tokenizer,
+            model=model,
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
         )
 
-    def fit(self, keeper: CompactionController, writing: SummarizerContext) -> None:
-        """Have a keeper keep to another budget, and to another model's figures, from now on."""
-        keeper.budget = writing.budget
-        keeper.compactor.keep = self.keep or self.preset.keep(writing.budget)
-        keeper.compactor.switch(
-            summarizer=self._summarizer(writing),
-            tokenizer=writing.tokenizer,
-            max_summary_tokens=max_summary_tokens_for(writing.budget),
-            max_result_tokens=writing.budget.result_tokens,
+    def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
+        """Let a controller use another budget, tokenizer and summarizing model from now on."""
+        controller.budget = context.budget
+        controller.compactor.keep = self.keep or self.preset.keep(context.budget)
+        controller.compactor.switch(
+            summarizer=self._build_summarizer(context),
+            tokenizer=context.tokenizer,
+            max_summary_tokens=compute_max_summary_tokens(context.budget),
+            max_result_tokens=context.budget.result_tokens,
         )
 
-    def _summarizer(self, writing: SummarizerContext) -> Summarizer:
-        return self.summarizer or self.preset.summarizer(writing)
+    def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
+        return self.summarizer or self.preset.summarizer(context)

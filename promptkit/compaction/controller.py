@@ -1,7 +1,4 @@
-"""Keeps one conversation within its window: asks the policy, and does what it decides.
-
-Carries out what was decided about summaries, in the background and in the foreground, and remembers what each came to.
-"""
+"""Keep one conversation within its context window: ask the policy, and carry out its decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.background import Background
-from promptkit.compaction.events import Decided
+from promptkit.compaction.events import DecisionMade
 from promptkit.compaction.planning.plan import SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound
 from promptkit.compaction.policy.decisions import (
@@ -31,7 +28,6 @@ from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.planning.plan import LastRequest, Plan
     from promptkit.compaction.policy.decisions import Decision
@@ -39,371 +35,405 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.messages import Message
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["CompactionController", "Passes", "Promotion"]
+__all__ = ["CompactionController", "Promotion", "RequestState"]
 
 
-class Passes:
-    """The compactions of one conversation that nobody asked for. None of them raises: the events say why one came to nothing.
+@attrs.frozen(kw_only=True)
+class RequestState:
+    """What was already done for one request. `prepare` creates it, `make_room` replaces it; the controller does not store it."""
 
-    `live` gives the last request where it shows all that a plan drops, `tokens` what the next request takes.
-    """
-
-    def __init__(self, compactor: Compactor, *, live: Callable[[Plan], LastRequest | None], tokens: Callable[[], int]) -> None:
-        self.background = Background(unused=lambda draft: compactor.discard(draft, "it was made after it had been cancelled"))
-        self.attempts = Attempts()
-        self.compacted = False
-        """A summary was put in place for the request at hand."""
-        self._compactor = compactor
-        self._live = live
-        self._tokens = tokens
-        self._failure_told = False
-
-    def start(self) -> None:
-        """Begin one in the background, if there is something to drop."""
-        compactor = self._compactor
-        keep = compactor.keep
-        plan = compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, KeepLastRound) else keep)
-        if plan.is_empty or compactor.running:
-            return
-        self._failure_told = False
-        request = self._live(plan)
-        self.background.start(lambda: compactor.draft(plan, trigger="background", last_request=request), plan)
-
-    async def apply(self, budget: Budget) -> bool:
-        """Put the background's result in place. Whether that was done."""
-        draft = self.background.take()
-        if draft is None:
-            return False
-        before = self._tokens()
-        try:
-            entry = await self._compactor.commit(draft)
-        except Exception:  # noqa: BLE001  # the event has said why: the disk may be full, and the person may still be answered
-            self.attempts = self.attempts.after_attempt("failed")
-            return False
-        if entry is None:
-            return False
-        self.compacted = True
-        self.settle(before, budget, background=True)
-        return True
-
-    async def compact(self, trigger: str, budget: Budget, *, live: bool = True) -> bool:
-        """Summarize in the foreground. Whether a summary is in place. `live`: the last request may be asked behind."""
-        before = self._tokens()
-        compactor = self._compactor
-        plan = compactor.plan()
-        try:
-            entry = await compactor.compact(plan, trigger=trigger, last_request=self._live(plan) if live else None)
-        except CompactionInProgressError:  # somebody asked for one meanwhile: it serves this request, too
-            await compactor.settled()
-            if compactor.changed(plan.leaf):
-                self.compacted = True
-                return True
-            entry = None
-        except Exception:  # noqa: BLE001  # the event has said why; the policy decides what to do without a summary
-            entry = None
-        if entry is None:
-            self.attempts = self.attempts.after_attempt("failed")
-            return False
-        self.compacted = True
-        self.settle(before, budget)
-        return True
-
-    def drop(self, why: str) -> None:
-        """End the background's pass, whatever has become of it."""
-        draft = self.background.cancel()
-        if draft is not None:
-            self._compactor.discard(draft, why)
-
-    def settle(self, before: int, budget: Budget, *, background: bool = False) -> None:
-        """A compaction is done that began with so many tokens."""
-        self.attempts = self.attempts.after_attempt(judge_attempt(before, self._tokens(), budget=budget), background=background)
-
-    def heed_failure(self) -> None:
-        """Count a pass of the background that has failed, once."""
-        if self.background.state == "failed" and not self._failure_told:
-            self._failure_told = True
-            self.attempts = self.attempts.after_attempt("failed", background=True)
+    compacted: bool = False
+    """A summary was committed for this request."""
+    waited: bool = False
+    """This request waited for the background summary."""
+    pruned: bool = False
+    """The request is to be rendered with a history that may be pruned."""
+    refused: bool = False
+    """A provider refused this request as too large once."""
 
 
 @attrs.frozen(kw_only=True)
 class Promotion:
-    """A model with a larger window, and how to go on with it."""
+    """A model with a larger context window, and the function that switches the conversation to it."""
 
     model: str
-    go: Callable[[], object]
+    switch: Callable[[], object]
+
+
+@attrs.frozen(kw_only=True)
+class _ModelChange:
+    """A change of the model that the next request has to react to."""
+
+    to_smaller_window: bool
 
 
 class CompactionController:
-    """Acts on the policy's decisions for one transcript. One per conversation, in one event loop.
+    """Carry out the policy's decisions for one transcript. There is one for each conversation, used in one event loop.
 
-    With `enabled=False` nothing is done that nobody asked for, but what is too large is rendered pruned. `prunes`: the policy takes old
-    tool outputs out, and is told what that would save.
+    A request takes these steps. `prepare` returns the request's state. If the render does not fit, `make_room` returns the next state and
+    the request is rendered again. `on_rendered` and `on_reply` report a request that fits and its reply.
     """
 
-    def __init__(  # noqa: PLR0913  # what a window is kept with
+    def __init__(  # noqa: PLR0913  # the parts that decide and act, each a value of its own
         self,
         compactor: Compactor,
         *,
-        budget: Budget,
+        budget: ContextBudget,
         policy: Policy,
         tokenizer: Tokenizer,
         model: str,
         enabled: bool = True,
         prunes: bool = False,
     ) -> None:
+        """Control the compaction of the compactor's transcript.
+
+        Args:
+            compactor: Makes and commits summaries.
+            budget: The token budget of requests.
+            policy: Decides what happens in each phase.
+            tokenizer: Counts messages.
+            model: The name of the model that answers.
+            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
+            prunes: Whether the policy prunes old tool outputs. It is then told how many tokens that would save.
+        """
         self.compactor = compactor
         self.budget = budget
         self.policy = policy
         self.enabled = enabled
         self.prunes = prunes
         self.model = model
-        self._passes = Passes(compactor, live=self._live, tokens=lambda: self.reading().tokens)
-        self.pruned = False
-        """The request at hand is to be rendered with a history that may be pruned."""
-        self._tokenizer = tokenizer
-        self._window = WindowUsage(
-            compactor.transcript,
-            view=lambda: self.compactor.view,
-            changed=compactor.changed,
-            tokenizer=tokenizer,
-            model=model,
-            fixed=budget.tools,
-        )
-        self._sent: SentRequest | None = None
-        self._waited = self._switched = self._smaller = False
-        self._warm = False
+        self.background = Background(unused=lambda draft: compactor.discard(draft, "it was finished after it had been cancelled"))
+        """The background summary."""
+        self.attempts = Attempts()
+        """The outcome of automatic compactions so far."""
         self.promotion: Promotion | None = None
-        """A larger model that the conversation may go on with."""
-
-    @property
-    def background(self) -> Background:
-        """The summary in the making."""
-        return self._passes.background
-
-    @property
-    def attempts(self) -> Attempts:
-        """What automatic compaction has come to."""
-        return self._passes.attempts
-
-    @attempts.setter
-    def attempts(self, attempts: Attempts) -> None:
-        self._passes.attempts = attempts
-
-    @property
-    def beside(self) -> int:
-        """The tokens that every request has beside the conversation, as far as that is known."""
-        return self._window.fixed
-
-    @property
-    def warm(self) -> bool:
-        """Whether the start of the next request is in the provider's cache: a round of tool calls is done in this turn."""
-        return self._warm
+        """A larger model that the policy may switch to."""
+        self.warm = False
+        """Whether the provider's prompt cache holds the start of the next request: a round of tool calls was completed in this turn."""
+        self._tokenizer = tokenizer
+        self._window = self._new_window()
+        self._sent: SentRequest | None = None
+        self._model_change: _ModelChange | None = None
+        self._failure_counted = False
 
     @property
     def view(self) -> TranscriptView:
-        """What the model is shown of the transcript now."""
+        """The messages of the transcript that the next request shows."""
         return self.compactor.view
 
-    def reading(self) -> UsageReading:
-        """How much of the window the next request takes."""
+    @property
+    def fixed_tokens(self) -> int:
+        """The tokens that every request has besides the conversation, as far as they are known."""
+        return self._window.fixed_tokens
+
+    def usage(self) -> UsageReading:
+        """Measure how much of the context window the next request takes."""
         return self._window.reading(self.budget.window)
 
-    def asked(self) -> None:
-        """The person has spoken: one more attempt is free."""
+    def on_user_message(self) -> None:
+        """Handle a new user message: one more automatic attempt is allowed, and the prompt cache is taken to be cold."""
         self.attempts = self.attempts.after_user_message()
-        self._warm = False
+        self.warm = False
 
-    def worked(self) -> None:
-        """A round of tool calls is done: the start of the next request is in the provider's cache."""
-        self._warm = True
+    def on_tool_results(self) -> None:
+        """Handle a completed round of tool calls: the prompt cache holds the start of the next request."""
+        self.warm = True
 
-    def switch(self, model: str, budget: Budget, *, tokenizer: Tokenizer) -> None:
-        """Go on with another model. A summary in the making is dropped: it was made for the window of the one before."""
-        self.turned("the model was changed")
+    def set_model(self, model: str, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
+        """Continue with another model. A pending background summary is discarded: it was made for the previous model's window."""
+        self.reset("the model was changed")
+        smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
         self._tokenizer = tokenizer
-        self._smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
         self.model, self.budget = model, budget
-        self._window = WindowUsage(
-            self.compactor.transcript,
-            view=lambda: self.compactor.view,
-            changed=self.compactor.changed,
-            tokenizer=tokenizer,
-            model=model,
-            fixed=budget.tools,
-        )
+        self._window = self._new_window()
         self._sent = None
-        self._warm = False
-        self._switched = True
+        self.warm = False
+        self._model_change = _ModelChange(to_smaller_window=smaller)
 
-    def turned(self, why: str) -> None:
-        """The conversation goes on from elsewhere, or with another model: what was in the making or tried before is of no matter."""
-        self._passes.drop(why)
+    def reset(self, reason: str) -> None:
+        """Discard the pending background summary and reset the attempt counter, for example after a rewind."""
+        self._discard_background(reason)
         self.attempts = Attempts()
 
     async def close(self) -> None:
-        """End what runs in the background, and wait until it has ended. Nothing is begun there after that."""
-        self._passes.drop("the conversation was closed")
+        """Cancel the background summary and wait until it has ended. No other one starts afterwards."""
+        self._discard_background("the conversation was closed")
         await self.background.close()
 
-    async def prepare(self) -> None:
-        """Before a request is rendered: put in place what is ready, prune, or compact at a threshold."""
-        self.pruned = self._passes.compacted = self._waited = False
-        if self._switched:
-            self._switched = False
-            await self.moment("model_switch")
+    async def prepare(self) -> RequestState:
+        """Act before a request is rendered: apply a ready summary, prune, or compact at a threshold."""
+        state = RequestState()
+        change, self._model_change = self._model_change, None
+        if change is not None:
+            state, _ = await self._run_phase("model_switch", state, to_smaller_window=change.to_smaller_window)
         while True:
-            decision = self._decide("before_render", self.reading().tokens)
-            match decision:
+            match self._decide("before_render", self.usage().tokens, state):
                 case ApplySummary():
-                    await self._passes.apply(self.budget)
+                    return attrs.evolve(state, compacted=await self._apply_background() or state.compacted)
                 case Wait(seconds=seconds):
-                    self._waited = True
+                    state = attrs.evolve(state, waited=True)
                     await self.background.wait(seconds)
-                    continue
-                case Promote() if self._promoted():
-                    continue
-                case DiscardSummary(reason=because):
-                    self._passes.drop(str(because))
-                    continue
-                case Prune():
-                    if self._prune():
-                        continue
-                case Compact(trigger=trigger):
-                    await self._passes.compact(trigger, self.budget)
-                case _:
+                case Promote() if self._promote():
                     pass
-            return
+                case DiscardSummary(reason=reason):
+                    self._discard_background(str(reason))
+                case Prune() if self._prune_outputs():
+                    pass
+                case Compact(trigger=trigger):
+                    return attrs.evolve(state, compacted=await self._compact(trigger) or state.compacted)
+                case _:
+                    return state
 
-    async def overflow(self, tokens: int, *, refused_by: str | None = None) -> None:  # noqa: C901  # a case for each decision
-        """A request was too large: by the render's count, or because a provider refused it.
+    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
+        """Act on a request that is too large. Afterwards it is to be rendered again.
 
-        Afterwards it is to be rendered again. Raises ContextWindowFullError where nothing more can be done.
+        Args:
+            state: What was already done for this request.
+            tokens: The size of the request, in tokens.
+            refused_by: The model whose provider refused the request; None if the render already exceeded the budget.
+
+        Returns:
+            The state with which to render again.
+
+        Raises:
+            ContextWindowFullError: Nothing else can be done.
         """
-        if refused_by is not None:
-            self.pruned = False  # what it was pruned to was still too much, and the budget is a smaller one now
+        if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
+            state = attrs.evolve(state, pruned=False, refused=True)
+        phase: Phase = "overflow" if refused_by is None else "rejected"
         while True:
-            decision = self._decide("overflow" if refused_by is None else "rejected", tokens, refused_by)
+            decision = self._decide(phase, tokens, state, refused_by=refused_by)
             match decision:
                 case ApplySummary():
-                    if await self._passes.apply(self.budget):
-                        return
+                    if await self._apply_background():
+                        return attrs.evolve(state, compacted=True)
                 case Wait(seconds=seconds):
-                    self._waited = True
+                    state = attrs.evolve(state, waited=True)
                     await self.background.wait(seconds)
                 case Compact(trigger=trigger):
-                    self._passes.drop("the foreground could not wait for it")
-                    if await self._passes.compact(trigger, self.budget, live=refused_by is None):
-                        return
-                case Promote() if self._promoted():
-                    return
+                    self._discard_background("the request could not wait for it")
+                    if await self._compact(trigger, reuse_request=refused_by is None):
+                        return attrs.evolve(state, compacted=True)
+                case Promote() if self._promote():
+                    return state
                 case RenderPruned():
-                    self.pruned = True
-                    return
-                case DiscardSummary(reason=because):
-                    self._passes.drop(str(because))
+                    return attrs.evolve(state, pruned=True)
+                case DiscardSummary(reason=reason):
+                    self._discard_background(str(reason))
                 case NoAction() if refused_by not in {None, self.model}:
-                    return
+                    return state
                 case _:
                     raise ContextWindowFullError(str(decision.reason))
 
-    async def moment(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
-        """One of the phases in which nothing is about to be rendered. Whether something was done."""
-        self._passes.compacted = False
-        match self._decide(phase, self.reading().tokens, idle_seconds=idle_seconds):
-            case Compact(trigger=trigger):
-                self._passes.drop(f"a summary is made now: {trigger}")
-                return await self._passes.compact(trigger, self.budget)
-            case Promote():
-                return self._promoted()
-            case Prune():
-                return self._prune()
-            case _:
-                return False
+    async def run_phase(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
+        """Run a phase of the policy in which no request is pending, for example `turn_end` or `idle`.
 
-    def rendered(self, tokens: int) -> None:
-        """A request of so many tokens was rendered, and fits."""
-        self._window.on_rendered(tokens, self.budget.window, pruned=self.pruned)
+        Args:
+            phase: The phase.
+            idle_seconds: Seconds since the last message.
 
-    def answered(self, request: LastRequest, reply: Message) -> None:
-        """The model's answer to what was rendered is in the transcript: start a summary beside the conversation, if it is time."""
+        Returns:
+            True if a compaction, a promotion or a pruning ran.
+        """
+        _, acted = await self._run_phase(phase, RequestState(), idle_seconds=idle_seconds)
+        return acted
+
+    def on_rendered(self, state: RequestState, tokens: int) -> None:
+        """Handle a rendered request of `tokens` that fits."""
+        self._window.on_rendered(tokens, self.budget.window, pruned=state.pruned)
+
+    def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
+        """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
         window, self._sent = self._window, None
-        if window.leaf is not None and not self.pruned and not window.moved:
-            self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).answered(reply, self.view.items)
-        decision = self._decide("rendered", window.on_reply(self.budget.window))
+        if window.leaf is not None and not state.pruned and not window.moved:
+            self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).with_reply(reply, self.view.items)
+        decision = self._decide("rendered", window.on_reply(self.budget.window), state)
         if isinstance(decision, StartBackground):
-            self._passes.start()
+            self._start_background()
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
-        """Summarize because somebody asks for it. Raises SummaryError if no summary is to be had; None if there is nothing to drop, or too little."""
+        """Compact now, on the user's request.
+
+        Args:
+            instructions: What the summary should pay attention to.
+
+        Returns:
+            The checkpoint; None if there is nothing to drop, or too little.
+
+        Raises:
+            SummaryError: No summary was made.
+            CompactionInProgressError: Another compaction is running.
+        """
         if self.compactor.running:
             raise CompactionInProgressError
-        before, plan = self.reading().tokens, self.compactor.plan()
-        if not isinstance(self._decide("manual", before), Compact):
+        before, plan = self.usage().tokens, self.compactor.plan()
+        if not isinstance(self._decide("manual", before, RequestState()), Compact):
             return None
-        self._passes.drop("a compaction was asked for")
-        entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live(plan))
+        self._discard_background("a compaction was requested")
+        entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live_request(plan))
         if entry is not None:
-            self._passes.settle(before, self.budget)
+            self._record_outcome(before)
         return entry
 
-    def _live(self, plan: Plan) -> LastRequest | None:
-        """The last request, if it shows all that a plan drops."""
-        sent = self._sent
-        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.changed(sent.leaf)
-        return sent.request if sent is not None and usable else None
+    async def _run_phase(
+        self, phase: Phase, state: RequestState, *, idle_seconds: float = 0.0, to_smaller_window: bool = False
+    ) -> tuple[RequestState, bool]:
+        decision = self._decide(phase, self.usage().tokens, state, idle_seconds=idle_seconds, to_smaller_window=to_smaller_window)
+        match decision:
+            case Compact(trigger=trigger):
+                self._discard_background(f"a summary is made now: {trigger}")
+                compacted = await self._compact(trigger)
+                return attrs.evolve(state, compacted=compacted), compacted
+            case Promote():
+                return state, self._promote()
+            case Prune():
+                return state, self._prune_outputs()
+            case _:
+                return state, False
 
-    def _promoted(self) -> bool:
-        promotion, self.promotion = self.promotion, None
-        if promotion is None:
-            return False
-        promotion.go()
-        self._switched = False  # nothing needs to be made smaller for a larger window
-        return True
-
-    def _state(self, phase: Phase, tokens: int | None, refused_by: str | None, idle_seconds: float) -> PolicyState:
-        self._passes.heed_failure()
+    def _decide(  # noqa: PLR0913  # what differs between the phases
+        self,
+        phase: Phase,
+        tokens: int | None,
+        request: RequestState,
+        *,
+        refused_by: str | None = None,
+        idle_seconds: float = 0.0,
+        to_smaller_window: bool = False,
+    ) -> Decision:
+        self._count_background_failure()
         plan = self.background.plan
-        return PolicyState(
+        state = PolicyState(
             phase=phase,
             budget=self.budget,
             tokens=tokens,
-            fixed=self._window.fixed,
-            prunable=self._pruning().saved if self.prunes and phase == "before_render" else 0,
-            warm=self._warm,
+            fixed_tokens=self._window.fixed_tokens,
+            prunable_tokens=self._find_prunable().saved_tokens if self.prunes and phase == "before_render" else 0,
+            warm=self.warm,
             enabled=self.enabled,
             background=self.background.state,
             stale=plan is not None and self.compactor.changed(plan.leaf) is not None,
             attempts=self.attempts,
             messages=len(self.view.items),
             idle_seconds=idle_seconds,
-            to_smaller_window=self._smaller,
+            to_smaller_window=to_smaller_window,
             larger_model=self.promotion.model if self.promotion else None,
-            compacted=self._passes.compacted,
-            waited=self._waited,
-            pruned=self.pruned,
+            compacted=request.compacted,
+            waited=request.waited,
+            pruned=request.pruned,
             model=self.model,
             refused_by=refused_by,
         )
-
-    def _decide(self, phase: Phase, tokens: int | None, refused_by: str | None = None, *, idle_seconds: float = 0.0) -> Decision:
-        state = self._state(phase, tokens, refused_by, idle_seconds)
         decision = self.policy.decide(state)
-        why = decision.reason
-        event = Decided(
-            decision=type(decision).__name__, reason=str(why), tokens=tokens, ratio=state.ratio, threshold=why.threshold, warm=why.warm
+        reason = decision.reason
+        self.compactor.events.emit(
+            DecisionMade(
+                decision=type(decision).__name__,
+                reason=str(reason),
+                tokens=tokens,
+                ratio=state.ratio,
+                threshold=reason.threshold,
+                warm=reason.warm,
+            )
         )
-        self.compactor.events.emit(event)
         return decision
 
-    def _pruning(self) -> Pruning:
+    def _start_background(self) -> None:
+        """Start a background summary if there is something to drop."""
+        compactor = self.compactor
+        keep = compactor.keep
+        plan = compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, KeepLastRound) else keep)
+        if plan.is_empty or compactor.running:
+            return
+        self._failure_counted = False
+        request = self._live_request(plan)
+        self.background.start(lambda: compactor.draft(plan, trigger="background", last_request=request), plan)
+
+    async def _apply_background(self) -> bool:
+        """Commit the background summary. Returns True if it is in place."""
+        draft = self.background.take()
+        if draft is None:
+            return False
+        before = self.usage().tokens
+        try:
+            entry = await self.compactor.commit(draft)
+        except Exception:  # noqa: BLE001  # an event reported why, for example a full disk; the request may still be possible
+            self.attempts = self.attempts.after_attempt("failed")
+            return False
+        if entry is None:
+            return False
+        self._record_outcome(before, background=True)
+        return True
+
+    async def _compact(self, trigger: str, *, reuse_request: bool = True) -> bool:
+        """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised."""
+        before = self.usage().tokens
+        compactor = self.compactor
+        plan = compactor.plan()
+        try:
+            entry = await compactor.compact(plan, trigger=trigger, last_request=self._live_request(plan) if reuse_request else None)
+        except CompactionInProgressError:  # one that the user requested is running: it serves this request, too
+            await compactor.settled()
+            if compactor.changed(plan.leaf):
+                return True
+            entry = None
+        except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
+            entry = None
+        if entry is None:
+            self.attempts = self.attempts.after_attempt("failed")
+            return False
+        self._record_outcome(before)
+        return True
+
+    def _discard_background(self, reason: str) -> None:
+        draft = self.background.cancel()
+        if draft is not None:
+            self.compactor.discard(draft, reason)
+
+    def _record_outcome(self, before: int, *, background: bool = False) -> None:
+        """Record what a committed compaction of a conversation of `before` tokens achieved."""
+        outcome = judge_attempt(before, self.usage().tokens, budget=self.budget)
+        self.attempts = self.attempts.after_attempt(outcome, background=background)
+
+    def _count_background_failure(self) -> None:
+        if self.background.state == "failed" and not self._failure_counted:
+            self._failure_counted = True
+            self.attempts = self.attempts.after_attempt("failed", background=True)
+
+    def _live_request(self, plan: Plan) -> LastRequest | None:
+        """Return the last request if it shows all that a plan drops, so that the summary can be requested behind it."""
+        sent = self._sent
+        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.changed(sent.leaf)
+        return sent.request if sent is not None and usable else None
+
+    def _promote(self) -> bool:
+        promotion, self.promotion = self.promotion, None
+        if promotion is None:
+            return False
+        promotion.switch()
+        self._model_change = None  # a larger window needs no reaction
+        return True
+
+    def _find_prunable(self) -> Pruning:
         return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)
 
-    def _prune(self) -> bool:
-        edits = self._pruning().edits
+    def _prune_outputs(self) -> bool:
+        edits = self._find_prunable().edits
         if edits:
             self.compactor.transcript.append(*edits)
         return bool(edits)
+
+    def _new_window(self) -> WindowUsage:
+        return WindowUsage(
+            self.compactor.transcript,
+            view=lambda: self.compactor.view,
+            changed=self.compactor.changed,
+            tokenizer=self._tokenizer,
+            model=self.model,
+            fixed_tokens=self.budget.tools,
+        )

@@ -1,6 +1,6 @@
-"""What a program may do before and after a compaction: call it off, write the summary itself, add what the summary must heed.
+"""Hooks that run before and after a compaction.
 
-Several hooks as one: a program's own beside those that write checkpoints and memories into files.
+A hook can cancel a compaction, write the summary itself, add instructions for the summarizer, and act on a committed checkpoint.
 """
 
 from __future__ import annotations
@@ -14,76 +14,87 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "guarded_after", "guarded_before"]
+__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "run_post_compact", "run_pre_compact"]
 
 
 @attrs.frozen(kw_only=True)
 class PreCompactResult:
-    """What a hook wants before a compaction."""
+    """What a hook requests before a compaction. The default requests nothing."""
 
     cancel: bool = False
-    """Leave the conversation as it is."""
+    """Cancel the compaction. The conversation stays as it is."""
     summary: Summary | None = None
-    """A summary of its own: no model is asked. One that is blank, too large or no smaller than what it stands for is not taken."""
+    """A summary to use instead of the summarizer's. It is rejected if it is blank, too large or no smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
-    """What the summary must heed besides what the person asked."""
+    """Instructions for the summarizer, in addition to the user's."""
 
 
 class CompactionHooks:
-    """Does nothing: subclass it, and override what you need."""
+    """Base class of compaction hooks, which does nothing. Subclass it and override the methods you need.
+
+    >>> class SkipSmall(CompactionHooks):
+    ...     async def pre_compact(self, plan, *, trigger, instructions):
+    ...         return PreCompactResult(cancel=len(plan.dropped) < 20)
+    """
 
     async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
-        """Called before a summary is made, in the foreground and in the background."""
+        """Handle a compaction that is about to start, in the foreground or in the background.
+
+        Args:
+            plan: Which messages are dropped and which are kept.
+            trigger: Why the compaction runs, for example `background`, `foreground` or `manual`.
+            instructions: The user's instructions for the summary, or None.
+        """
         _ = plan, trigger, instructions
         return PreCompactResult()
 
     async def post_compact(self, checkpoint: Entry) -> None:
-        """Called when the checkpoint stands in the transcript."""
+        """Handle a checkpoint that was appended to the transcript."""
         _ = checkpoint
 
 
-async def guarded_before(
-    hooks: CompactionHooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger
-) -> PreCompactResult:
-    """What the hook wants; nothing, where it raises: a hook cannot keep a conversation from being saved."""
-    try:
-        return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
-    except Exception:
-        logger.exception("a hook raised before a compaction, which goes on without it")
-        return PreCompactResult()
-
-
-async def guarded_after(hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger) -> None:
-    """Call the hook; what it raises is logged."""
-    try:
-        await hooks.post_compact(checkpoint)
-    except Exception:
-        logger.exception("a hook raised after a compaction, which stands")
-
-
 class HookChain(CompactionHooks):
-    """Asks each in order. One that raises is logged and passed over; the others are heard.
+    """Run several hooks in order. A hook that raises is logged and skipped.
 
-    The first that calls the compaction off ends the questions. Of several summaries the first counts; instructions are added up.
+    The first hook that cancels ends the chain. The first summary is used. Instructions are concatenated.
     """
 
     def __init__(self, *hooks: CompactionHooks, logger: logging.Logger | None = None) -> None:
         self._hooks = hooks
         self._logger = logger or logging.getLogger("promptkit")
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
-        """What all of them want."""
+    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+        """Combine the results of all hooks."""
         summary = None
         added: list[str] = []
         for hooks in self._hooks:
-            wanted = await guarded_before(hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
-            if wanted.cancel:
-                return wanted
-            summary = summary or wanted.summary
-            added += wanted.instructions
+            result = await run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
+            if result.cancel:
+                return result
+            summary = summary or result.summary
+            added += result.instructions
         return PreCompactResult(summary=summary, instructions=tuple(added))
 
-    async def after(self, checkpoint: Entry) -> None:
-        """Tell each."""
+    async def post_compact(self, checkpoint: Entry) -> None:
+        """Pass the checkpoint to every hook."""
         for hooks in self._hooks:
-            await guarded_after(hooks, checkpoint, logger=self._logger)
+            await run_post_compact(hooks, checkpoint, logger=self._logger)
+
+
+async def run_pre_compact(
+    hooks: CompactionHooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger
+) -> PreCompactResult:
+    """Call `pre_compact`. An exception is logged and counts as an empty result, so that a faulty hook cannot prevent a compaction."""
+    try:
+        return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
+    except Exception:
+        logger.exception("a hook raised before a compaction, which continues without it")
+        return PreCompactResult()
+
+
+async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger) -> None:
+    """Call `post_compact`. An exception is logged."""
+    try:
+        await hooks.post_compact(checkpoint)
+    except Exception:
+        logger.exception("a hook raised after a compaction, which is committed")

@@ -25,7 +25,7 @@ from promptkit.errors import ContextLengthExceededError, ModelError, ModelReques
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Failure", "Overflow", "error_from_failure", "find_overflow"]
+__all__ = ["Failure", "Overflow", "error_from_failure", "find_overflow", "overflow_from_error"]
 
 
 CODES = frozenset(
@@ -100,6 +100,23 @@ def find_overflow(codes: frozenset[str], texts: tuple[str, ...], param: str | No
 def _figure(digits: str | None) -> int | None:
     digits = (digits or "").replace(",", "")
     return int(digits) if 0 < len(digits) < 10 else None  # noqa: PLR2004  # digits: no window has a billion tokens
+
+
+def overflow_from_error(error: BaseException) -> Overflow | None:
+    """Return what an exception of a provider's SDK says about a request that is too large; None if it says something else.
+
+    Args:
+        error: A `ContextLengthExceededError`, or any SDK's exception: its `status_code`, `body` and text are read, as far as it has them.
+    """
+    if isinstance(error, ContextLengthExceededError):
+        return Overflow(tokens=error.tokens, window=error.window)
+    if isinstance(error, ModelError) or not isinstance(error, Exception):
+        return None
+    status: object = getattr(error, "status_code", None)
+    body: object = getattr(error, "body", None)
+    message = str(error)
+    read = error_from_failure(Failure(model="", message=message, status=status if isinstance(status, int) else None, body=body or message))
+    return Overflow(tokens=read.tokens, window=read.window) if isinstance(read, ContextLengthExceededError) else None
 
 
 BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = 400, 408, 409, 413, 422, 429, 500

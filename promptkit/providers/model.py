@@ -39,6 +39,7 @@ class Reply:
     """
 
 
+@runtime_checkable
 class Model(Protocol):
     """A model that answers. Anything with these two members is one; nothing need be subclassed."""
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import BudgetExceededError, Message, ToolCall, render
-from promptkit.agent.prompt import Conversation, ConversationView, Recordings
+from promptkit.agent.prompt import Conversation, ConversationView, ElementCache
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 
 TOKENIZER = WordTokenizer()
-SUMMARY = summary_message("what was before")
+SUMMARY = build_summary_message("what was before")
 PINNED = Message(role="system", content=("rules of the house",))
 
 
@@ -81,13 +81,13 @@ def test_a_view_says_what_is_the_summary_and_what_came_after_it() -> None:
 
 
 def test_the_same_message_is_the_same_element_and_what_is_gone_is_forgotten() -> None:
-    recordings = Recordings()
-    first = recordings.of(TALK)
-    second = recordings.of((*TALK, asked("third")))
+    cache = ElementCache()
+    first = cache.elements(TALK)
+    second = cache.elements((*TALK, asked("third")))
     assert all(one is other for one, other in zip(first, second, strict=False))
     twin = Message(role="user", content=("first question",))
-    assert recordings.of((twin,))[0] is not first[1]
-    assert recordings.of(TALK)[1] is not first[1]
+    assert cache.elements((twin,))[0] is not first[1]
+    assert cache.elements(TALK)[1] is not first[1]
 
 
 class Counting(WordTokenizer):
@@ -100,10 +100,10 @@ COUNTED: list[str] = []
 
 
 def test_a_renderer_counts_only_what_is_new() -> None:
-    renderer, recordings = Renderer(budget=1_000, tokenizer=Counting()), Recordings()
-    renderer.render(Conversation(view=ConversationView(messages=TALK), recordings=recordings))
+    renderer, cache = Renderer(budget=1_000, tokenizer=Counting()), ElementCache()
+    renderer.render(Conversation(view=ConversationView(messages=TALK), elements=cache))
     COUNTED.clear()
     grown = ConversationView(messages=(*TALK, asked("third question")))
-    renderer.render(Conversation(view=grown, recordings=recordings))
+    renderer.render(Conversation(view=grown, elements=cache))
     assert "first question" not in COUNTED
     assert "third question" in COUNTED

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Message, OpaquePart
-from promptkit.agent.requests import RequestAdaptations
+from promptkit.agent.requests import find_adaptation
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -92,9 +92,9 @@ def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> No
     lonely = Message(role="assistant", content=("I look.",), tool_calls=tuple(calls(9)))
     each, model = session("fine", model="gemini-2.5-pro", prompt=None)
     with_orphan = Message(role="tool", content=("out",), tool_call_id="gone")
-    manner = RequestAdaptations().of("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
+    adaptation = find_adaptation("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
 
-    assert manner.of((lonely, with_orphan)) == (Message(role="assistant", content=("I look.",)),)
+    assert adaptation.apply((lonely, with_orphan)) == (Message(role="assistant", content=("I look.",)),)
     asyncio.run(each.run("go"))
     assert texts(model) == ["go"]
 
@@ -153,7 +153,7 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
 
     async def talk() -> None:
         await later.session.run("second")
-        later.session.keeper.switch("other", WIDE, tokenizer=WordTokenizer())  # what was sent to another model is of no use
+        later.session.compaction.set_model("other", WIDE, tokenizer=WordTokenizer())  # what was sent to another model is of no use
         await later.session.compact()
 
     asyncio.run(talk())
@@ -161,19 +161,16 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
     assert (task.last_request, task.tools) == (None, (READ,))
 
 
-def test_it_is_worked_out_once_for_a_checkpoint_and_a_model() -> None:
+def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:
     log = Transcript()
-    manners = RequestAdaptations()
-    assert manners.of("gpt-4.1", log, None, tokenizer=WordTokenizer()).tokens == 0
+    assert find_adaptation("gpt-4.1", log, None, tokenizer=WordTokenizer()).tokens == 0
     (entry,) = log.append(Checkpoint(summary="S", facts={"thinking": {"value": THOUGHT.value, "tokens": 7}}))
 
-    reminded = manners.of("gpt-4.1", log, entry.id, tokenizer=WordTokenizer())
-    assert reminded.tokens == WordTokenizer().count(REMINDER)
-    assert manners.of("gpt-4.1", log, entry.id, tokenizer=WordTokenizer()) is reminded
-    assert manners.of("claude-opus-4", log, entry.id, tokenizer=WordTokenizer()).thinking == THOUGHT
+    assert find_adaptation("gpt-4.1", log, entry.id, tokenizer=WordTokenizer()).tokens == WordTokenizer().count(REMINDER)
+    assert find_adaptation("claude-opus-4", log, entry.id, tokenizer=WordTokenizer()).thinking == THOUGHT
 
 
-def test_a_session_that_is_resumed_has_the_same_manner() -> None:
+def test_a_session_that_is_resumed_has_the_same_additions() -> None:
     each, model = session(thinking(words(50, "a")), words(50, "b"), "<summary>S</summary>", "c", model="claude-sonnet-4-5")
 
     async def talk() -> None:

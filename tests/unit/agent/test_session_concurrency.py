@@ -80,7 +80,7 @@ def test_a_rewind_to_nowhere_changes_nothing() -> None:
         await turn_and_rest(each, "second")
         with pytest.raises(TranscriptError):
             each.session.rewind("nowhere")
-        assert each.session.keeper.background.state == "running"
+        assert each.session.compaction.background.state == "running"
         await each.session.close()
 
     asyncio.run(talk())
@@ -99,7 +99,7 @@ def test_a_count_of_what_is_not_shown_any_more_starts_no_summary() -> None:
     async def talk() -> None:
         await turns(each, 2)
         await meanwhile(each, thinking, "third", each.session.compact)()  # type: ignore[misc]  # a coroutine function
-        assert each.session.keeper.reading().tokens < 400
+        assert each.session.compaction.usage().tokens < 400
         await turn_and_rest(each, "fourth")
         await turn_and_rest(each, "fifth")
         await each.session.close()

@@ -121,7 +121,7 @@ def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
     assert asyncio.run(talk()) == "done"
     refused, smaller = each.model.requests[1:]
     assert len(smaller.messages) < len(refused.messages)
-    limit = each.session.keeper.budget.limit
+    limit = each.session.compaction.budget.limit
     assert limit is not None
     assert limit < 310  # learnt, and kept to from now on
 
@@ -134,7 +134,7 @@ def test_the_window_that_the_provider_names_is_learnt() -> None:
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert each.session.keeper.budget.window == 250
+    assert each.session.compaction.budget.window == 250
     assert sum(len(text.split()) for text in each.sent(-1)) <= 200
 
 
@@ -173,9 +173,9 @@ def test_a_conversation_is_compacted_on_demand_and_that_is_undone() -> None:
         await each.session.run("second")
         assert await each.session.compact("mind the parser") is not None
         assert each.writer.tasks[0].instructions == "mind the parser"
-        shown = len(each.session.keeper.view.items)
+        shown = len(each.session.compaction.view.items)
         assert each.session.undo_compaction() is not None
-        assert len(each.session.keeper.view.items) > shown
+        assert len(each.session.compaction.view.items) > shown
         await each.session.run("third")
 
     asyncio.run(talk())
@@ -203,11 +203,11 @@ def test_what_goes_on_beside_it_ends_when_the_conversation_goes_on_from_elsewher
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
         each.session.undo_compaction()
-        assert each.session.keeper.background.plan is None
+        assert each.session.compaction.background.plan is None
         await turn_and_rest(each, "third")
-        assert each.session.keeper.background.plan is not None
+        assert each.session.compaction.background.plan is not None
         each.session.rewind(None)
-        assert each.session.keeper.background.plan is None
+        assert each.session.compaction.background.plan is None
         await each.session.close()
 
     asyncio.run(talk())
@@ -252,9 +252,9 @@ def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for()
         await each.session.run("first")
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
-        assert each.session.keeper.background.state == "running"
+        assert each.session.compaction.background.state == "running"
         each.session.set_model(other, budget=ContextBudget(window=100_000, reserved_output_tokens=0))
-        assert each.session.keeper.background.plan is None
+        assert each.session.compaction.background.plan is None
         await each.session.run("third")
         await each.session.close()
 
@@ -284,7 +284,7 @@ def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() 
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert each.session.keeper.budget.window == 500
+    assert each.session.compaction.budget.window == 500
 
 
 def test_E42_a_provider_that_counts_nothing_starts_no_summary() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.agent.tools import CANCELLED, call_tools
+from promptkit.agent.tools import CANCELLED, run_tools
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
@@ -27,7 +27,7 @@ def call(name: str, number: int = 1, arguments: str = "{}") -> ToolCall:
 
 async def results(calls: Sequence[ToolCall], *tools: Tool) -> list[Message]:
     told: list[Message] = []
-    await call_tools({each.definition.name: each for each in tools}, calls, told.extend)
+    await run_tools({each.definition.name: each for each in tools}, calls, told.extend)
     return told
 
 
@@ -124,7 +124,7 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
     async def cancelled() -> list[Message]:
         told: list[Message] = []
         known = {"hangs": tool("hangs", hangs), "quick": tool("quick", quick)}
-        running = asyncio.ensure_future(call_tools(known, [call("hangs", 1), call("quick", 2)], told.extend))
+        running = asyncio.ensure_future(run_tools(known, [call("hangs", 1), call("quick", 2)], told.extend))
         for _ in range(3):
             await asyncio.sleep(0)
         running.cancel()

@@ -1,4 +1,4 @@
-"""A keeper of a small window, driven by hand: what is said, sent and answered."""
+"""A compaction controller with a small window, driven step by step: messages, requests and replies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.controller import CompactionController
+from promptkit.compaction.controller import CompactionController, RequestState
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
@@ -33,38 +33,45 @@ BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
 
 @attrs.define
 class Kept:
-    """A keeper with a small window, and the conversation that it keeps."""
+    """A controller with a small window, its conversation, and the state of the request at hand."""
 
-    keeper: CompactionController
+    controller: CompactionController
     writer: Writer
     told: Recorder
+    state: RequestState = attrs.field(factory=RequestState)
 
     @property
     def log(self) -> Transcript:
-        return self.keeper.compactor.transcript
+        return self.controller.compactor.transcript
 
     def user(self, tokens: int, word: str = "ask") -> None:
         self.log.append_messages(Message(role="user", content=(words(tokens, word),)))
-        self.keeper.asked()
+        self.controller.on_user_message()
 
     def round(self, call: str, tokens: int) -> None:
         """A request that the model answers with a call, the decision after it, and the result."""
         self.request(Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)))
         self.log.append_messages(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
-        self.keeper.worked()
+        self.controller.on_tool_results()
 
     def request(self, reply: Message) -> None:
-        messages = self.keeper.view.messages
-        self.keeper.rendered(self.keeper.reading().tokens)
+        messages = self.controller.view.messages
+        self.controller.on_rendered(self.state, self.controller.usage().tokens)
         self.log.append_messages(reply)
-        self.keeper.answered(LastRequest(messages=messages), reply)
+        self.controller.on_reply(self.state, LastRequest(messages=messages), reply)
+
+    async def prepare(self) -> None:
+        self.state = await self.controller.prepare()
+
+    async def make_room(self, tokens: int, *, refused_by: str | None = None) -> None:
+        self.state = await self.controller.make_room(self.state, tokens, refused_by=refused_by)
 
     def answer(self, tokens: int) -> None:
         self.request(Message(role="assistant", content=(words(tokens, "answer"),)))
 
     @property
     def texts(self) -> list[str]:
-        return [message.text.split(maxsplit=1)[0] for message in self.keeper.view.messages if message.text]
+        return [message.text.split(maxsplit=1)[0] for message in self.controller.view.messages if message.text]
 
     @property
     def compacted(self) -> bool:
@@ -75,7 +82,7 @@ def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled:
     writing, told = writer or Writer(), Recorder()
     tokenizer = WordTokenizer()
     compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
-    keeper = CompactionController(
+    controller = CompactionController(
         compactor,
         budget=BUDGET,
         policy=policy or default_policy(rng=lambda: 0.5),
@@ -84,13 +91,13 @@ def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled:
         enabled=enabled,
         prunes=prunes,
     )
-    return Kept(keeper, writing, told)
+    return Kept(controller, writing, told)
 
 
 def run(work: Callable[[], Awaitable[None]], each: Kept) -> None:
     async def whole() -> None:
         await work()
-        await each.keeper.close()
+        await each.controller.close()
         await asyncio.sleep(0)
 
     asyncio.run(whole())

@@ -26,12 +26,12 @@ def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> 
 
     async def work() -> None:
         grown(each)
-        assert state(each.keeper.background) == "running"
+        assert state(each.controller.background) == "running"
         await turns()
-        assert state(each.keeper.background) == "ready"
+        assert state(each.controller.background) == "ready"
         assert not each.compacted
         each.user(10, "next")
-        await each.keeper.prepare()
+        await each.prepare()
         assert each.compacted
         assert each.texts == ["<conversation-summary>", "answer", "next"]
 
@@ -47,9 +47,9 @@ def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
         grown(each)
         await turns()
         first = each.log.path()[2]
-        each.keeper.budget = ContextBudget(window=10_000, reserved_output_tokens=0)
+        each.controller.budget = ContextBudget(window=10_000, reserved_output_tokens=0)
         assert first.message is not None
-        await each.keeper.prepare()
+        await each.prepare()
         assert not each.compacted
 
     run(work, each)
@@ -63,7 +63,7 @@ def test_E91_a_summary_of_what_was_edited_since_is_dropped() -> None:
         grown(each)
         await turns()
         each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
-        await each.keeper.prepare()
+        await each.prepare()
         assert not each.compacted
 
     run(work, each)
@@ -79,8 +79,8 @@ def test_what_goes_on_beside_it_gives_way_to_one_that_is_asked_for(ready: bool) 
         grown(each)
         await turns()
         each.writer.gate = None
-        assert await each.keeper.compact() is not None
-        assert state(each.keeper.background) == "idle"
+        assert await each.controller.compact() is not None
+        assert state(each.controller.background) == "idle"
 
     run(work, each)
     assert sorted(each.told.ends) == sorted(["discarded" if ready else "cancelled", "committed"])
@@ -92,10 +92,10 @@ def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        each.keeper.attempts = Attempts(unsuccessful=1, consecutive_unsuccessful=3)
-        each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
-        assert state(each.keeper.background) == "idle"
-        assert each.keeper.attempts == Attempts()
+        each.controller.attempts = Attempts(unsuccessful=1, consecutive_unsuccessful=3)
+        each.controller.set_model("other", BUDGET, tokenizer=WordTokenizer())
+        assert state(each.controller.background) == "idle"
+        assert each.controller.attempts == Attempts()
 
     run(work, each)
     assert each.told.ends == ["cancelled"]
@@ -107,9 +107,9 @@ def test_E83_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -
     async def work() -> None:
         grown(each)
         await turns()
-        each.keeper.turned("not needed")
+        each.controller.reset("not needed")
         await turns()
-        assert state(each.keeper.background) == "idle"
+        assert state(each.controller.background) == "idle"
         assert not each.compacted
 
     run(work, each)
@@ -129,7 +129,7 @@ def test_the_live_request_is_given_only_where_it_shows_all_that_is_dropped() -> 
             assert item.message.text in shown
         each.user(1)
         each.log.append_messages(Message(role="assistant", content=("said elsewhere",)), Message(role="user", content=("and on",)))
-        await each.keeper.compact()
+        await each.controller.compact()
         assert each.writer.tasks[1].last_request is None
 
     run(work, each)
@@ -159,7 +159,7 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
         each.user(100)
         each.answer(10)
         each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
-        await each.keeper.compact()
+        await each.controller.compact()
         assert each.writer.tasks[0].last_request is None
 
     run(work, each)
@@ -168,7 +168,7 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
     policy = first_match((prune_at(0.5, min_saved_tokens=1), on_overflow()))
     each = kept(policy=policy, prunes=True)
-    each.keeper.budget = ContextBudget(window=100_000, reserved_output_tokens=0)
+    each.controller.budget = ContextBudget(window=100_000, reserved_output_tokens=0)
 
     async def work() -> None:
         each.user(10)
@@ -177,10 +177,10 @@ def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
         each.round("c3", 30_000)
         each.answer(10)
         each.user(10)
-        await each.keeper.prepare()
+        await each.prepare()
         edits = [entry.payload for entry in each.log.path() if isinstance(entry.payload, Edit)]
         assert len(edits) == 2
-        assert each.keeper.reading().tokens < 50_000
+        assert each.controller.usage().tokens < 50_000
 
     run(work, each)
     assert each.told.decisions[-2:] == ["Prune", "Nothing"]
@@ -200,19 +200,23 @@ COUNTED: list[str] = []
 def test_a_decision_counts_only_what_is_new() -> None:
     tokenizer = Counting()
     compactor = Compactor(Transcript(), summarizer=Writer(), tokenizer=tokenizer, max_summary_tokens=9, max_result_tokens=500)
-    keeper = CompactionController(
-        compactor, budget=ContextBudget(window=10**9, reserved_output_tokens=0), policy=default_policy(rng=lambda: 0.5), tokenizer=tokenizer, model="m"
+    controller = CompactionController(
+        compactor,
+        budget=ContextBudget(window=10**9, reserved_output_tokens=0),
+        policy=default_policy(rng=lambda: 0.5),
+        tokenizer=tokenizer,
+        model="m",
     )
-    each = Kept(keeper, Writer(), Recorder())
+    each = Kept(controller, Writer(), Recorder())
 
     async def work() -> None:
         for number in range(50):
             each.user(5, f"ask{number}")
-            await keeper.prepare()
+            await each.prepare()
             each.answer(5)
         COUNTED.clear()
         each.user(5, "new")
-        await keeper.prepare()
+        await each.prepare()
         each.answer(5)
         assert set(COUNTED) == {words(5, "new"), words(5, "answer")}
 
@@ -230,10 +234,10 @@ def test_who_is_cancelled_while_closing_has_said_what_became_of_a_ready_summary(
 
         grown(each)
         await turns()
-        assert each.keeper.background.state == "ready"
+        assert each.controller.background.state == "ready"
         ending = asyncio.ensure_future(slow())
-        each.keeper.background._ending.add(ending)  # work of an earlier pass, which heeds its cancellation late
-        closing = asyncio.ensure_future(each.keeper.close())
+        each.controller.background._ending.add(ending)  # work of an earlier pass, which heeds its cancellation late
+        closing = asyncio.ensure_future(each.controller.close())
         await turns()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -251,10 +255,10 @@ def test_a_cold_conversation_waits_for_the_higher_threshold() -> None:
     async def work() -> None:
         each.user(840)
         each.answer(10)
-        assert state(each.keeper.background) == "idle"
+        assert state(each.controller.background) == "idle"
         each.user(50)
         each.answer(20)
-        assert state(each.keeper.background) == "running"
+        assert state(each.controller.background) == "running"
 
     run(work, each)
 
@@ -265,7 +269,7 @@ def test_an_overflow_takes_what_is_ready() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        await each.keeper.overflow(1_200)
+        await each.make_room(1_200)
         assert each.compacted
 
     run(work, each)
@@ -277,7 +281,7 @@ def test_an_overflow_waits_for_what_is_under_way() -> None:
 
     async def work() -> None:
         grown(each)
-        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
+        waiting = asyncio.ensure_future(each.make_room(1_200))
         await turns()
         assert not waiting.done()
         assert each.writer.gate is not None
@@ -298,7 +302,7 @@ def test_the_wait_for_what_is_under_way_is_bounded() -> None:
         grown(each)
         await turns()
         each.writer.gate = None  # the next one answers
-        await each.keeper.overflow(1_200)
+        await each.make_room(1_200)
         assert each.compacted
 
     run(work, each)
@@ -311,7 +315,7 @@ def test_who_is_cancelled_while_waiting_is_cancelled_and_the_summary_goes_on() -
 
     async def work() -> None:
         grown(each)
-        waiting = asyncio.ensure_future(each.keeper.overflow(1_200))
+        waiting = asyncio.ensure_future(each.make_room(1_200))
         await turns()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -319,7 +323,7 @@ def test_who_is_cancelled_while_waiting_is_cancelled_and_the_summary_goes_on() -
         assert each.writer.gate is not None
         each.writer.gate.set()
         await turns()
-        assert state(each.keeper.background) == "ready"
+        assert state(each.controller.background) == "ready"
 
     run(work, each)
 
@@ -330,9 +334,9 @@ def test_E33_a_background_that_failed_leaves_the_foreground_its_attempt() -> Non
     async def work() -> None:
         grown(each)
         await turns()
-        assert state(each.keeper.background) == "failed"
+        assert state(each.controller.background) == "failed"
         each.writer.error = None
-        await each.keeper.overflow(1_200)
+        await each.make_room(1_200)
         assert each.compacted
 
     run(work, each)
@@ -345,14 +349,14 @@ def test_E30_one_failed_attempt_for_each_message_of_the_person() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
-        await each.keeper.prepare()
-        await each.keeper.overflow(1_200)
+        await each.make_room(1_200)
+        assert each.state.pruned
+        await each.prepare()
+        await each.make_room(1_200)
         assert len(each.writer.tasks) == 2  # one in the background, one in the foreground
         each.user(1)
-        await each.keeper.prepare()
-        await each.keeper.overflow(1_200)
+        await each.prepare()
+        await each.make_room(1_200)
         assert len(each.writer.tasks) == 3
 
     run(work, each)
@@ -367,8 +371,8 @@ def test_E33_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_throug
         for _ in range(9):
             await turns()
             each.user(1)
-            await each.keeper.prepare()
-            await each.keeper.overflow(1_200)
+            await each.prepare()
+            await each.make_room(1_200)
             tried.append(len(each.writer.tasks))
         assert tried == [2, 3, 3, 3, 4, 4, 4, 5, 5]  # the first in the background, too
 
@@ -382,11 +386,11 @@ def test_E31_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
         each.user(100)
         each.round("c1", 300)
         each.round("c2", 600)  # this one stays, and is too large already
-        await each.keeper.overflow(1_200)
+        await each.make_room(1_200)
         assert each.compacted
-        assert each.keeper.attempts.last == "not enough"
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
+        assert each.controller.attempts.last == "not enough"
+        await each.make_room(1_200)
+        assert each.state.pruned
         assert len(each.writer.tasks) == 1
 
     run(work, each)
@@ -397,10 +401,10 @@ def test_E41_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> N
 
     async def work() -> None:
         grown(each)
-        await each.keeper.overflow(1_200)
-        assert each.keeper.pruned
+        await each.make_room(1_200)
+        assert each.state.pruned
         assert each.writer.tasks == []
-        assert await each.keeper.compact() is not None  # asked for, it is done
+        assert await each.controller.compact() is not None  # asked for, it is done
 
     run(work, each)
 
@@ -410,10 +414,10 @@ def test_what_is_too_large_even_pruned_is_said() -> None:
 
     async def work() -> None:
         each.user(2_000)
-        await each.keeper.overflow(2_000)
-        assert each.keeper.pruned
+        await each.make_room(2_000)
+        assert each.state.pruned
         with pytest.raises(ContextWindowFullError, match="pruned"):
-            await each.keeper.overflow(2_000)
+            await each.make_room(2_000)
 
     run(work, each)
 
@@ -423,10 +427,10 @@ def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
 
     async def work() -> None:
         each.user(10)
-        each.keeper.rendered(1_010)  # a thousand tokens beside the conversation
-        assert each.keeper.reading().local == 1_010
+        each.controller.on_rendered(each.state, 1_010)  # a thousand tokens beside the conversation
+        assert each.controller.usage().local == 1_010
         with pytest.raises(ContextWindowFullError, match="no summary helps"):
-            await each.keeper.overflow(1_010)
+            await each.make_room(1_010)
 
     run(work, each)
 
@@ -436,10 +440,10 @@ def test_E34_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
 
     async def work() -> None:
         grown(each)
-        each.keeper.switch("other", BUDGET, tokenizer=WordTokenizer())
-        await each.keeper.overflow(1_200, refused_by="m")
+        each.controller.set_model("other", BUDGET, tokenizer=WordTokenizer())
+        await each.make_room(1_200, refused_by="m")
         assert not each.compacted
-        assert not each.keeper.pruned
+        assert not each.state.pruned
 
     run(work, each)
 
@@ -451,16 +455,16 @@ def test_E86_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> 
         each.user(300)
         each.answer(300)
         each.user(300)
-        asked = asyncio.ensure_future(each.keeper.compact())
+        asked = asyncio.ensure_future(each.controller.compact())
         await turns()
         with pytest.raises(CompactionInProgressError):
-            await each.keeper.compact()
-        overflowing = asyncio.ensure_future(each.keeper.overflow(1_200))
+            await each.controller.compact()
+        overflowing = asyncio.ensure_future(each.make_room(1_200))
         await turns()
         assert each.writer.gate is not None
         each.writer.gate.set()
         await overflowing
-        assert not each.keeper.pruned
+        assert not each.state.pruned
         assert await asked is not None
         assert sum(isinstance(entry.payload, Checkpoint) for entry in each.log.path()) == 1
 

@@ -14,7 +14,7 @@ from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactRes
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Custom, Entry
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
 from promptkit.transcript.transcript import Transcript
 from tests.unit.compaction.conversation_builder import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
@@ -29,13 +29,13 @@ class Says(CompactionHooks):
     before_calls: list[tuple[str, str | None, int]] = attrs.field(factory=list[tuple[str, "str | None", int]])
     after_calls: list[str] = attrs.field(factory=list[str])
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         self.before_calls.append((trigger, instructions, len(plan.dropped)))
         if isinstance(self.wanted, BaseException):
             raise self.wanted
         return self.wanted
 
-    async def after(self, checkpoint: Entry) -> None:
+    async def post_compact(self, checkpoint: Entry) -> None:
         self.after_calls.append(checkpoint.id)
         if self.after_error is not None:
             raise self.after_error
@@ -44,7 +44,7 @@ class Says(CompactionHooks):
 def compacted(hooks: CompactionHooks, *, instructions: str | None = None) -> tuple[Entry | None, Writer, Recorder]:
     log = Transcript()
     for name in ("one", "two"):
-        log.say(Message(role="user", content=(words(10, name),)), Message(role="assistant", content=(words(10, name),)))
+        log.append_messages(Message(role="user", content=(words(10, name),)), Message(role="assistant", content=(words(10, name),)))
     writer, told = Writer(), Recorder()
     compactor = Compactor(
         log,
@@ -131,7 +131,7 @@ def test_a_cancellation_inside_a_hook_is_one() -> None:
         compacted(Says(wanted=asyncio.CancelledError()))
 
 
-ENTRY = Entry(id="e1", parent_id=None, time=0.0, payload=Custom(name="n"))
+ENTRY = Entry(id="e1", parent_id=None, time=0.0, payload=CustomEntry(name="n"))
 
 
 class Saying(CompactionHooks):
@@ -141,21 +141,21 @@ class Saying(CompactionHooks):
         self.wants = wants
         self.told: list[str] = []
 
-    async def before(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
         _ = plan, instructions
         self.told.append(trigger)
         if self.wants is None:
             raise RuntimeError(trigger)
         return self.wants
 
-    async def after(self, checkpoint: Entry) -> None:
+    async def post_compact(self, checkpoint: Entry) -> None:
         if self.wants is None:
             raise RuntimeError(checkpoint.id)
         self.told.append(checkpoint.id)
 
 
 def asked(*hooks: CompactionHooks) -> PreCompactResult:
-    return asyncio.run(HookChain(*hooks, logger=logging.getLogger("test")).before(Plan(leaf=""), trigger="manual", instructions=None))
+    return asyncio.run(HookChain(*hooks, logger=logging.getLogger("test")).pre_compact(Plan(leaf=""), trigger="manual", instructions=None))
 
 
 def test_instructions_are_added_up_and_the_first_summary_counts() -> None:
@@ -177,6 +177,6 @@ def test_the_first_that_calls_it_off_ends_the_questions() -> None:
 def test_e105_a_hook_that_raises_is_logged_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
     good = Saying(PreCompactResult(instructions=("heed",)))
     assert asked(Saying(None), good).instructions == ("heed",)
-    asyncio.run(HookChain(Saying(None), good).after(ENTRY))
+    asyncio.run(HookChain(Saying(None), good).post_compact(ENTRY))
     assert good.told == ["manual", "e1"]
     assert len(caplog.records) == 2

@@ -1,0 +1,576 @@
+"""The context window of one conversation: everything that a program with its own loop needs, and what sessions are built on.
+
+A window owns the transcript, the compaction controller and the request builder. It has no loop, sends nothing and calls no tools.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.compaction.config import CompactionConfig
+from promptkit.compaction.controller import CompactionController, Promotion, RequestState
+from promptkit.compaction.events import Events
+from promptkit.compaction.hooks import CompactionHooks
+from promptkit.compaction.policy.overflow import budget_after_overflow
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.compaction.summarizers.native import get_wire_format, make_portable
+from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.messages import Message
+from promptkit.providers.errors import overflow_from_error
+from promptkit.providers.model import Model, Reply
+from promptkit.tokens.budget import ContextBudget, resolve_budget
+from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tools import tool_definitions
+from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.element import Child
+    from promptkit.messages import ToolDefinition, Usage
+    from promptkit.rendering.result import Rendered
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import Tool
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.view import TranscriptView
+
+__all__ = ["ContextWindow", "WindowRequest"]
+
+MODEL_SETTING = "model"
+"""The setting that records a change of the model in the transcript."""
+
+
+@attrs.frozen(kw_only=True)
+class _SentRequest:
+    """The last request that was returned, the state in which it was made, and who was to answer it."""
+
+    request: WindowRequest
+    state: RequestState
+    model: str | Model
+
+
+class ContextWindow:
+    """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
+
+    >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
+    >>> window.add(Message(role="user", content=("Fix the parser.",)))
+    >>> request = await window.request()
+    >>> response = await client.chat.completions.create(**request.openai_arguments())
+    >>> window.add_reply(Message(role="assistant", content=(response.choices[0].message.content,)))
+    >>> await window.end_turn()
+
+    Attributes:
+        transcript: Everything that was said, in full.
+        compaction: The controller that compacts and prunes.
+        model: The model's name, or the model object, that answers.
+        last_request: The request that `request` returned last, or None.
+    """
+
+    def __init__(  # noqa: PLR0913  # the parts of a conversation, each with a default
+        self,
+        *,
+        model: str | Model,
+        transcript: Transcript | None = None,
+        instructions: Child = None,
+        prompt: Prompt | None = None,
+        tools: Sequence[Tool | ToolDefinition] = (),
+        budget: int | str | ContextBudget | None = None,
+        preset: str | Preset = "vscode",
+        policy: Policy | None = None,
+        summarizer: Summarizer | Model | None = None,
+        keep: Keep | None = None,
+        tokenizer: Tokenizer | None = None,
+        hooks: CompactionHooks | None = None,
+        redactor: Redactor | None = None,
+        events: Events | None = None,
+        archives: ArchiveDirectory | None = None,
+        promotions: Sequence[Model] = (),
+        read_tool: str = "read_file",
+        enabled: bool = True,
+        rng: Callable[[], float] = random.random,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Open the window of a new or an existing conversation.
+
+        Args:
+            model: The name of the model that answers, or a model object.
+            transcript: The conversation; by default a new one in memory. An existing one is continued.
+            instructions: The content of the system message.
+            prompt: Makes the prompt of each request from a `ConversationView`; excludes `instructions`.
+            tools: Offered in every request.
+            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By default what is known of the model.
+            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+            policy: Replaces the preset's policy.
+            summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use. By default they use
+                `model` if it is an object. With a name alone, summaries are extracted from the transcript without a model.
+            keep: Replaces what the preset keeps verbatim.
+            tokenizer: Counts tokens; by default the model's.
+            hooks: Run before and after a compaction.
+            redactor: Removes secrets from summaries and from what summarizers read.
+            events: Receive what the controller decides and does.
+            archives: Where the entries that a summary replaces are archived.
+            promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
+            read_tool: The name of the tool with which the model can read the transcript.
+            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
+            rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
+            clock: Returns seconds that only grow.
+
+        Raises:
+            InvalidArgumentError: An argument has a value that it cannot have.
+            TypeError: An argument has the wrong type.
+        """
+        _check_types(transcript=transcript, prompt=prompt, hooks=hooks, events=events, policy=policy, summarizer=summarizer)
+        chosen = _resolve_preset(preset)
+        self.model: str | Model = model
+        self.transcript = Transcript() if transcript is None else transcript
+        self._tokenizer = tokenizer
+        self._summarizing_model = _as_model(summarizer)
+        self._definitions = tool_definitions(tools)
+        events = events or Events()
+        self._config = CompactionConfig(
+            rng=rng,
+            preset=chosen,
+            policy=policy,
+            keep=keep,
+            summarizer=_as_summarizer(summarizer),
+            hooks=hooks,
+            redactor=redactor,
+            events=events,
+            archives=archives,
+            read_tool=read_tool,
+            enabled=enabled,
+        )
+        self._requests = RequestBuilder(
+            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=chosen.processors, events=events
+        )
+        self.compaction: CompactionController = self._config.build_controller(
+            self.transcript,
+            self._summarizer_context(self._resolve_budget(budget)),
+            model=model_name(model),
+            tools=self._definitions,
+            clock=clock,
+        )
+        self.last_request: WindowRequest | None = None
+        self._sent: _SentRequest | None = None
+        self._retry: RequestState | None = None
+        self._last_finish: str | None = None
+        self._origins: dict[str, object] = {}
+        self._promotions = tuple(promotions)
+        self._offer_promotion()
+        self._reopen = partial(
+            ContextWindow,
+            instructions=instructions,
+            prompt=prompt,
+            tools=tools,
+            preset=preset,
+            policy=policy,
+            summarizer=summarizer,
+            keep=keep,
+            tokenizer=tokenizer,
+            hooks=hooks,
+            redactor=redactor,
+            events=events,
+            archives=archives,
+            promotions=promotions,
+            read_tool=read_tool,
+            enabled=enabled,
+            rng=rng,
+            clock=clock,
+        )
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that counts requests: the one that was given, or the model's."""
+        return self._tokenizer or tokenizer_for(model_name(self.model))
+
+    @property
+    def budget(self) -> ContextBudget:
+        """The token budget of requests, the preset's thresholds included."""
+        return self.compaction.budget
+
+    @property
+    def view(self) -> TranscriptView:
+        """The messages of the transcript that the next request shows."""
+        return self.compaction.view
+
+    @property
+    def last_rendered(self) -> Rendered | None:
+        """The render behind the last request, with its receipt."""
+        return self.last_request.rendered if self.last_request else None
+
+    def usage(self) -> UsageReading:
+        """Measure how much of the context window the next request takes."""
+        return self.compaction.usage()
+
+    def add(self, *messages: Message, origins: Sequence[object] | None = None) -> list[Entry]:
+        """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.
+
+        Use `add_reply` for the reply to a request. All messages of one call are written durably, as one batch.
+
+        Args:
+            messages: The messages.
+            origins: The caller's own object for each message, which requests return in `request.origins`.
+
+        Returns:
+            The transcript's entries, one for each message.
+
+        Raises:
+            TypeError: A value is not a `Message`.
+            InvalidArgumentError: The number of origins differs from that of the messages.
+            TranscriptError: The messages cannot be appended, for example a tool result without its call.
+        """
+        _check_messages(messages, origins)
+        if not messages:
+            return []
+        entries = self.transcript.append_messages(*messages)
+        self._remember_origins(entries, origins)
+        if any(message.role == "user" for message in messages):
+            self.compaction.on_user_message()
+        if messages[-1].role == "tool":
+            self.compaction.on_tool_results()
+        return entries
+
+    def sync(self, messages: Sequence[Message], origins: Sequence[object] | None = None) -> list[Entry]:
+        """Make the conversation equal to a list of messages, for a framework that passes the whole list each time.
+
+        New messages at the end are appended. If the list departs from what was recorded, because of a rewind or an edit, the transcript
+        switches to another branch: to an existing one that begins with the most of these messages, or to a new one. Nothing is deleted.
+        An assistant message that follows a request counts as its reply.
+
+        Args:
+            messages: The conversation's messages without the system message of `instructions`.
+            origins: The caller's own object for each message.
+
+        Returns:
+            The entries that were appended.
+
+        Raises:
+            TypeError: A value is not a `Message`.
+            InvalidArgumentError: The number of origins differs from that of the messages.
+        """
+        _check_messages(messages, origins)
+        branch = self._longest_match(messages)
+        common = branch.matched
+        if origins is not None:
+            self._remember_origins(branch.entries[:common], origins[:common])
+        if branch.leaf != self.transcript.leaf:
+            self.rewind(branch.leaf)
+        appended: list[Entry] = []
+        for at, message in enumerate(messages[common:], common):
+            origin = None if origins is None else [origins[at]]
+            if message.role == "assistant" and self._sent is not None:
+                entry = self.add_reply(message)
+                self._remember_origins([entry], origin)
+                appended.append(entry)
+            else:
+                appended += self.add(message, origins=origin)
+        return appended
+
+    async def request(self) -> WindowRequest:
+        """Build the next request. Compacts or prunes if the conversation does not fit.
+
+        Returns:
+            The messages and tools to send, within the budget.
+
+        Raises:
+            ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
+        """
+        self._sent = None
+        state, self._retry = self._retry, None
+        if state is None:
+            state = await self.compaction.prepare()
+        while True:
+            view, model, tokenizer = self.view, self.model, self.tokenizer
+            try:
+                request = await self._requests.build(
+                    view,
+                    model=model_name(model),
+                    tokenizer=tokenizer,
+                    budget=self.budget.render_budget,
+                    fixed_tokens=self.compaction.fixed_tokens,
+                    warm=self.compaction.warm,
+                    pruned=state.pruned,
+                )
+            except BudgetExceededError as error:
+                state = await self.compaction.make_room(state, error.required)
+                continue
+            if self.view is view and self.model is model:  # a component may have awaited while something else happened
+                break
+        self.compaction.on_rendered(state, request.tokens)
+        request = attrs.evolve(request, reply_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
+        self.last_request = request
+        self._sent = _SentRequest(request=request, state=state, model=model)
+        return request
+
+    def add_reply(self, reply: Reply | Message, *, usage: Usage | None = None) -> Entry:
+        """Append the model's reply to the last request, and start a background summary if it is time.
+
+        Args:
+            reply: A `Reply`, or an assistant `Message`.
+            usage: What the provider reports for the request, in tokens, if `reply` is a `Message`.
+
+        Returns:
+            The transcript's entry.
+
+        Raises:
+            TypeError: `reply` is neither a `Reply` nor an assistant `Message`.
+        """
+        message, finish = reply if isinstance(reply, Message) else None, None
+        if isinstance(reply, Reply):
+            message, usage, finish = reply.message, usage or reply.usage, reply.finish
+        if message is None or message.role != "assistant":
+            problem = f"add_reply takes a Reply, or a Message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
+            raise TypeError(problem)
+        sent, self._sent = self._sent, None
+        model = None if sent is None else model_name(sent.model)
+        (entry,) = self.transcript.append(MessageEntry(message=message, usage=usage, model=model, finish=finish))
+        self._last_finish = finish
+        if sent is not None:
+            self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
+        return entry
+
+    async def recover(self, error: BaseException) -> bool:
+        """Handle a provider's refusal of the last request: learn its window, and make room.
+
+        Args:
+            error: What the call raised: a `ContextLengthExceededError`, or an exception of the provider's SDK.
+
+        Returns:
+            True if a smaller request should be made with `request`. False if the error is not about the size of the request, or if the
+            same request was refused before.
+
+        Raises:
+            ContextWindowFullError: No smaller request is possible.
+        """
+        sent = self._sent
+        overflow = overflow_from_error(error)
+        if sent is None or overflow is None or sent.state.refused:
+            return False
+        tokens = sent.request.tokens
+        if sent.model is self.model:
+            self._set_budget(budget_after_overflow(self.budget, refused=tokens, window=overflow.window))
+        self._retry = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
+        return True
+
+    async def compact(self, instructions: str | None = None) -> Entry | None:
+        """Compact now, on the user's request.
+
+        Args:
+            instructions: What the summary should pay attention to.
+
+        Returns:
+            The checkpoint; None if there is nothing to summarize.
+
+        Raises:
+            SummaryError: No summary was made.
+            CompactionInProgressError: Another compaction is running.
+        """
+        return await self.compaction.compact(instructions)
+
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        self.compaction.reset("a compaction was undone")
+        return self.compaction.compactor.undo()
+
+    def rewind(self, to: str | None) -> Entry:
+        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
+
+        Raises:
+            TranscriptError: There is no entry with this id.
+        """
+        entry = self.transcript.rewind(to)
+        self.compaction.reset("the conversation continues from another entry")
+        self._sent = self._retry = None
+        return entry
+
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> ContextWindow:
+        """Open a window with the same settings over a copy of the conversation.
+
+        Args:
+            store: An empty store for the copy.
+            at: The last entry to copy; by default the latest.
+        """
+        return self._reopen(model=self.model, budget=self.budget, transcript=self.transcript.fork(store, at=at))
+
+    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+        """Continue with another model. If its window is smaller, the next request makes room.
+
+        Args:
+            model: The model's name, or a model object.
+            budget: What requests may take; by default what is known of the model.
+        """
+        name = model_name(model)
+        tokenizer = self._tokenizer or tokenizer_for(name)
+        resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
+        self.transcript.append(Setting(name=MODEL_SETTING, value=name))
+        make_portable(self.transcript, provider=get_wire_format(model))
+        self.model = model
+        context = self._summarizer_context(resolved)
+        self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
+        self._config.update_budget(self.compaction, context)
+        self._offer_promotion()
+
+    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
+        """Run the policy's maintenance phase, for example while the user is away. Most presets do nothing then.
+
+        Args:
+            idle_seconds: Seconds since the last message.
+            memory_pressure: Whether the host is low on memory.
+
+        Returns:
+            True if a compaction or pruning ran.
+        """
+        return await self.compaction.run_phase("memory" if memory_pressure else "idle", idle_seconds=idle_seconds)
+
+    async def end_turn(self) -> bool:
+        """Run the policy's phase for the end of a turn: the model's last reply has no tool calls.
+
+        Returns:
+            True if a compaction or pruning ran.
+        """
+        return await self.compaction.run_phase("incomplete" if self._last_finish == "length" else "turn_end")
+
+    async def wait_idle(self) -> None:
+        """Wait until no background summary is running."""
+        await self.compaction.background.wait()
+
+    async def close(self) -> None:
+        """Cancel the background summary. The window can still be used; it then compacts in the foreground only."""
+        await self.compaction.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def _longest_match(self, messages: Sequence[Message]) -> _Branch:
+        """Find the place in the transcript that has the most of these messages before it."""
+        best = _match_branch(self.transcript.path(), messages)
+        if best.is_whole:
+            return best
+        for leaf in self.transcript.leaves():
+            branch = _match_branch(self.transcript.path(leaf.id), messages)
+            if branch.matched > best.matched or (branch.matched == best.matched and branch.is_whole and not best.is_whole):
+                best = branch
+        return best
+
+    def _remember_origins(self, entries: Sequence[Entry], origins: Sequence[object] | None) -> None:
+        if origins is not None:
+            self._origins.update((entry.id, origin) for entry, origin in zip(entries, origins, strict=True))
+
+    def _resolve_budget(self, budget: int | str | ContextBudget | None) -> ContextBudget:
+        return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
+
+    def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
+        model = self._summarizing_model or (None if isinstance(self.model, str) else self.model)
+        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer)
+
+    def _set_budget(self, budget: ContextBudget) -> None:
+        self._config.update_budget(self.compaction, self._summarizer_context(budget))
+
+    def _offer_promotion(self) -> None:
+        """Tell the controller of the next larger model, if there is one."""
+        larger = _next_larger(self._promotions, self.budget.window, tokenizer=self._tokenizer)
+        self.compaction.promotion = None if larger is None else Promotion(model=larger.name, switch=partial(self.set_model, larger))
+
+
+@attrs.frozen(kw_only=True)
+class _Branch:
+    """How much of a list of messages one branch of a transcript begins with."""
+
+    leaf: str | None
+    """The entry to continue from: the branch's last entry if all of its messages match, or the last message that matches."""
+    entries: tuple[Entry, ...]
+    """The branch's message entries."""
+    matched: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all messages of the branch match."""
+        return self.matched == len(self.entries)
+
+
+def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> _Branch:
+    entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
+    matched = 0
+    for entry, message in zip(entries, messages, strict=False):
+        if entry.message != message:
+            break
+        matched += 1
+    known = path if matched == len(entries) else entries[:matched]
+    return _Branch(leaf=known[-1].id if known else None, entries=entries, matched=matched)
+
+
+def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:
+    """Return the first model whose window is known and has more than `window` tokens; None if there is none, or `window` is unknown."""
+    if window is None:
+        return None
+    sizes = ((model, ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
+    return next((model for model, size in sizes if size is not None and size > window), None)
+
+
+def _as_model(summarizer: Summarizer | Model | None) -> Model | None:
+    return summarizer if isinstance(summarizer, Model) else None
+
+
+def _as_summarizer(summarizer: Summarizer | Model | None) -> Summarizer | None:
+    return None if summarizer is None or isinstance(summarizer, Model) else summarizer
+
+
+def _resolve_preset(preset: str | Preset) -> Preset:
+    if isinstance(preset, Preset):
+        return preset
+    build = PRESETS.get(preset)
+    if build is None:
+        problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
+        raise InvalidArgumentError(problem)
+    return build()
+
+
+def _check_types(  # noqa: PLR0913  # the arguments that a type checker would refuse
+    *, transcript: object, prompt: object, hooks: object, events: object, policy: object, summarizer: object
+) -> None:
+    """Refuse arguments of the wrong type at once. Raises TypeError with what to write instead."""
+    problem = ""
+    if not isinstance(transcript, Transcript | None):
+        problem = f"transcript must be a Transcript such as Transcript(JsonlStore('talk.jsonl')), not {transcript!r:.80}."
+    elif prompt is not None and not callable(prompt):
+        problem = f"prompt must be a function that takes a ConversationView, such as lambda view: …, not {type(prompt).__name__}."
+    elif not isinstance(hooks, CompactionHooks | None):
+        problem = f"hooks must be a CompactionHooks, not {hooks!r:.80}: write HookChain(first, second) for several."
+    elif not isinstance(events, Events | None):
+        problem = f"events must be an Events, not {events!r:.80}: write Events(function) for a function that takes an event."
+    elif policy is not None and not callable(getattr(policy, "decide", None)):
+        problem = f"policy must have a method decide(state), such as default_policy(), not {policy!r:.80}."
+    elif summarizer is not None and not isinstance(summarizer, Model) and not callable(getattr(summarizer, "summarize", None)):
+        problem = f"summarizer must be a Summarizer such as ExtractiveSummarizer(…), or a model object, not {summarizer!r:.80}."
+    if problem:
+        raise TypeError(problem)
+
+
+def _check_messages(messages: Sequence[object], origins: Sequence[object] | None) -> None:
+    for message in messages:
+        if not isinstance(message, Message):
+            problem = f"a context window takes messages such as Message(role='user', content=('Hello',)), not {message!r:.80}."
+            raise TypeError(problem)
+    if origins is not None and len(origins) != len(messages):
+        problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
+        raise InvalidArgumentError(problem)
