@@ -1,13 +1,15 @@
-"""What the host that runs the tests sets in the environment must not change what a command under test prints."""
+"""What the host that runs the tests has set must not change their outcome; and a way to select tests by the case that they hold."""
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 
 # pytest and rich print longer lines, colours or plain text for these; a continuous integration host sets the first ones.
 _CHANGE_OUTPUT = ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["interruptible", "pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,3 +33,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = [item for item in items if numbers & {number for mark in item.iter_markers("spec") for number in mark.args}]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let an interrupt arrive in this process and its children also where the host ignores it, as `nohup` in a background shell does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

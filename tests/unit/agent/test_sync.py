@@ -116,6 +116,7 @@ def interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_from_the_keyboard_ends_the_turn_and_the_session_goes_on() -> None:
     async def interrupts(request: object) -> str:
         interrupt()
@@ -130,6 +131,7 @@ def test_an_interrupt_from_the_keyboard_ends_the_turn_and_the_session_goes_on() 
         assert talk.run("anew").text == "anew"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_right_after_an_interrupt_the_turn_has_ended() -> None:
     async def interrupts(request: object) -> str:
         interrupt()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 if not hasattr(os, "login_tty"):
-    pytest.skip("there are no terminals to be had here", allow_module_level=True)
+    pytest.skip("this system has no os.login_tty", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("interruptible")
 
 LIMIT = 20.0
 """Seconds until something that does not come has failed."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMAND = [sys.executable, "-m", "promptkit.testing.server"]
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_prints_its_url_and_runs_until_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "script.json"
