@@ -1,1 +1,1 @@
-"""planning."""
+"""Plans of compactions: which messages a summary replaces, and which ones stay."""

@@ -1,4 +1,4 @@
-"""The view of a conversation in the pieces that stay together: calls with their results, turns, the request that is worked on."""
+"""The structure of a view: blocks of tool calls with their results, turns, and the user requests that are still open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,44 +17,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Block",
-    "blocks_of",
+    "block_spans",
+    "extract_summary_text",
+    "find_last_user_request",
+    "find_open_user_requests",
+    "group_blocks",
     "has_completed_round",
-    "is_opening",
-    "is_placeholder",
-    "is_request",
+    "is_checkpoint_item",
+    "is_missing_result",
     "is_summary",
-    "last_request",
-    "open_requests",
-    "spans",
+    "is_user_request",
     "starts_turn",
-    "summary_text",
 ]
 
-_BEFORE, _BEHIND = summary_message("\0").text.split("\0")
+_OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
 
 
 @attrs.frozen
 class Block:
-    """Messages `start` to before `end` of a view, which are kept or dropped together: one message, or calls with all their results.
-
-    `running`: one of its calls has no result yet, and the model has not gone on without it.
-    """
+    """Messages of a view that are kept or dropped together: one message, or tool calls with all their results."""
 
     start: int
+    """Index of the first message."""
     end: int
+    """Index after the last message."""
     running: bool = False
+    """Whether one of the calls has no result yet and the model has not replied again since."""
 
 
-def spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """Where blocks start and end: results belong to the message before them."""
+def block_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    """Return the start and end index of each block. Tool results belong to the message before them."""
     starts = [index for index, message in enumerate(messages) if message.role != "tool" or index == 0]
     return list(pairwise([*starts, len(messages)]))
 
 
-def blocks_of(items: Sequence[ViewItem]) -> list[Block]:
-    """The blocks of a view, oldest first."""
-    blocks = [Block(start, end) for start, end in spans([item.message for item in items])]
-    # Only the newest answer of the model can wait for results: that it wrote another says that nobody answers the older one any more.
+def group_blocks(items: Sequence[ViewItem]) -> list[Block]:
+    """Group the messages of a view into blocks, oldest first."""
+    blocks = [Block(start, end) for start, end in block_spans([item.message for item in items])]
+    # Only the newest reply can wait for results: once the model has replied again, the calls of an older reply stay without results.
     for at in range(len(blocks) - 1, -1, -1):
         block = blocks[at]
         if items[block.start].message.role == "assistant":
@@ -65,77 +65,77 @@ def blocks_of(items: Sequence[ViewItem]) -> list[Block]:
 
 
 def _is_running(items: Sequence[ViewItem], block: Block) -> bool:
-    answered = {items[at].message.tool_call_id for at in range(block.start + 1, block.end) if not is_placeholder(items, block, at)}
+    answered = {items[at].message.tool_call_id for at in range(block.start + 1, block.end) if not is_missing_result(items, block, at)}
     return any(call.id not in answered for call in items[block.start].message.tool_calls)
 
 
-def is_placeholder(items: Sequence[ViewItem], block: Block, at: int) -> bool:
-    """Whether a message of a block stands for a result that was never written: it comes from the entry of its call."""
-    return at > block.start and items[at].kind != "replacement" and items[at].entry == items[block.start].entry
+def is_missing_result(items: Sequence[ViewItem], block: Block, at: int) -> bool:
+    """Return whether a message of a block replaces a tool result that was never recorded: it comes from the entry of its call."""
+    return at > block.start and items[at].kind != "replacement" and items[at].entry_id == items[block.start].entry_id
 
 
-def is_opening(item: ViewItem) -> bool:
-    """Whether an item stands for what a checkpoint covers."""
+def is_checkpoint_item(item: ViewItem) -> bool:
+    """Return whether an item comes from a checkpoint: a summary, or another message that replaces what the checkpoint covers."""
     return item.kind in {"summary", "replacement"}
 
 
-def summary_text(message: Message) -> str | None:
-    """The summary that a message shows, without the tags around it; None for any other message."""
+def extract_summary_text(message: Message) -> str | None:
+    """Return the summary in a message, without its tags, or None for any other message."""
     text = message.text if message.role == "user" else ""
-    if not (text.startswith(_BEFORE) and text.endswith(_BEHIND)) or len(text) < len(_BEFORE) + len(_BEHIND):
+    if not (text.startswith(_OPENING_TAG) and text.endswith(_CLOSING_TAG)) or len(text) < len(_OPENING_TAG) + len(_CLOSING_TAG):
         return None
-    return text[len(_BEFORE) : len(text) - len(_BEHIND)]
+    return text[len(_OPENING_TAG) : len(text) - len(_CLOSING_TAG)]
 
 
 def is_summary(item: ViewItem) -> bool:
-    """Whether an item is the summary of what was before. A person may write the same tags: that is a request."""
-    return item.kind == "summary" or (item.kind == "replacement" and summary_text(item.message) is not None)
+    """Return whether an item is the summary of earlier messages. A user message with the same tags is none."""
+    return item.kind == "summary" or (item.kind == "replacement" and extract_summary_text(item.message) is not None)
 
 
-def is_request(item: ViewItem) -> bool:
-    """Whether an item is what a person asked for: no summary, no reminder of a program's."""
+def is_user_request(item: ViewItem) -> bool:
+    """Return whether an item is a message of the user: neither a summary nor a reminder that a program added."""
     return item.message.role == "user" and item.kind in {"message", "replacement"} and not is_summary(item)
 
 
 def starts_turn(items: Sequence[ViewItem], at: int) -> bool:
-    """Whether a turn starts here: at the first of the messages that come from outside, a request, a reminder, a branch's summary."""
-    return _is_from_outside(items[at]) and (at == 0 or not _is_from_outside(items[at - 1]))
+    """Return whether a turn starts here: at the first of consecutive user messages, reminders or branch summaries."""
+    return _is_input(items[at]) and (at == 0 or not _is_input(items[at - 1]))
 
 
-def _is_from_outside(item: ViewItem) -> bool:
+def _is_input(item: ViewItem) -> bool:
     return item.message.role == "user" and not is_summary(item)
 
 
-def last_request(items: Sequence[ViewItem]) -> int | None:
-    """The place of the request that is worked on; None where none is shown."""
-    return next((at for at in range(len(items) - 1, -1, -1) if is_request(items[at])), None)
+def find_last_user_request(items: Sequence[ViewItem]) -> int | None:
+    """Return the index of the last user request, or None if the view has none."""
+    return next((at for at in range(len(items) - 1, -1, -1) if is_user_request(items[at])), None)
 
 
-def open_requests(items: Sequence[ViewItem]) -> list[int]:
-    """The places of what was asked since the model last gave an answer without calls: what it still works on."""
+def find_open_user_requests(items: Sequence[ViewItem]) -> list[int]:
+    """Return the indexes of the user requests since the last reply without tool calls: those that the model still works on."""
     found: list[int] = []
     for at in range(len(items) - 1, -1, -1):
         message = items[at].message
         if message.role == "assistant" and not message.tool_calls:
             break
-        if is_request(items[at]):
+        if is_user_request(items[at]):
             found.append(at)
     return found[::-1]
 
 
 def has_completed_round(items: Sequence[ViewItem]) -> bool:
-    """Whether a round of tool calls was answered since the last request.
+    """Return whether a round of tool calls was completed since the last user request.
 
-    Then a request of this turn has been sent before: the provider's prompt cache is warm. Looks no further back than it must.
+    If so, a request of this turn was sent before, and the provider's prompt cache is warm.
     """
     results: list[str] = []
     for item in reversed(items):
         message = item.message
         if message.role == "tool":
-            results.append(item.entry)
-        elif is_request(item):
+            results.append(item.entry_id)
+        elif is_user_request(item):
             return False
-        elif message.tool_calls and results and (item.kind == "replacement" or item.entry not in results):
+        elif message.tool_calls and results and (item.kind == "replacement" or item.entry_id not in results):
             return True
         else:
             results.clear()

@@ -1,10 +1,10 @@
-"""What a checkpoint stands for: found again from the transcript, whoever wrote it and whenever."""
+"""The messages that a checkpoint replaces, reconstructed from the transcript."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.planning.blocks import is_opening
+from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.view import build_view
 
@@ -14,46 +14,47 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["covered_entries", "covered_items"]
+__all__ = ["find_covered_entries", "find_covered_items"]
 
 
-def covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
-    """The messages that a checkpoint on a path dropped from the view, without what an earlier checkpoint had dropped already.
+def find_covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
+    """Return the messages that a checkpoint on a path removed from the view, without those that an earlier one had removed.
 
-    None for an entry that is no checkpoint, or not on the path. Linear in the length of the path.
+    Empty for an entry that is not a checkpoint or not on the path. Linear in the length of the path.
     """
-    at = _place(path, checkpoint)
+    at = _find_checkpoint(path, checkpoint)
     if at is None:
         return ()
-    known = {entry.id for entry in covered_entries(path[:at], path[at].payload)}
-    return tuple(item for item in build_view(path[:at]).items if not is_opening(item) and item.entry in known)
+    known = {entry.id for entry in find_covered_entries(path[:at], path[at].payload)}
+    return tuple(item for item in build_view(path[:at]).items if not is_checkpoint_item(item) and item.entry_id in known)
 
 
-def covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[Entry]:
-    """The entries of a path that a checkpoint put behind it takes out of the view: from where the one before it, or a reset, left off.
+def find_covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[Entry]:
+    """Return the entries of a path that a checkpoint after it removes from the view.
 
-    What that one kept is covered now and only now: no entry is covered twice.
+    They start where the earlier checkpoint or reset ended. What the earlier checkpoint kept is covered by this one, so that no entry
+    is covered twice.
     """
     if not isinstance(checkpoint, Checkpoint):
         return ()
     places = {entry.id: at for at, entry in enumerate(path)}
     end = len(path) if checkpoint.first_kept is None else places.get(checkpoint.first_kept, len(path))
-    return path[_start(path, places) : end]
+    return path[_find_view_start(path, places) : end]
 
 
-def _place(path: Sequence[Entry], checkpoint: str) -> int | None:
+def _find_checkpoint(path: Sequence[Entry], checkpoint: str) -> int | None:
     for at in range(len(path) - 1, -1, -1):
         if path[at].id == checkpoint:
             return at if isinstance(path[at].payload, Checkpoint) else None
     return None
 
 
-def _start(path: Sequence[Entry], places: dict[str, int]) -> int:
-    """Where the view begins that the path ends with."""
+def _find_view_start(path: Sequence[Entry], places: dict[str, int]) -> int:
+    """Return the index at which the view of the path begins."""
     view = build_view(path)
-    if view.checkpoint is None:
-        return min((places[item.entry] for item in view.items), default=len(path))
-    at = places[view.checkpoint]
+    if view.checkpoint_id is None:
+        return min((places[item.entry_id] for item in view.items), default=len(path))
+    at = places[view.checkpoint_id]
     before = path[at].payload
     kept = before.first_kept if isinstance(before, Checkpoint) else None
     return at if kept is None else places.get(kept, at)

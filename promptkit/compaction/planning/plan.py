@@ -1,7 +1,4 @@
-"""What a compaction would do to a conversation, before anybody has done it: plain values.
-
-The last request, and how much of a conversation it shows: whether a summary can be asked for behind it.
-"""
+"""The plan of a compaction, the task of a summarizer and its result, as plain values."""
 
 from __future__ import annotations
 
@@ -19,50 +16,48 @@ if TYPE_CHECKING:
 __all__ = ["LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask"]
 
 
-AIM_SHARE = 4
-LEAST_AIM = 500
-MOST_AIM = 2_000
+TARGET_SHARE = 4
+"""The target length of a summary is its maximum divided by this."""
+
+MIN_TARGET_TOKENS = 500
+MAX_TARGET_TOKENS = 2_000
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A partition of what the model is shown: every message is in exactly one of the five.
-
-    Calls and their results are never apart. `leaf` is the entry for which the plan was made: while it is on the path, and everything
-    before it as it was, the plan holds.
-    """
+    """A partition of a view: every message is in exactly one of five parts. Tool calls and their results are in the same part."""
 
     leaf: str
+    """The last entry at planning time. The plan is valid while it is on the path and nothing before it has changed."""
     previous: str | None = None
-    """The text of the summary that this view starts with: the next one is made of it and of what is new in `dropped`."""
+    """The text of the summary that the view starts with. The next summary updates it with the new messages in `dropped`."""
     dropped: tuple[ViewItem, ...] = ()
-    """What the summary will stand for; the message of the previous summary is the first of it."""
+    """The messages that the summary replaces. The message of the previous summary is the first of them."""
     prefix: tuple[ViewItem, ...] = ()
-    """The first messages of a turn that is cut in two, likewise summarized."""
+    """The first messages of a turn that is split. They are summarized as well."""
     kept: tuple[ViewItem, ...] = ()
-    """What stays as it is behind the summary."""
+    """The messages that stay, after the summary."""
     pinned: tuple[ViewItem, ...] = ()
-    """What stays though it is older than what is dropped, such as system messages."""
+    """Messages that stay although newer ones are dropped, such as system messages."""
     replayed: tuple[ViewItem, ...] = ()
-    """What is said again behind the summary, such as the request that a long turn works on."""
-
-    oversized: int | None = None
-    """The tokens of `kept` where they are more than it may have: one block of calls and results is never cut. None: it fits."""
+    """Messages that are repeated after the summary, such as the user request that a long turn works on."""
+    oversized_tokens: int | None = None
+    """The tokens of `kept` if they exceed its limit, as a single block is never cut. None: `kept` fits."""
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to summarize, and no model is asked."""
+        """Whether there is nothing to summarize, so that no model is asked."""
         return not self.dropped and not self.prefix
 
     @property
     def first_kept(self) -> str | None:
-        """The id of the first entry that stays; None: none does."""
-        return self.kept[0].entry if self.kept else None
+        """The id of the first entry that stays. None: no entry stays."""
+        return self.kept[0].entry_id if self.kept else None
 
 
 @attrs.frozen(kw_only=True)
 class LastRequest:
-    """The last request as it was sent: a summary asked for behind the same bytes is paid for by the provider's prompt cache."""
+    """The last request as it was sent. A summary requested after the same bytes uses the provider's prompt cache."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
@@ -70,64 +65,68 @@ class LastRequest:
 
 @attrs.frozen(kw_only=True)
 class SummaryTask:
-    """What a summarizer is asked for. Figures are tokens."""
+    """The input of a summarizer."""
 
     plan: Plan
     max_tokens: int
-    """The most that the summary may have."""
+    """Maximum length of the summary."""
     instructions: str | None = None
-    """What the person wants the summary to heed."""
+    """Instructions of the user for the summary."""
     last_request: LastRequest | None = None
     tools: Sequence[ToolDefinition] = ()
-    """Of the conversation."""
+    """The tools of the conversation."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """What was carried over from the checkpoint before."""
+    """The facts that the earlier checkpoint recorded."""
     redactor: Redactor | None = None
-    """What has taken the secrets out of the plan, the instructions and the facts; the last request is as it was sent."""
+    """The redactor that removed secrets from the plan, the instructions and the facts. The last request is as it was sent."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
-    """Raises SummaryError for a summary that would not be put in place, such as one that is no smaller than what it stands for."""
+    """Raises SummaryError for a summary that would not be applied, such as one that is no smaller than the messages it replaces."""
 
     @property
-    def aim_tokens(self) -> int:
-        """What it should have: a quarter of the most, from 500 to 2,000.
+    def target_tokens(self) -> int:
+        """Target length of the summary in tokens: a quarter of the maximum, from 500 to 2,000.
 
-        Output costs many times what is read from a cache, and a summary is paid for once more as input; what it leaves out is in the
-        transcript. Longer ones were found to keep no more of what was needed later (docs/economics.md).
+        Output tokens cost many times as much as cached input, and the summary is paid for again as input. What it leaves out is in the
+        transcript. Longer summaries did not retain more of what later turns needed (docs/economics.md).
         """
-        return min(self.max_tokens, max(LEAST_AIM, min(MOST_AIM, self.max_tokens // AIM_SHARE)))
+        return min(self.max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, self.max_tokens // TARGET_SHARE)))
 
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What a summarizer wrote."""
+    """The output of a summarizer."""
 
     text: str
-    """Never blank."""
+    """The summary; never blank."""
     mode: str
-    """How it was made: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive`, `placeholder`."""
+    """The kind of summarizer: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive` or `placeholder`."""
     model: str | None = None
+    """The model that wrote it. None: no model was asked."""
     usage: Usage | None = None
-    """Of all requests together; None where no model was asked."""
+    """The usage of all requests together. None: no model was asked."""
     replacement: tuple[Message, ...] | None = None
-    """What a provider itself puts in the place of what is dropped; `text` then stands for it wherever that cannot be read."""
+    """Messages of the provider's own compaction that replace the dropped ones. `text` is used where these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """Facts for the next checkpoint."""
 
 
 @attrs.frozen(kw_only=True)
 class SentRequest:
-    """A request that was sent, and what it shows: the first `items` of the view, as it was when `leaf` was the last entry."""
+    """A request that was sent, and the part of the view that it contained."""
 
     request: LastRequest
     leaf: str
+    """The last entry of the path when the request was sent."""
     items: int
+    """The number of items of the view, from its start, that the request contains."""
 
-    def answered(self, reply: Message, view: Sequence[ViewItem]) -> SentRequest:
-        """With the answer behind it, where that is the next item of the view. Calls without results cannot be sent: they are left out."""
+    def with_reply(self, reply: Message, view: Sequence[ViewItem]) -> SentRequest:
+        """Append the reply, if it is the next item of the view. A reply with tool calls is not appended: calls cannot be sent without results."""
         if reply.tool_calls or not view[self.items :] or view[self.items].message != reply:
             return self
         request = attrs.evolve(self.request, messages=(*self.request.messages, reply))
         return attrs.evolve(self, request=request, items=self.items + 1)
 
     def shows(self, plan: Plan, view: Sequence[ViewItem]) -> bool:
-        """Whether it shows all that a plan for the view drops."""
+        """Return whether the request contains every message that a plan for the view drops."""
         return len(view) - len(plan.kept) <= self.items

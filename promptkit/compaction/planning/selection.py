@@ -1,7 +1,7 @@
-"""Where a conversation is cut: what the next summary stands for, and what stays as it is.
+"""Where a view is cut for a compaction: which messages the next summary replaces, and which ones stay.
 
-A cut never parts calls from their results. A view starts with what its checkpoint left, and so does every plan: an earlier summary and
-what it kept are summarized once more, nothing before them is.
+A cut never separates tool calls from their results. A view starts after its checkpoint, and so does every plan: an earlier summary and the
+messages that it kept are summarized again; nothing before them is.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import attrs
 
 from promptkit.compaction.planning.blocks import (
     Block,
-    blocks_of,
-    is_opening,
-    is_request,
+    extract_summary_text,
+    find_last_user_request,
+    find_open_user_requests,
+    group_blocks,
+    is_checkpoint_item,
     is_summary,
-    last_request,
-    open_requests,
+    is_user_request,
     starts_turn,
-    summary_text,
 )
 from promptkit.compaction.planning.plan import Plan
-from promptkit.compaction.planning.user_messages import newest_within
+from promptkit.compaction.planning.user_messages import keep_newest
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 
@@ -49,66 +49,68 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class KeepLastRound:
-    """Keep the newest rounds of the current turn; if it has no more than these, all of it, and summarize the turns before.
+    """Keep the newest rounds of the current turn; if it has no more than these, keep the turn and summarize the earlier ones.
 
-    A round is an answer of the model with the results of its calls. `background`: the summary is put in place later, when more rounds
-    have come, so that the first round is covered even if there are no others yet. (VS Code Copilot Chat.)
+    A round is a reply of the model with the results of its tool calls. The rule is that of VS Code Copilot Chat.
     """
 
-    keep: int = 1
+    count: int = 1
+    """Number of rounds to keep."""
     background: bool = False
+    """Whether the summary is applied later, after more rounds. Then the first round is summarized even if it is the only one."""
 
 
 @attrs.frozen(kw_only=True)
 class KeepRecentTokens:
-    """Keep the newest blocks of at most `tokens` together, and the newest in any case."""
+    """Keep the newest blocks of together at most `tokens`, and always the newest one."""
 
     tokens: int
 
 
 @attrs.frozen(kw_only=True)
 class KeepLastMessages:
-    """Keep at least the newest `count` messages: a few more where the cut would part calls from results."""
+    """Keep the newest `count` messages, and a few more where the cut would separate tool calls from results."""
 
     count: int
 
 
 @attrs.frozen(kw_only=True)
 class KeepLastTurns:
-    """Keep the newest `count` turns, each from what was asked on."""
+    """Keep the newest `count` turns, each from its user message on."""
 
     count: int
 
 
 @attrs.frozen(kw_only=True)
 class KeepAfter:
-    """Drop everything through an entry, and at least that: the rest of its block goes with it."""
+    """Drop everything up to and including an entry and the rest of its block."""
 
     entry: str
 
 
 @attrs.frozen(kw_only=True)
 class KeepUserMessages:
-    """Keep only what the person wrote, the newest `tokens` of it; of the message on the edge its beginning and its end."""
+    """Keep only user messages, the newest `tokens` of them. The oldest one kept is cut in its middle to fit."""
 
     tokens: int
 
 
 @attrs.frozen(kw_only=True)
 class KeepNothing:
-    """Keep nothing but what is pinned, a request without an answer, and calls that are still running."""
+    """Keep only pinned messages, user requests without a final reply, and running tool calls."""
 
 
 Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLastTurns | KeepAfter | KeepUserMessages | KeepNothing
+"""Which messages of a view stay."""
 
 
 def is_system(item: ViewItem) -> bool:
-    """Whether a message is one of the system's; a summary in the system's name is none."""
+    """Return whether an item is a system message. A summary with the role `system` is none."""
     return item.message.role == "system" and not is_summary(item)
 
 
-def select(  # noqa: PLR0913  # what can be said of a cut
-    projection: TranscriptView,
+def select(  # noqa: PLR0913  # keywords
+    view: TranscriptView,
     *,
     leaf: str,
     tokenizer: Tokenizer,
@@ -117,50 +119,61 @@ def select(  # noqa: PLR0913  # what can be said of a cut
     pin_first: bool = False,
     replay: bool = True,
     split: bool = False,
-    room: int | None = None,
+    max_kept_tokens: int | None = None,
 ) -> Plan:
-    """The plan for a view: a partition of its messages. Linear in their number.
+    """Plan a compaction: partition the messages of a view. Linear in their number. If there is nothing new to summarize, everything stays.
 
-    `keep` is KeepLastRound() by default. `pin` says what stays though it is old, and takes its block with it; `pin_first` adds the first
-    request. `replay`: requests that are still worked on are said again where the cut is behind them. `split`: of a turn that is cut in
-    two, the first part is the plan's `prefix`, for a summary of its own. `room` is what is kept may have, in tokens: where it has
-    more, the plan says so. Where there is nothing new to summarize, everything is kept.
+    Args:
+        view: The view.
+        leaf: The last entry of the path.
+        tokenizer: Counts messages.
+        keep: Which messages stay. None: `KeepLastRound()`.
+        pin: Returns whether an item stays although it is old. Its block stays with it. Default: system messages.
+        pin_first: Whether the first user request is pinned as well.
+        replay: Whether open user requests before the cut are repeated after the summary.
+        split: Whether the first part of a turn that is cut becomes the plan's `prefix`, for a summary of its own.
+        max_kept_tokens: Limit for the messages that stay. If they exceed it, the plan's `oversized_tokens` says so. None: no limit.
 
-    Raises InvalidArgumentError for a Through whose entry is not shown, or whose calls are running.
+    Returns:
+        The plan.
+
+    Raises:
+        InvalidArgumentError: The entry of `KeepAfter` is not in the view, or a tool call up to it has no result yet.
     """
-    items = projection.items
-    view = _View(items, blocks_of(items), Sizer(tokenizer).message)
-    wanted = KeepLastRound() if keep is None else keep
-    cut = min(view.cut(wanted), view.running)
-    pins = _pins(view, cut, pin, first=pin_first)
-    shown: dict[int, ViewItem] = {}
-    if isinstance(wanted, KeepUserMessages):
-        shown = _user_messages(view, cut, pins, wanted.tokens, tokenizer)
-    replayed = [at for at in open_requests(items) if at < cut and at not in pins and at not in shown] if replay else []
-    apart = pins | shown.keys() | set(replayed)
-    start = view.turn_start(cut) if split else cut
-    dropped = _summarized(items, range(start), apart)
-    prefix = _summarized(items, range(start, cut), apart)
+    items = view.items
+    keep = KeepLastRound() if keep is None else keep
+    cutter = _Cutter(items, group_blocks(items), Sizer(tokenizer).count_message)
+    cut = min(cutter.find_cut(keep), cutter.running)
+    pins = _find_pins(cutter, cut, pin, pin_first=pin_first)
+    verbatim: dict[int, ViewItem] = {}
+    if isinstance(keep, KeepUserMessages):
+        user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
+        verbatim = keep_newest(items, user_messages, keep.tokens, tokenizer=tokenizer, count=cutter.count)
+    replayed = [at for at in find_open_user_requests(items) if at < cut and at not in pins and at not in verbatim] if replay else []
+    staying = pins | verbatim.keys() | set(replayed)
+    start = cutter.find_turn_start(cut) if split else cut
+    dropped = _items_to_summarize(items, range(start), staying)
+    prefix = _items_to_summarize(items, range(start, cut), staying)
     kept = items[cut:]
-    most = wanted.tokens if room is None and isinstance(wanted, KeepRecentTokens) else room
-    tokens = 0 if most is None else sum(view.count(item.message) for item in kept)
+    limit = keep.tokens if max_kept_tokens is None and isinstance(keep, KeepRecentTokens) else max_kept_tokens
+    tokens = 0 if limit is None else sum(cutter.count(item.message) for item in kept)
     plan = Plan(
         leaf=leaf,
-        previous=_previous(projection),
+        previous=_find_previous_summary(view),
         dropped=dropped,
         prefix=prefix,
         kept=kept,
-        pinned=tuple(shown.get(at, items[at]) for at in sorted(pins | shown.keys())),
+        pinned=tuple(verbatim.get(at, items[at]) for at in sorted(pins | verbatim.keys())),
         replayed=tuple(items[at] for at in replayed),
-        oversized=tokens if most is not None and tokens > most else None,
+        oversized_tokens=tokens if limit is not None and tokens > limit else None,
     )
-    if all(map(is_opening, (*dropped, *prefix))):
+    if all(map(is_checkpoint_item, (*dropped, *prefix))):
         return attrs.evolve(plan, dropped=(), prefix=(), kept=items, pinned=(), replayed=())
     return plan
 
 
-class _View:
-    """A view with its blocks, and the places at which it can be cut."""
+class _Cutter:
+    """The items of a view, its blocks, and the indexes at which it can be cut."""
 
     def __init__(self, items: Sequence[ViewItem], blocks: Sequence[Block], count: Callable[..., int]) -> None:
         self.items = items
@@ -168,35 +181,35 @@ class _View:
         self.count = count
         self.running = next((block.start for block in blocks if block.running), len(items))
 
-    def cut(self, keep: Keep) -> int:
-        """The place of the first message that is kept."""
+    def find_cut(self, keep: Keep) -> int:
+        """Return the index of the first message that stays."""
         match keep:
             case KeepLastRound():
-                return self._rounds(keep)
+                return self._cut_before_rounds(keep)
             case KeepRecentTokens(tokens=tokens):
-                return self._recent(tokens)
+                return self._cut_by_tokens(tokens)
             case KeepLastMessages(count=count):
                 return self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
             case KeepLastTurns(count=count):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
                 return len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
             case KeepAfter(entry=entry):
-                return self._through(entry)
+                return self._cut_after(entry)
             case KeepUserMessages() | KeepNothing():
                 return len(self.items)
 
-    def turn_start(self, cut: int) -> int:
-        """The start of the turn that a cut goes through; the cut itself where it goes through none."""
+    def find_turn_start(self, cut: int) -> int:
+        """Return the start of the turn that a cut splits, or the cut itself if it splits none."""
         if cut >= len(self.items) or starts_turn(self.items, cut):
             return cut
         return next((at for at in range(cut - 1, -1, -1) if starts_turn(self.items, at)), cut)
 
-    def _rounds(self, keep: KeepLastRound) -> int:
-        request = last_request(self.items)
+    def _cut_before_rounds(self, keep: KeepLastRound) -> int:
+        request = find_last_user_request(self.items)
         turn = 0 if request is None else request + 1
         answers = [block for block in self.blocks if self.items[block.start].message.role == "assistant"]
         rounds = [block for block in answers if block.start >= turn]
-        last = len(rounds) - 1 - max(0, keep.keep)
+        last = len(rounds) - 1 - max(0, keep.count)
         if keep.background and rounds:
             last = max(0, last)
         if last >= 0:
@@ -204,7 +217,7 @@ class _View:
         older = [block for block in answers if block.start < turn]
         return older[-1].end if older else 0
 
-    def _recent(self, tokens: int) -> int:
+    def _cut_by_tokens(self, tokens: int) -> int:
         left = tokens
         cut = len(self.items)
         for block in reversed(self.blocks):
@@ -214,14 +227,14 @@ class _View:
             cut = block.start
         return cut
 
-    def _through(self, entry: str) -> int:
-        at = next((at for at in range(len(self.items) - 1, -1, -1) if self.items[at].entry == entry), None)
+    def _cut_after(self, entry: str) -> int:
+        at = next((at for at in range(len(self.items) - 1, -1, -1) if self.items[at].entry_id == entry), None)
         if at is None:
-            problem = f"nothing can be dropped through the entry {entry!r}: it is not in the view."
+            problem = f"cannot cut after the entry {entry!r}: it is not in the view."
             raise InvalidArgumentError(problem)
         end = self._block_at(at).end
         if end > self.running:
-            problem = f"nothing can be dropped through the entry {entry!r}: tool calls before it, or its own, are not answered yet."
+            problem = f"cannot cut after the entry {entry!r}: it or an earlier one has tool calls without results."
             raise InvalidArgumentError(problem)
         return end
 
@@ -229,35 +242,29 @@ class _View:
         return next((block for block in reversed(self.blocks) if block.start <= at), Block(0, 0))
 
 
-def _previous(projection: TranscriptView) -> str | None:
-    """The summary that a view starts with: as its checkpoint has it, or as the message shows it."""
-    shown = [item for item in projection.items if is_summary(item)]
+def _find_previous_summary(view: TranscriptView) -> str | None:
+    """Return the summary that a view starts with: the text in its checkpoint, or that of the message."""
+    shown = [item for item in view.items if is_summary(item)]
     if not shown:
         return None
-    return projection.summary or next(filter(None, (summary_text(item.message) for item in shown)), None)
+    return view.summary or next(filter(None, (extract_summary_text(item.message) for item in shown)), None)
 
 
-def _summarized(items: Sequence[ViewItem], places: Iterable[int], apart: AbstractSet[int]) -> tuple[ViewItem, ...]:
-    """What is left of a stretch; the message of an earlier summary under that name, wherever it comes from."""
-    left = (items[at] for at in places if at not in apart)
+def _items_to_summarize(items: Sequence[ViewItem], places: Iterable[int], staying: AbstractSet[int]) -> tuple[ViewItem, ...]:
+    """Return the items at some indexes that do not stay. Any message of an earlier summary gets the kind `summary`."""
+    left = (items[at] for at in places if at not in staying)
     return tuple(attrs.evolve(item, kind="summary") if is_summary(item) else item for item in left)
 
 
-def _pins(view: _View, cut: int, pin: Callable[[ViewItem], bool], *, first: bool) -> frozenset[int]:
+def _find_pins(cutter: _Cutter, cut: int, pin: Callable[[ViewItem], bool], *, pin_first: bool) -> frozenset[int]:
     places: list[int] = []
-    opened = not first
-    for block in view.blocks:
+    first_found = not pin_first
+    for block in cutter.blocks:
         if block.start >= cut:
             break
-        wanted = any(pin(item) for item in view.items[block.start : block.end])
-        if not opened and is_request(view.items[block.start]):
-            opened = wanted = True
-        if wanted:
+        pinned = any(pin(item) for item in cutter.items[block.start : block.end])
+        if not first_found and is_user_request(cutter.items[block.start]):
+            first_found = pinned = True
+        if pinned:
             places.extend(range(block.start, block.end))
     return frozenset(places)
-
-
-def _user_messages(view: _View, cut: int, pins: AbstractSet[int], tokens: int, tokenizer: Tokenizer) -> dict[int, ViewItem]:
-    """What the person wrote, newest first, as far as it has room."""
-    places = [at for at in range(cut) if at not in pins and is_request(view.items[at])]
-    return newest_within(view.items, places, tokens, tokenizer=tokenizer, count=view.count)

@@ -1,4 +1,4 @@
-"""What the person wrote, word for word, as it is shown beside a summary: the newest first, as far as there is room."""
+"""User messages that stay verbatim beside a summary: the newest ones that fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_request
+from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -18,66 +18,73 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "VerbatimUserMessages", "newest_within", "shorten"]
+__all__ = ["MARKER", "VerbatimUserMessages", "keep_newest", "shorten_message"]
 
 MARKER = "[…]"
-"""Stands where the middle of a message was cut out."""
+"""Replaces the middle of a truncated message."""
 
 
 @attrs.frozen(kw_only=True)
 class VerbatimUserMessages:
-    """How much of what the person wrote stays. Figures are tokens."""
+    """Which user messages stay verbatim beside a summary."""
 
-    tokens: int = 20_000
-    """All of them together; the one on the edge is cut in the middle. (20,000: Codex.)"""
-    each: int | None = None
-    """The most that one has; of a longer one the middle is cut out."""
+    max_tokens: int = 20_000
+    """Limit for all of them together. The oldest one that stays is cut in its middle to fit. (20,000 as in Codex.)"""
+    max_message_tokens: int | None = None
+    """Limit for each message. The middle of a longer one is cut out. None: no limit."""
     marker: str = MARKER
-    injected: tuple[str, ...] = ()
-    """How messages begin that a program wrote in the person's name, such as project rules: they are said anew, and not kept."""
+    """Replaces the part that is cut out."""
+    injected_prefixes: tuple[str, ...] = ()
+    """Beginnings of user messages that a program wrote, such as project rules. They are sent again anyway, and do not stay."""
 
     def __attrs_post_init__(self) -> None:
-        if self.tokens < 0 or (self.each is not None and self.each < 0):
-            problem = f"tokens={self.tokens} and each={self.each} must be at least 0."
+        if self.max_tokens < 0 or (self.max_message_tokens is not None and self.max_message_tokens < 0):
+            problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
             raise InvalidArgumentError(problem)
 
-    def of(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[tuple[ViewItem, ...], int]:
-        """What stays of the person's messages among some, in their order, and how many do not stay.
+    def select(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[tuple[ViewItem, ...], int]:
+        """Return the user messages among `items` that stay, in their order, and the number of those that do not.
 
-        Neither earlier summaries nor what a program put in are among them.
+        Earlier summaries and messages that a program injected are not user messages.
         """
-        places = [at for at, item in enumerate(items) if is_request(item) and not self._is_injected(item)]
-        shown = newest_within(
-            items, places, self.tokens, each=self.each, marker=self.marker, tokenizer=tokenizer, count=Sizer(tokenizer).message
+        places = [at for at, item in enumerate(items) if is_user_request(item) and not self._is_injected(item)]
+        shown = keep_newest(
+            items,
+            places,
+            self.max_tokens,
+            max_message_tokens=self.max_message_tokens,
+            marker=self.marker,
+            tokenizer=tokenizer,
+            count=Sizer(tokenizer).count_message,
         )
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
     def _is_injected(self, item: ViewItem) -> bool:
-        return bool(self.injected) and item.message.text.lstrip().startswith(self.injected)
+        return bool(self.injected_prefixes) and item.message.text.lstrip().startswith(self.injected_prefixes)
 
 
-def newest_within(  # noqa: PLR0913  # keywords
+def keep_newest(  # noqa: PLR0913  # keywords
     items: Sequence[ViewItem],
     places: Sequence[int],
     tokens: int,
     *,
     tokenizer: Tokenizer,
     count: Callable[[Message], int],
-    each: int | None = None,
+    max_message_tokens: int | None = None,
     marker: str = MARKER,
 ) -> dict[int, ViewItem]:
-    """Of the items at some places the newest that have room together, by place; that on the edge with its middle cut out."""
+    """Return the newest of the items at some indexes that fit into `tokens`, by index. The oldest of them is truncated to fit."""
     shown: dict[int, ViewItem] = {}
     left = tokens
     for at in reversed(places):
         item, size = items[at], count(items[at].message)
-        if each is not None and size > each:
-            cut = shorten(item, each, tokenizer, marker)
+        if max_message_tokens is not None and size > max_message_tokens:
+            cut = shorten_message(item, max_message_tokens, tokenizer, marker)
             if cut is None:
                 continue
             item, size = cut, count(cut.message)
         if size > left:
-            edge = shorten(item, left, tokenizer, marker)
+            edge = shorten_message(item, left, tokenizer, marker)
             if edge is not None:
                 shown[at] = edge
             break
@@ -86,9 +93,9 @@ def newest_within(  # noqa: PLR0913  # keywords
     return shown
 
 
-def shorten(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
-    """A message of text with its middle cut out; None where not even the marker has room. Other parts are left out."""
+def shorten_message(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
+    """Cut out the middle of a message's text to fit into `tokens`, and drop other parts. None if not even the marker fits."""
     text = item.message.text
-    room = tokens - (Sizer(tokenizer).message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))
+    room = tokens - (Sizer(tokenizer).count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))
     kept = truncate_text(text, room, keep="middle", ratio=0.5, marker=marker, tokenizer=tokenizer) if room > 0 else ""
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None

@@ -1,4 +1,4 @@
-"""What a policy can decide, and why: plain values, for the code that acts on them and for logs."""
+"""The decisions of a policy and their reasons, as plain values."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class Reason:
-    """Why something was decided, with the figures that it was decided by.
+    """The reason for a decision, with its figures.
 
     >>> print(Reason(why="warm cache", ratio=0.812, threshold=0.7961, warm=True))
     warm cache (ratio 0.812, threshold 0.796, warm)
     """
 
     why: str
+    """One clause that says why."""
     ratio: float | None = None
-    """What the next request takes of the budget's base; None: unknown, or of no matter."""
+    """The request's share of the budget's base. None: unknown, or not used."""
     threshold: float | None = None
-    """What it was compared with."""
+    """The ratio that it was compared with."""
     warm: bool | None = None
-    """Whether the provider's prompt cache was taken to be warm."""
+    """Whether the provider's prompt cache was assumed to be warm. None: not used."""
 
     def __str__(self) -> str:
         figures = [f"{name} {value:.3f}" for name, value in (("ratio", self.ratio), ("threshold", self.threshold)) if value is not None]
@@ -47,74 +48,77 @@ class Reason:
 
 @attrs.frozen(kw_only=True)
 class NoAction:
-    """Go on."""
+    """Continue without a change."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Prune:
-    """Take old tool outputs out of the view, for good."""
+    """Remove old tool outputs from the view permanently."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class StartBackground:
-    """Start to summarize beside the conversation."""
+    """Start a summary in the background."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class ApplySummary:
-    """Put the background's summary in place."""
+    """Apply the background summary."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class DiscardSummary:
-    """Drop the background's summary, or stop it: another may be started later."""
+    """Discard the background summary, or cancel it while it is running. Another may be started later."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Wait:
-    """Wait for the background's summary, at most so long; then decide again."""
+    """Wait for the background summary, then decide again."""
 
     seconds: float
+    """The longest wait."""
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Compact:
-    """Summarize now. `trigger` says in a word what for, as checkpoints record it."""
+    """Summarize now, in the foreground."""
 
     trigger: str
+    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground` or the name of a phase."""
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class RenderPruned:
-    """Render once more with a history that may be pruned, and without another summary: the last resort."""
+    """Render again with a history that may be pruned, without another summary. This is the last resort."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Promote:
-    """Go on with a model that has a larger window, and summarize nothing."""
+    """Switch to a model with a larger context window instead of summarizing."""
 
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
 class Fail:
-    """Give up on this request, and say why."""
+    """Give up on this request."""
 
     reason: Reason
 
 
 Decision: TypeAlias = NoAction | Prune | StartBackground | ApplySummary | DiscardSummary | Wait | Compact | RenderPruned | Promote | Fail
+"""Any decision of a policy."""

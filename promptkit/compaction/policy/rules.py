@@ -1,11 +1,10 @@
-"""When a conversation is compacted: rules over plain values, of which the first that has something to say decides.
+"""Policies and the rules that they are made of: when a conversation is compacted, pruned or switched to a larger model.
 
-The default policy is that of VS Code Copilot Chat, with bounds where it has none. Nothing here reads a clock, calls a model or keeps a
-state; chance comes from a generator that the caller gives.
+A policy is a list of rules; the first rule that applies decides. The default policy is that of VS Code Copilot Chat, with limits on
+waiting and on repeated attempts. The other rules follow other systems. Rules are pure: they read no clock, call no model and keep no
+state. Randomness comes from a generator that the caller passes.
 
-Rules for policies beside those of the default one: when other systems compact, each as one rule that can be put into a list.
-
-The guards are the same for all: attempts without progress are bounded, and nothing is done automatically where that is switched off.
+All rules respect the same guards: attempts without progress are bounded, and nothing happens automatically where compaction is off.
 """
 
 from __future__ import annotations
@@ -32,51 +31,67 @@ from promptkit.compaction.policy.decisions import (
 from promptkit.compaction.policy.state import PolicyState
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
     from promptkit.compaction.policy.state import Phase
+    from promptkit.tokens.budget import ContextBudget
 
 __all__ = [
     "Policy",
     "Rule",
     "Thresholds",
-    "before_turns",
+    "apply_or_discard",
     "block_at",
     "compact_above",
     "compact_at",
     "compact_on",
+    "compact_on_demand",
+    "compact_when_idle",
     "default_policy",
     "discard_stale",
     "fail_on",
     "first_match",
-    "idle_at",
-    "least_messages",
-    "manual",
     "on_overflow",
-    "once_a_turn",
+    "once_per_turn",
+    "only_before_turns",
     "promote",
     "prune_at",
-    "prune_on",
-    "settle_background",
-    "start_at",
+    "render_pruned_on",
+    "require_messages",
     "start_background",
+    "start_background_at",
 ]
 
-
+# Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
 MANUAL = "manual"
 THRESHOLD = "threshold"
 
+TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected")
+"""The phases in which a request is too large."""
+
 
 class Policy(Protocol):
-    """Decides. A policy that keeps nothing between two decisions can be shared by any number of conversations."""
+    """Decides what to do with a conversation. A policy without state of its own can serve any number of conversations."""
 
     def decide(self, state: PolicyState) -> Decision:
-        """What to do now. After Discard, Wait and Prune, ask again with the new state; after all others, act and go on."""
+        """Decide what to do now.
+
+        After `DiscardSummary`, `Wait` and `Prune` the caller asks again with the new state. After any other decision it acts and continues.
+        """
         ...
 
 
 Rule: TypeAlias = Callable[[PolicyState], Decision | None]
-"""A part of a policy: None where it has nothing to say."""
+"""A part of a policy. Returns None where it does not apply."""
+
+
+def first_match(rules: Sequence[Rule]) -> Policy:
+    """Make a policy in which the first rule that applies decides.
+
+    If none applies, a compaction that the user asked for is done, and nothing else.
+
+    >>> policy = first_match([compact_on_demand, on_overflow(), compact_at(0.85)])
+    """
+    return _FirstMatch(tuple(rules))
 
 
 @attrs.frozen
@@ -88,28 +103,65 @@ class _FirstMatch:
             decision = rule(state)
             if decision is not None:
                 return decision
-        return manual(state) or NoAction(reason=Reason(why=f"no rule is about the phase {state.phase!r}", ratio=state.ratio))
+        return compact_on_demand(state) or NoAction(reason=Reason(why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio))
 
 
-def first_match(rules: Sequence[Rule]) -> Policy:
-    """The policy in which the first rule that has something to say decides. Where none has: what is asked for is done, and nothing else."""
-    return _FirstMatch(tuple(rules))
+@attrs.frozen(kw_only=True)
+class Thresholds:
+    """The figures of the default policy. The ratios are VS Code's; the limits on waiting and attempts are promptkit's."""
+
+    warm: float = 0.78
+    """Lowest ratio at which a background summary starts with a warm prompt cache."""
+    jitter: float = 0.04
+    """Width of the random range above `warm`."""
+    cold: float = 0.90
+    """Ratio at which a background summary starts with a cold prompt cache."""
+    apply: float = 0.65
+    """Ratio below which a ready summary is discarded."""
+    wait_seconds: float = 60
+    """Longest wait of a request for the background summary, in seconds."""
+    attempts: int = 1
+    """Attempts without progress per user message."""
+    breaker: int = 3
+    """Consecutive attempts without progress after which no other is made."""
 
 
-def manual(state: PolicyState) -> Decision | None:
-    """What somebody asked for is done, whatever was tried before."""
-    return Compact(trigger=MANUAL, reason=Reason(why="asked for", ratio=state.ratio)) if state.phase == "manual" else None
+def default_policy(*, rng: Callable[[], float], thresholds: Thresholds | None = None) -> Policy:
+    """Make the default policy: summarize in the background before it is needed, in the foreground if that was too late, else prune.
+
+    Args:
+        rng: Returns a number from 0 to below 1, such as `random.Random().random`.
+        thresholds: The figures. None: the defaults of `Thresholds`.
+
+    Returns:
+        The policy.
+    """
+    at = thresholds or Thresholds()
+    return first_match(
+        (
+            compact_on_demand,
+            discard_stale,
+            apply_or_discard(at.apply),
+            on_overflow(wait_seconds=at.wait_seconds, attempts=at.attempts, breaker=at.breaker),
+            start_background(rng=rng, warm=at.warm, jitter=at.jitter, cold=at.cold, breaker=at.breaker),
+        )
+    )
+
+
+def compact_on_demand(state: PolicyState) -> Decision | None:
+    """Compact when the user asks for it, whatever was tried before."""
+    return Compact(trigger=MANUAL, reason=Reason(why="requested", ratio=state.ratio)) if state.phase == "manual" else None
 
 
 def discard_stale(state: PolicyState) -> Decision | None:
-    """A summary of what is no more is never put in place."""
+    """Discard a background summary whose source messages or model have changed."""
     if not state.stale or state.background not in {"running", "ready"}:
         return None
-    return DiscardSummary(reason=Reason(why="the history or the model is not that which the summary was made for"))
+    return DiscardSummary(reason=Reason(why="the history or the model changed after the summary was started"))
 
 
-def settle_background(at: float = 0.65) -> Rule:
-    """Before a render: put a ready summary in place if the ratio is still `at` or more, else drop it."""
+def apply_or_discard(threshold: float = 0.65) -> Rule:
+    """Make a rule for before a render: apply a ready summary if the ratio is `threshold` or more, else discard it."""
 
     def rule(state: PolicyState) -> Decision | None:
         if state.phase != "before_render" or state.background != "ready":
@@ -117,296 +169,327 @@ def settle_background(at: float = 0.65) -> Rule:
         ratio = state.ratio
         if not state.enabled:
             return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
-        if ratio is None or ratio < at:
-            return DiscardSummary(reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=at))
-        return ApplySummary(reason=Reason(why="a summary is ready", ratio=ratio, threshold=at))
+        if ratio is None or ratio < threshold:
+            return DiscardSummary(
+                reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=threshold)
+            )
+        return ApplySummary(reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold))
 
     return rule
 
 
 def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3) -> Rule:
-    """When a request is too large: a ready summary, else a bounded wait for a running one, else one made now; then pruned; then failure.
+    """Make a rule for a request that is too large: apply a ready summary, or wait for a running one, or compact now; then prune; then fail.
 
-    At most `attempts` without progress per message of the person's, `breaker` in a row.
+    Args:
+        wait_seconds: Longest wait for a running background summary, in seconds.
+        attempts: Attempts without progress per user message.
+        breaker: Consecutive attempts without progress after which no other is made.
+
+    Returns:
+        The rule.
     """
 
-    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
-        if state.phase not in {"overflow", "rejected"}:
+    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # one return per step of the escalation
+        if state.phase not in TOO_LARGE:
             return None
-        because = Reason(
-            why="the provider refused the request" if state.phase == "rejected" else "the request overflows", ratio=state.ratio
-        )
-        if state.refused_by is not None and state.refused_by != state.model:
-            return NoAction(reason=attrs.evolve(because, why=f"the refusal is of {state.refused_by}, and not of {state.model}"))
-        hopeless = state.unreachable(state.budget.render_budget)
-        if hopeless:
-            return Fail(reason=attrs.evolve(because, why=hopeless))
+        if (ignored := _ignore_refusal(state)) is not None:
+            return ignored
+        problem = "the provider refused the request" if state.phase == "rejected" else "the request is larger than the budget"
+        reason = Reason(why=problem, ratio=state.ratio)
+        unreachable = state.unreachable(state.budget.render_budget)
+        if unreachable:
+            return Fail(reason=attrs.evolve(reason, why=unreachable))
         if state.pruned:
-            return Fail(reason=attrs.evolve(because, why=f"{because.why} even with all of the history pruned that may be"))
+            return Fail(reason=attrs.evolve(reason, why=f"{problem}, even with the history pruned"))
         if state.compacted:
-            return RenderPruned(reason=attrs.evolve(because, why=f"{because.why} with its summary, too"))
+            return RenderPruned(reason=attrs.evolve(reason, why=f"{problem}, even with the summary"))
         if state.enabled and state.background == "ready":
-            return ApplySummary(reason=because)
+            return ApplySummary(reason=reason)
         if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, reason=because)
-        spent = state.attempts_exhausted(attempts, breaker)
-        return RenderPruned(reason=attrs.evolve(because, why=spent)) if spent else Compact(trigger=FOREGROUND, reason=because)
+            return Wait(seconds=wait_seconds, reason=reason)
+        exhausted = state.attempts_exhausted(attempts, breaker)
+        return RenderPruned(reason=attrs.evolve(reason, why=exhausted)) if exhausted else Compact(trigger=FOREGROUND, reason=reason)
 
     return rule
 
 
-def start_background(*, draw: Callable[[], float], warm: float = 0.78, jitter: float = 0.04, cold: float = 0.90, breaker: int = 3) -> Rule:
-    """After a render: start to summarize at `warm + draw() * jitter` with a warm cache, at `cold` without one.
+def _ignore_refusal(state: PolicyState) -> NoAction | None:
+    """Ignore the refusal of a model that the conversation no longer uses: it says nothing about the current model's window."""
+    if state.refused_by is None or state.refused_by == state.model:
+        return None
+    return NoAction(reason=Reason(why=f"{state.refused_by} refused the request, but the model is now {state.model}", ratio=state.ratio))
 
-    `draw` gives a number from 0 to below 1. With a warm cache it is asked once for each check, also while a pass is running, so that
-    conversations do not all start at the same size; with a cold one it is not.
+
+def start_background(*, rng: Callable[[], float], warm: float = 0.78, jitter: float = 0.04, cold: float = 0.90, breaker: int = 3) -> Rule:
+    """Make a rule for after a render: start a background summary at a jittered threshold.
+
+    With a warm prompt cache `rng` is called once per check, also while a summary is running, so that conversations do not all compact at
+    the same size. With a cold one it is not called.
+
+    Args:
+        rng: Returns a number from 0 to below 1.
+        warm: With a warm cache, the threshold is `warm + rng() * jitter`.
+        jitter: Width of the random range above `warm`.
+        cold: The threshold with a cold cache.
+        breaker: Consecutive attempts without progress after which no summary is started.
+
+    Returns:
+        The rule.
     """
 
-    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # a ladder: one return for each step
+    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # one return per reason not to start
         if state.phase != "rendered":
             return None
         ratio = state.ratio
-        because = Reason(why="below the threshold", ratio=ratio, warm=state.warm)
+        reason = Reason(why="below the threshold", ratio=ratio, warm=state.warm)
         if not state.enabled:
-            return NoAction(reason=attrs.evolve(because, why="automatic compaction is off"))
+            return NoAction(reason=attrs.evolve(reason, why="automatic compaction is off"))
         if state.compacted or state.pruned:
-            return NoAction(reason=attrs.evolve(because, why="this request was made smaller already"))
+            return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
         if ratio is None:
-            return NoAction(reason=attrs.evolve(because, why="no window or no count is known"))
-        because = attrs.evolve(because, threshold=warm + draw() * jitter if state.warm else cold)
-        if ratio < (because.threshold or 0):
-            return NoAction(reason=because)
+            return NoAction(reason=attrs.evolve(reason, why="the context window or the size of the request is unknown"))
+        threshold = warm + rng() * jitter if state.warm else cold
+        reason = attrs.evolve(reason, threshold=threshold)
+        if ratio < threshold:
+            return NoAction(reason=reason)
         if state.background in {"running", "ready"}:
-            return NoAction(reason=attrs.evolve(because, why=f"a summary is {state.background}"))
+            return NoAction(reason=attrs.evolve(reason, why=f"a summary is {state.background}"))
         base = state.budget.base
-        why = state.unreachable(None if base is None else int(base * warm)) or state.attempts_exhausted(1, breaker, helped=True)
+        why = state.unreachable(None if base is None else int(base * warm)) or state.attempts_exhausted(1, breaker, ignore_failed=True)
         if why:
-            return NoAction(reason=attrs.evolve(because, why=why))
-        return StartBackground(reason=attrs.evolve(because, why="warm cache" if state.warm else "cold cache, and nearly full"))
+            return NoAction(reason=attrs.evolve(reason, why=why))
+        return StartBackground(reason=attrs.evolve(reason, why="warm cache" if state.warm else "cold cache, and nearly full"))
 
     return rule
 
 
-def prune_at(at: float, *, least: int = 20_000) -> Rule:
-    """Before a render: take old tool outputs out of the view, from the ratio `at` on, where that saves at least so many tokens."""
+def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
+    """Make a rule for after a render: start a background summary from the ratio `threshold` on, with any cache state, as Copilot CLI does."""
 
     def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
-        if state.phase != "before_render" or not state.enabled or ratio is None or ratio < at or state.prunable < max(1, least):
+        if state.phase != "rendered" or ratio is None or ratio < threshold or state.background in {"running", "ready"}:
             return None
-        return Prune(reason=Reason(why=f"old tool outputs take {state.prunable:,} tokens", ratio=ratio, threshold=at))
-
-    return rule
-
-
-def compact_at(at: float, *, phases: Sequence[Phase] = ("before_render",), attempts: int = 1, breaker: int = 3) -> Rule:
-    """Summarize in the foreground from the ratio `at` on. What the background has ready, or is at work on, is left to other rules."""
-
-    def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if state.phase not in phases or ratio is None or ratio < at or state.compacted or state.background in {"running", "ready"}:
-            return None
-        because = Reason(why="at the threshold", ratio=ratio, threshold=at)
-        base = state.budget.base
-        why = state.unreachable(None if base is None else int(base * at)) or state.attempts_exhausted(attempts, breaker)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=THRESHOLD, reason=because)
-
-    return rule
-
-
-@attrs.frozen(kw_only=True)
-class Thresholds:
-    """The figures of the default policy: VS Code's, and the bounds that it has none of."""
-
-    warm: float = 0.78
-    jitter: float = 0.04
-    cold: float = 0.90
-    apply: float = 0.65
-    wait_seconds: float = 60
-    attempts: int = 1
-    breaker: int = 3
-
-
-def default_policy(*, draw: Callable[[], float], thresholds: Thresholds | None = None) -> Policy:
-    """A background summary before it is needed, a foreground one where that was not enough, pruning where neither was to be had.
-
-    `draw` gives a number from 0 to below 1, such as `random.Random().random`.
-    """
-    at = thresholds or Thresholds()
-    return first_match(
-        (
-            manual,
-            discard_stale,
-            settle_background(at.apply),
-            on_overflow(wait_seconds=at.wait_seconds, attempts=at.attempts, breaker=at.breaker),
-            start_background(draw=draw, warm=at.warm, jitter=at.jitter, cold=at.cold, breaker=at.breaker),
-        )
-    )
-
-
-FOREGROUND_PHASES = frozenset({"overflow", "rejected", "manual"})
-"""Here a rule must not keep silent because a conversation is short: nobody would make room."""
-
-
-def block_at(at: float, *, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Before a render, from the ratio `at` on: no request goes out until a summary is in place.
-
-    One that is ready is put in place, one that is running is waited for, else one is made now. (Copilot CLI.)
-    """
-
-    def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if state.phase != "before_render" or ratio is None or ratio < at or state.compacted:
-            return None
-        because = Reason(why="no request goes out before there is a summary", ratio=ratio, threshold=at)
-        if state.enabled and state.background == "ready":
-            return ApplySummary(reason=because)
-        if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, reason=because)
-        why = state.attempts_exhausted(attempts, breaker)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
-
-    return rule
-
-
-def start_at(at: float, *, breaker: int = 3) -> Rule:
-    """After a render, from the ratio `at` on: start to summarize beside the conversation, whatever the cache holds, as Copilot CLI does."""
-
-    def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if state.phase != "rendered" or ratio is None or ratio < at or state.background in {"running", "ready"}:
-            return None
-        because = Reason(why="at the threshold of the background", ratio=ratio, threshold=at)
+        reason = Reason(why="at the background threshold", ratio=ratio, threshold=threshold)
         if state.compacted or state.pruned:
-            return NoAction(reason=attrs.evolve(because, why="this request was made smaller already"))
-        why = state.attempts_exhausted(1, breaker, helped=True)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else StartBackground(reason=because)
+            return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
+        why = state.attempts_exhausted(1, breaker, ignore_failed=True)
+        return NoAction(reason=attrs.evolve(reason, why=why)) if why else StartBackground(reason=reason)
+
+    return rule
+
+
+def block_at(threshold: float, *, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3) -> Rule:
+    """Make a rule for before a render: from the ratio `threshold` on, send no request without a new summary, as Copilot CLI does.
+
+    Args:
+        threshold: The ratio. A ready summary is applied, a running one is waited for, else one is made now.
+        wait_seconds: Longest wait for a running background summary, in seconds.
+        attempts: Attempts without progress per user message.
+        breaker: Consecutive attempts without progress after which no other is made.
+
+    Returns:
+        The rule.
+    """
+
+    def rule(state: PolicyState) -> Decision | None:
+        ratio = state.ratio
+        if state.phase != "before_render" or ratio is None or ratio < threshold or state.compacted:
+            return None
+        reason = Reason(why="a summary is needed before the next request", ratio=ratio, threshold=threshold)
+        if state.enabled and state.background == "ready":
+            return ApplySummary(reason=reason)
+        if state.enabled and state.background == "running" and not state.waited:
+            return Wait(seconds=wait_seconds, reason=reason)
+        return _compact(state, reason, THRESHOLD, attempts, breaker)
+
+    return rule
+
+
+def _compact(state: PolicyState, reason: Reason, trigger: str, attempts: int = 1, breaker: int = 3) -> NoAction | Compact:
+    """Compact in the foreground, unless the attempts are exhausted."""
+    why = state.attempts_exhausted(attempts, breaker)
+    return NoAction(reason=attrs.evolve(reason, why=why)) if why else Compact(trigger=trigger, reason=reason)
+
+
+def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",), attempts: int = 1, breaker: int = 3) -> Rule:
+    """Make a rule that compacts in the foreground from a ratio on. A running or ready background summary is left to other rules.
+
+    Args:
+        threshold: The ratio.
+        phases: The phases in which the rule applies.
+        attempts: Attempts without progress per user message.
+        breaker: Consecutive attempts without progress after which no other is made.
+
+    Returns:
+        The rule.
+    """
+
+    def rule(state: PolicyState) -> Decision | None:
+        ratio = state.ratio
+        if state.phase not in phases or ratio is None or ratio < threshold or state.compacted or state.background in {"running", "ready"}:
+            return None
+        reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
+        base = state.budget.base
+        unreachable = state.unreachable(None if base is None else int(base * threshold))
+        if unreachable:
+            return NoAction(reason=attrs.evolve(reason, why=unreachable))
+        return _compact(state, reason, THRESHOLD, attempts, breaker)
 
     return rule
 
 
 def compact_above(
-    tokens: Callable[[Budget], float | None], *phases: Phase, inclusive: bool = False, attempts: int = 1, breaker: int = 3
+    max_tokens: Callable[[ContextBudget], float | None], *phases: Phase, inclusive: bool = False, attempts: int = 1, breaker: int = 3
 ) -> Rule:
-    """Summarize in one of these phases where the conversation takes more than so many tokens of a budget; None: never.
+    """Make a rule that compacts in the foreground where a request takes more tokens than a budget allows.
 
-    `inclusive`: at that figure already.
+    Args:
+        max_tokens: Returns the limit in tokens for a budget. None: never compact.
+        phases: The phases in which the rule applies.
+        inclusive: Whether a request of exactly the limit is compacted as well.
+        attempts: Attempts without progress per user message.
+        breaker: Consecutive attempts without progress after which no other is made.
+
+    Returns:
+        The rule.
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        most = tokens(state.budget)
-        if state.phase not in phases or state.compacted or most is None or state.tokens is None or state.tokens < most:
+        limit = max_tokens(state.budget)
+        if state.phase not in phases or state.compacted or limit is None or state.tokens is None or state.tokens < limit:
             return None
-        if state.tokens == most and not inclusive:
+        if state.tokens == limit and not inclusive:
             return None
-        because = Reason(why=f"{state.tokens:,} tokens, and {int(most):,} are the most", ratio=state.ratio)
-        why = state.unreachable(int(most)) or state.attempts_exhausted(attempts, breaker)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="threshold", reason=because)
+        reason = Reason(why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio)
+        unreachable = state.unreachable(int(limit))
+        if unreachable:
+            return NoAction(reason=attrs.evolve(reason, why=unreachable))
+        return _compact(state, reason, THRESHOLD, attempts, breaker)
 
     return rule
 
 
 def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Summarize whenever one of these phases comes, however full the window is. The phase is the trigger that the checkpoint names.
+    """Make a rule that compacts in these phases, however full the context window is. The checkpoint names the phase as its trigger.
 
-    After a change of the model only where the new one has a smaller window.
+    In the phase `model_switch` it applies only if the new model has a smaller context window.
+
+    Args:
+        phases: The phases in which the rule applies.
+        attempts: Attempts without progress per user message.
+        breaker: Consecutive attempts without progress after which no other is made.
+
+    Returns:
+        The rule.
     """
 
     def rule(state: PolicyState) -> Decision | None:
         if state.phase not in phases or state.compacted or (state.phase == "model_switch" and not state.to_smaller_window):
             return None
-        if (other := _of_another(state)) is not None:
-            return other
-        because = Reason(why=f"the phase {state.phase!r}", ratio=state.ratio)
-        why = state.attempts_exhausted(attempts, breaker)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger=state.phase, reason=because)
+        reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
+        return _ignore_refusal(state) or _compact(state, reason, state.phase, attempts, breaker)
 
     return rule
 
 
-def idle_at(tokens: int, *, seconds: float) -> Rule:
-    """With nothing said for so long, summarize a conversation of at least so many tokens: nobody waits for it, as oh-my-pi has it."""
+def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
+    """Make a rule for the phase `idle`: compact a conversation of at least `min_tokens` after so many seconds without a message, as oh-my-pi does."""
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase != "idle" or state.tokens is None or state.tokens < tokens or state.idle_seconds < seconds:
+        if state.phase != "idle" or state.tokens is None or state.tokens < min_tokens or state.idle_seconds < seconds:
             return None
-        because = Reason(why=f"nothing was said for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
-        why = state.attempts_exhausted(1, 3)
-        return NoAction(reason=attrs.evolve(because, why=why)) if why else Compact(trigger="idle", reason=because)
+        return _compact(state, Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio), "idle")
 
     return rule
 
 
-def promote(*phases: Phase) -> Rule:
-    """In these phases, by default when a request is too large, go on with a larger model if there is one, before anything is summarized."""
-    wanted = phases or ("overflow", "rejected")
+def prune_at(threshold: float, *, min_saved_tokens: int = 20_000) -> Rule:
+    """Make a rule for before a render: prune old tool outputs from the ratio `threshold` on, if that saves `min_saved_tokens` or more."""
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in wanted or state.larger_model is None or not state.enabled or _of_another(state) is not None:
+        ratio, saved = state.ratio, state.prunable_tokens
+        if state.phase != "before_render" or not state.enabled or ratio is None or ratio < threshold or saved < max(1, min_saved_tokens):
             return None
-        return Promote(reason=Reason(why=f"{state.larger_model} has a larger window", ratio=state.ratio))
+        return Prune(reason=Reason(why=f"pruning old tool outputs saves {saved:,} tokens", ratio=ratio, threshold=threshold))
 
     return rule
 
 
-def prune_on(*phases: Phase) -> Rule:
-    """When a request is too large, leave its oldest part out and summarize nothing; where that was no help, fail."""
-    wanted = phases or ("overflow", "rejected")
+def render_pruned_on(*phases: Phase) -> Rule:
+    """Make a rule that leaves the oldest messages out of a request and never summarizes; if the pruned request is too large, it fails.
+
+    Without `phases` it applies where a request is too large.
+    """
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in wanted:
+        if state.phase not in (phases or TOO_LARGE):
             return None
-        because = Reason(why="nothing is summarized here", ratio=state.ratio)
-        return _of_another(state) or (Fail(reason=because) if state.pruned else RenderPruned(reason=because))
+        reason = Reason(why="this policy does not summarize", ratio=state.ratio)
+        return _ignore_refusal(state) or (Fail(reason=reason) if state.pruned else RenderPruned(reason=reason))
 
     return rule
 
 
 def fail_on(*phases: Phase) -> Rule:
-    """When a request is too large, say so, and change nothing."""
-    wanted = phases or ("overflow", "rejected")
+    """Make a rule that fails and changes nothing. Without `phases` it applies where a request is too large."""
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in wanted:
+        if state.phase not in (phases or TOO_LARGE):
             return None
-        because = Reason(why="the request is too large, and nothing is to be done about that", ratio=state.ratio)
-        return _of_another(state) or Fail(reason=because)
+        reason = Reason(why="the request is too large, and this policy does not reduce requests", ratio=state.ratio)
+        return _ignore_refusal(state) or Fail(reason=reason)
 
     return rule
 
 
-def before_turns(rule: Rule) -> Rule:
-    """A rule for what comes before a render, heeded only before the first request of a turn, not between calls of tools."""
+def promote(*phases: Phase) -> Rule:
+    """Make a rule that switches to a larger model, if there is one, before anything is summarized.
 
-    def first(state: PolicyState) -> Decision | None:
-        return None if state.phase == "before_render" and state.warm else rule(state)
-
-    return first
-
-
-def once_a_turn(rule: Rule) -> Rule:
-    """A rule that is heeded until a compaction has ended, with whatever outcome, since the person has spoken last, as GSV has it."""
-    return lambda state: None if state.attempts.done and state.phase != "manual" else rule(state)
-
-
-def least_messages(count: int, rules: Sequence[Rule], *, asked: int = 0) -> Rule:
-    """The first of these rules that has something to say, in a conversation of at least `count` messages; of `asked` where somebody asks.
-
-    What does not fit is summarized however short it is.
+    Without `phases` it applies where a request is too large.
     """
 
-    def guarded(state: PolicyState) -> Decision | None:
-        least = asked if state.phase == "manual" else 0 if state.phase in FOREGROUND_PHASES else count
-        if state.messages < least:
-            why = f"the conversation has {state.messages} messages, and {least} are the least that is summarized"
+    def rule(state: PolicyState) -> Decision | None:
+        if (
+            state.phase not in (phases or TOO_LARGE)
+            or state.larger_model is None
+            or not state.enabled
+            or _ignore_refusal(state) is not None
+        ):
+            return None
+        return Promote(reason=Reason(why=f"{state.larger_model} has a larger context window", ratio=state.ratio))
+
+    return rule
+
+
+def only_before_turns(rule: Rule) -> Rule:
+    """Restrict a rule for before a render to the first request of a turn: between tool calls it does not apply."""
+    return lambda state: None if state.phase == "before_render" and state.warm else rule(state)
+
+
+def once_per_turn(rule: Rule) -> Rule:
+    """Restrict a rule to one compaction per user message, whatever its outcome. Compaction on demand is not restricted. GSV does this."""
+    return lambda state: None if state.attempts.ended_this_turn and state.phase != "manual" else rule(state)
+
+
+def require_messages(count: int, rules: Sequence[Rule], *, manual_count: int = 0) -> Rule:
+    """Restrict rules to conversations with a minimum number of messages. A request that is too large is reduced at any number.
+
+    Args:
+        count: The minimum for automatic compaction.
+        rules: The rules. The first that applies decides.
+        manual_count: The minimum for a compaction that the user asks for.
+
+    Returns:
+        The rule.
+    """
+
+    def rule(state: PolicyState) -> Decision | None:
+        minimum = manual_count if state.phase == "manual" else 0 if state.phase in TOO_LARGE else count
+        if state.messages < minimum:
+            why = f"the conversation has {state.messages} messages; a summary needs at least {minimum}"
             return NoAction(reason=Reason(why=why, ratio=state.ratio)) if state.phase == "manual" else None
-        return next((decision for rule in rules if (decision := rule(state)) is not None), None)
+        return next((decision for each in rules if (decision := each(state)) is not None), None)
 
-    return guarded
-
-
-def _of_another(state: PolicyState) -> NoAction | None:
-    """A refusal by a model that was switched from says nothing of this one."""
-    if state.refused_by is None or state.refused_by == state.model:
-        return None
-    return NoAction(reason=Reason(why=f"the refusal is of {state.refused_by}, and not of {state.model}", ratio=state.ratio))
+    return rule

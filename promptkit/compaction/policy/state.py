@@ -1,7 +1,4 @@
-"""All that a decision rests on, as one value.
-
-What automatic compaction has come to so far: whether it may try again, and whether it helped.
-"""
+"""The state that a policy decides by, and the record of earlier compaction attempts, as plain values."""
 
 from __future__ import annotations
 
@@ -10,120 +7,165 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.compaction.budget import Budget
+    from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["ENOUGH", "AttemptOutcome", "Attempts", "BackgroundState", "Phase", "PolicyState", "judge_attempt"]
-
-
-ENOUGH = 0.78
-"""The ratio that a conversation must be below after a compaction: from there on the next one would start at once."""
-
-AttemptOutcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "failed"]
-"""Smaller, and small enough; smaller, but the next would start at once; no smaller, or larger; no summary was to be had."""
-
-
-def judge_attempt(before: int, after: int, *, budget: Budget, enough: float = ENOUGH) -> AttemptOutcome:
-    """What a compaction has come to that took a request from `before` to `after` tokens, tools included."""
-    if after >= before:
-        return "not reduced"
-    ratio = budget.ratio(after)
-    return "not enough" if ratio is not None and ratio >= enough else "reduced"
-
-
-@attrs.frozen(kw_only=True)
-class Attempts:
-    """What was tried, as a value: each thing that happens makes a new one. Start anew after a reset, or with another model."""
-
-    failed: int = 0
-    """Attempts without progress since the person spoke last: failed ones in the foreground, and those that did not help."""
-    in_a_row: int = 0
-    """Attempts of any kind without progress, one after the other."""
-    last: AttemptOutcome | None = None
-    rested: int = 0
-    """How often the person has spoken since the last attempt."""
-    done: int = 0
-    """Attempts of any kind that have ended since the person spoke last, whatever they came to."""
-
-    def after_user_message(self) -> Attempts:
-        """The person has spoken: one more attempt is free."""
-        return attrs.evolve(self, failed=0, done=0, rested=self.rested + 1)
-
-    def after_attempt(self, outcome: AttemptOutcome, *, background: bool = False) -> Attempts:
-        """An attempt has ended. A background summary that could not be had leaves the foreground its attempt."""
-        if outcome == "reduced":
-            return Attempts(last=outcome, done=self.done + 1)
-        spent = not (background and outcome == "failed")
-        return Attempts(failed=self.failed + spent, in_a_row=self.in_a_row + 1, last=outcome, done=self.done + 1)
-
+__all__ = ["SUFFICIENT_RATIO", "AttemptOutcome", "Attempts", "BackgroundState", "Phase", "PolicyState", "judge_attempt"]
 
 Phase: TypeAlias = Literal[
     "before_render", "rendered", "turn_end", "incomplete", "overflow", "rejected", "idle", "memory", "model_switch", "manual"
 ]
-"""When is decided: before a render; after one that fits; when the model is done with a turn; when its text was cut off; when a render does
-not fit; when the provider refused the request as too large; with nothing to do; when memory is short; after a change of the model;
-because somebody asked."""
+"""The moment at which a policy is asked.
+
+- `before_render`: before a request is rendered.
+- `rendered`: after the reply to a request that fits.
+- `turn_end`: after the model's last reply of a turn.
+- `incomplete`: the model's reply was cut off.
+- `overflow`: a rendered request is larger than the budget.
+- `rejected`: the provider refused a request as too large.
+- `idle`: no turn is running.
+- `memory`: the host is low on memory.
+- `model_switch`: after the conversation's model was changed.
+- `manual`: the user asked for a compaction.
+"""
 
 BackgroundState: TypeAlias = Literal["idle", "running", "ready", "failed"]
+"""The state of the background summary."""
+
+
+AttemptOutcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "failed"]
+"""The result of a compaction attempt.
+
+- `reduced`: the request is smaller, and small enough.
+- `not enough`: the request is smaller, but the next compaction would start at once.
+- `not reduced`: the request is as large as before, or larger.
+- `failed`: no summary was made.
+"""
+
+SUFFICIENT_RATIO = 0.78
+"""The ratio that a request must be below after a compaction. From there on the next compaction would start at once."""
+
+
+@attrs.frozen(kw_only=True)
+class Attempts:
+    """The record of compaction attempts. Each event returns a new value. Start with a new one after a reset or with another model."""
+
+    unsuccessful: int = 0
+    """Unsuccessful attempts since the last user message: failed ones in the foreground, and those that did not reduce enough."""
+    consecutive_unsuccessful: int = 0
+    """Unsuccessful attempts of any kind, one after the other."""
+    last: AttemptOutcome | None = None
+    """The outcome of the last attempt."""
+    user_messages_since: int = 0
+    """User messages since the last attempt."""
+    ended_this_turn: int = 0
+    """Attempts of any kind and outcome that have ended since the last user message."""
+
+    def after_user_message(self) -> Attempts:
+        """Return the record after a user message, which allows one more attempt."""
+        return attrs.evolve(self, unsuccessful=0, ended_this_turn=0, user_messages_since=self.user_messages_since + 1)
+
+    def after_attempt(self, outcome: AttemptOutcome, *, background: bool = False) -> Attempts:
+        """Return the record after an attempt. A failed `background` attempt does not use up the attempt of the foreground."""
+        ended = self.ended_this_turn + 1
+        if outcome == "reduced":
+            return Attempts(last=outcome, ended_this_turn=ended)
+        counts = not (background and outcome == "failed")
+        return Attempts(
+            unsuccessful=self.unsuccessful + counts,
+            consecutive_unsuccessful=self.consecutive_unsuccessful + 1,
+            last=outcome,
+            ended_this_turn=ended,
+        )
 
 
 @attrs.frozen(kw_only=True)
 class PolicyState:
-    """All that a decision rests on. Figures are tokens of a request with its tools."""
+    """The state that a policy decides by. Sizes are tokens of a request with its tools."""
 
     phase: Phase
-    budget: Budget
+    budget: ContextBudget
     tokens: int | None = None
-    """What the next request takes, or the last one took; None: unknown."""
-    fixed: int = 0
-    """What every request has beside the conversation: no summary makes that smaller."""
-    prunable: int = 0
-    """What pruning old tool outputs would save."""
+    """Size of the next request, or of the last one. None: unknown."""
+    fixed_tokens: int = 0
+    """Tokens that every request has besides the conversation. A summary cannot reduce them."""
+    prunable_tokens: int = 0
+    """Tokens that pruning old tool outputs would save."""
     warm: bool = False
-    """Whether the provider has the start of the request in its cache: a round of tool calls was completed in this turn."""
+    """Whether the start of the request is in the provider's prompt cache: a round of tool calls was completed in this turn."""
     enabled: bool = True
-    """Whether anything is done that nobody asked for."""
+    """Whether automatic compaction is on."""
     background: BackgroundState = "idle"
     stale: bool = False
-    """The background works, or has worked, on what is no more: the history was changed, or the model."""
+    """Whether the history or the model was changed after the background summary was started."""
     attempts: Attempts = attrs.field(factory=Attempts)
     messages: int = 0
-    """How many messages the view has."""
+    """Number of messages in the view."""
     idle_seconds: float = 0.0
-    """How long nothing was said."""
+    """Seconds since the last message."""
     to_smaller_window: bool = False
-    """The model was changed for one with a smaller window, and this is the first request since."""
+    """Whether this is the first request after a change to a model with a smaller context window."""
     larger_model: str | None = None
-    """A model with a larger window that this conversation may go on with."""
+    """A model with a larger context window that the conversation may switch to."""
     compacted: bool = False
-    """A summary was put in place for this very request."""
+    """Whether a summary was already applied for this request."""
     waited: bool = False
-    """This request has waited for the background."""
+    """Whether this request has already waited for the background summary."""
     pruned: bool = False
-    """This request was rendered pruned."""
+    """Whether this request was already rendered pruned."""
     model: str | None = None
+    """The model of the conversation."""
     refused_by: str | None = None
-    """The model that refused the request, where a provider did."""
+    """The model whose provider refused the request, in the phase `rejected`."""
 
     @property
     def ratio(self) -> float | None:
-        """What the request takes of the budget's base; None: unknown."""
+        """The request's share of the budget's base. None: unknown."""
         return self.budget.ratio(self.tokens)
 
-    def unreachable(self, room: int | None) -> str | None:
-        """Why no summary can help: what every request has is as large as what is to be reached. None: it can."""
-        if room is None or self.fixed < room:
+    def unreachable(self, target_tokens: int | None) -> str | None:
+        """Return why no summary can bring the request below `target_tokens`, or None if one may."""
+        if target_tokens is None or self.fixed_tokens < target_tokens:
             return None
         return (
-            f"what every request has beside the conversation takes {self.fixed:,} tokens, and {room:,} are to be reached: no summary helps"
+            f"no summary helps: system prompt, tools and framing take {self.fixed_tokens:,} tokens, "
+            f"and the request must take less than {target_tokens:,}"
         )
 
-    def attempts_exhausted(self, attempts: int, breaker: int, *, helped: bool = False) -> str | None:
-        """Why there is to be no attempt; None: there may be. `helped`: one that failed is no reason, only one that did not help."""
+    def attempts_exhausted(self, attempts: int, breaker: int, *, ignore_failed: bool = False) -> str | None:
+        """Return why there must be no further attempt, or None if there may be one.
+
+        Args:
+            attempts: Attempts without progress that are allowed per user message.
+            breaker: Consecutive attempts without progress after which no other is made. After as many user messages there is one more.
+            ignore_failed: Do not count an attempt that failed against `attempts`, only one that did not reduce the request enough.
+
+        Returns:
+            The reason, as one clause.
+        """
         tried = self.attempts
         if not self.enabled:
             return "automatic compaction is off"
-        if tried.in_a_row >= breaker and tried.rested < breaker:  # a provider may be well again: it is asked anew after as long a rest
-            return f"{tried.in_a_row} attempts in a row have failed or not helped"
-        if tried.failed >= attempts and not (helped and tried.last == "failed"):
-            return f"an attempt since the last message of the person has come to this: {tried.last}"
+        # A provider that was down may be up again: after `breaker` user messages it is tried once more.
+        if tried.consecutive_unsuccessful >= breaker and tried.user_messages_since < breaker:
+            return f"{tried.consecutive_unsuccessful} attempts in a row failed or did not help"
+        if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed"):
+            return f"an attempt since the last user message was unsuccessful: {tried.last}"
         return None
+
+
+def judge_attempt(before: int, after: int, *, budget: ContextBudget, sufficient_ratio: float = SUFFICIENT_RATIO) -> AttemptOutcome:
+    """Judge a compaction by the size of the request before and after it.
+
+    Args:
+        before: Tokens of the request before the compaction, tools included.
+        after: Tokens of the request after it.
+        budget: The budget that gives the ratio.
+        sufficient_ratio: The ratio that `after` must be below to be small enough.
+
+    Returns:
+        The outcome; never `failed`.
+    """
+    if after >= before:
+        return "not reduced"
+    ratio = budget.ratio(after)
+    return "not enough" if ratio is not None and ratio >= sufficient_ratio else "reduced"

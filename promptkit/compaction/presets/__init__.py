@@ -1,4 +1,4 @@
-"""Known compaction systems as compositions of the same few concepts; each a short file, with its settings as one typed value."""
+"""Presets: known compaction systems, each composed of the same parts in a short file, with its settings as one typed value."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(
         "off": off,
     }
 )
-"""Each by its name, with its defaults."""
+"""The presets by name, with their default settings."""

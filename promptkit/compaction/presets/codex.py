@@ -1,4 +1,4 @@
-"""Codex CLI: at 0.9 of the window the history becomes what the person wrote, newest first, and a summary behind it."""
+"""Codex CLI: at 0.9 of the context window the history is replaced by the newest user messages and a summary after them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from promptkit.compaction.policy.rules import compact_above, compact_on_demand, 
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import make_full_summarizer, make_inline_summarizer, make_fallback_factory
+from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_full_summarizer, make_inline_summarizer
 from promptkit.tokens.budget import ContextBudget, resolve_threshold
 
 __all__ = ["Codex", "codex"]
@@ -20,33 +20,34 @@ PREFACE = "A model worked on this before you, and left this summary of what it d
 
 @attrs.frozen(kw_only=True)
 class Codex:
-    """Its settings."""
+    """The settings of the preset."""
 
     enabled: bool = True
+    """Whether automatic compaction is on."""
     auto_compact_tokens: float | None = setting(None, threshold=True)
-    """Tokens, or a share; never above 0.9 of the window, which is also the default."""
+    """Size from which the conversation is compacted, in tokens or as a share of the window. At most 0.9, which is the default."""
     user_message_tokens: int = setting(20_000, minimum=0)
-    """What stays of the person's messages, in tokens."""
+    """Tokens of user messages that stay verbatim."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:
-        """The most that a conversation may have."""
+        """Return the size from which the conversation is compacted, in tokens."""
         if budget.window is None:
             return None
-        most = budget.window * 9 // 10
-        wanted = resolve_threshold(self.auto_compact_tokens, budget.window)
-        return most if wanted is None else min(most, wanted)
+        highest = budget.window * 9 // 10
+        threshold = resolve_threshold(self.auto_compact_tokens, budget.window)
+        return highest if threshold is None else min(highest, threshold)
 
 
 def codex(settings: Codex | None = None) -> Preset:
-    """Before a request, also between calls of tools, and where it is changed for a smaller model. No answer and no result stays."""
-    its = settings or Codex()
-    above = compact_above(its.max_tokens, "before_render", "model_switch", inclusive=True)
+    """Return the preset. It compacts before any request and after a change to a smaller model. No reply and no tool result stays."""
+    chosen = settings or Codex()
+    above = compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
-        adjust_budget=split_reserve(its.max_tokens),
+        adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(max_tokens=its.user_message_tokens)),
+        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens)),
         summarizer=make_fallback_factory(make_inline_summarizer, make_full_summarizer),
-        enabled=its.enabled,
+        enabled=chosen.enabled,
     )

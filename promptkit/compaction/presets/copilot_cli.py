@@ -1,4 +1,4 @@
-"""Copilot CLI: a summary beside the conversation from 0.80 on, none but a compacted request from 0.95 on, then the truncator."""
+"""Copilot CLI: a background summary from 0.80 on, only compacted requests from 0.95 on, then the truncator."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import attrs
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.policy.rules import (
+    apply_or_discard,
     block_at,
     compact_on,
+    compact_on_demand,
     discard_stale,
     first_match,
-    least_messages,
-    manual,
     on_overflow,
-    settle_background,
-    start_at,
+    require_messages,
+    start_background_at,
 )
-from promptkit.compaction.presets.preset import Preset, exact
+from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.pruning.processors import truncator
+from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement, carried_over
 
 __all__ = ["CopilotCLI", "copilot_cli"]
@@ -27,39 +27,45 @@ __all__ = ["CopilotCLI", "copilot_cli"]
 
 @attrs.frozen(kw_only=True)
 class CopilotCLI:
-    """Its settings. Figures are shares of the window, tokens and messages."""
+    """The settings of the preset."""
 
     enabled: bool = True
-    background: float = setting(0.80, least=0, most=1)
-    block: float = setting(0.95, least=0, most=1)
-    originals: int = setting(20_000, least=0)
-    """What stays of the person's messages, word for word."""
-    original: int = setting(2_000, least=0)
-    """What stays of one of them."""
-    least: int = setting(4, least=0)
-    """Shorter conversations are not summarized by themselves."""
-    least_asked: int = setting(2, least=0)
-    """Nor, below this, because somebody asks."""
+    """Whether automatic compaction is on."""
+    background: float = setting(0.80, minimum=0, maximum=1)
+    """Share of the context window at which a background summary starts."""
+    block: float = setting(0.95, minimum=0, maximum=1)
+    """Share of the context window from which on no request is sent without a new summary."""
+    user_message_tokens: int = setting(20_000, minimum=0)
+    """Tokens of user messages that stay verbatim."""
+    max_user_message_tokens: int = setting(2_000, minimum=0)
+    """Tokens that stay of one user message."""
+    min_messages: int = setting(4, minimum=0)
+    """Number of messages below which nothing is summarized automatically."""
+    min_messages_manual: int = setting(2, minimum=0)
+    """Number of messages below which nothing is summarized even if the user asks for it."""
 
 
 def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
-    """Everything is summarized; the person's words, todos and skills stay beside the summary. Truncation comes after compaction."""
-    its = settings or CopilotCLI()
+    """Return the preset. User messages, todos and skills stay beside the summary. Requests are truncated only after a compaction."""
+    chosen = settings or CopilotCLI()
     rules = (
-        manual,
+        compact_on_demand,
         discard_stale,
-        block_at(its.block),
-        settle_background(0.0),
+        block_at(chosen.block),
+        apply_or_discard(0.0),
         compact_on("model_switch", "memory"),
         on_overflow(),
-        start_at(its.background),
+        start_background_at(chosen.background),
     )
     return Preset(
         name="copilot_cli",
-        figures=exact,
-        policy=lambda _: first_match((least_messages(its.least, rules, asked=its.least_asked),)),
+        adjust_budget=without_safety_share,
+        policy=lambda _: first_match((require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(originals=VerbatimUserMessages(tokens=its.originals, each=its.original), carry=carried_over),
-        processors=(truncator(),),
-        enabled=its.enabled,
+        replacement=Replacement(
+            originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens, max_message_tokens=chosen.max_user_message_tokens),
+            carry=carried_over,
+        ),
+        processors=(truncate_history(),),
+        enabled=chosen.enabled,
     )

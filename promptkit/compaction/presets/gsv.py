@@ -1,4 +1,4 @@
-"""GSV: pressure on the window decides, the newest messages stay, and one compaction in a turn must do."""
+"""GSV: compacts at a share of the context window, at most once per turn. The newest messages stay."""
 
 from __future__ import annotations
 
@@ -20,33 +20,39 @@ __all__ = ["GSV", "gsv"]
 
 @attrs.frozen(kw_only=True)
 class GSV:
-    """Its settings, in shares and messages."""
+    """The settings of the preset."""
 
     mode: Literal["auto-compact", "fail"] = "auto-compact"
+    """Whether the conversation is compacted automatically, or a request that is too large fails."""
     compact_at_pressure: float = setting(0.9, minimum=0, maximum=1)
+    """Share of the context window, without the model's longest output, at which the conversation is compacted."""
     keep_last: int = setting(80, minimum=1)
-    """Messages, and the rest of the block that the cut would go through."""
+    """Number of messages that stay, and the rest of a block that the cut would split."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:
-        """The most that a conversation may have, of what the model's longest output leaves; None: the pressure is not known."""
+        """Return the size from which the conversation is compacted, in tokens. None: the window is unknown."""
         if budget.window is None:
             return None
-        output = budget.max_output_tokens if budget.max_output_tokens is not None and budget.max_output_tokens < budget.window else budget.output_reserve
+        output = (
+            budget.max_output_tokens
+            if budget.max_output_tokens is not None and budget.max_output_tokens < budget.window
+            else budget.output_reserve
+        )
         return round(self.compact_at_pressure * max(1, budget.window - (output or 0)), 6)
 
 
 def gsv(settings: GSV | None = None) -> Preset:
-    """No summary without content: where no model writes one, and the transcript's own words do not, the turn fails.
+    """Return the preset. If no summary can be made, the turn fails.
 
-    GSV says the summary as a system message. Here the person does: some providers refuse a conversation that begins with an answer.
+    GSV puts the summary into a system message. Here it is a user message, as some providers refuse a conversation that begins with a reply.
     """
-    its = settings or GSV()
-    once = (compact_above(its.max_tokens, "before_render", inclusive=True), compact_on("overflow", "rejected"))
-    rules = tuple(map(once_per_turn, once)) if its.mode == "auto-compact" else ()
+    chosen = settings or GSV()
+    once = (compact_above(chosen.max_tokens, "before_render", inclusive=True), compact_on("overflow", "rejected"))
+    rules = tuple(map(once_per_turn, once)) if chosen.mode == "auto-compact" else ()
     return Preset(
         name="gsv",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((compact_on_demand, *rules, fail_on())),
-        keep=lambda _: KeepLastMessages(count=its.keep_last),
+        keep=lambda _: KeepLastMessages(count=chosen.keep_last),
         summarizer=make_fallback_factory(make_simple_summarizer),
     )

@@ -1,4 +1,4 @@
-"""oh-my-pi: pi with more triggers, a larger model first, and old tool outputs taken out before anything is summarized."""
+"""oh-my-pi: pi with more triggers. A larger model is used first, and old tool outputs are pruned before anything is summarized."""
 
 from __future__ import annotations
 
@@ -23,45 +23,55 @@ from promptkit.tokens.budget import ContextBudget, resolve_threshold
 
 __all__ = ["OhMyPi", "oh_my_pi"]
 
-SHARE = 0.15
+RESERVE_SHARE = 0.15
+"""Lowest share of the context window that is kept free."""
 
 
 @attrs.frozen(kw_only=True)
 class OhMyPi:
-    """Its settings. Figures are tokens, shares and seconds."""
+    """The settings of the preset."""
 
     enabled: bool = True
+    """Whether automatic compaction is on."""
     threshold: float | None = setting(None, threshold=True)
-    """None: the window without its reserve, and without 15 % of it where those are more."""
+    """Size above which the conversation is compacted, in tokens or as a share. None: the window without the reserve, or without 15 % if that is more."""
     reserve_tokens: int = setting(16_384, minimum=0)
+    """Tokens of the context window that are kept free."""
     keep_recent_tokens: int = setting(20_000, minimum=1)
+    """Tokens of the newest messages that stay."""
     idle_enabled: bool = False
+    """Whether an idle conversation is compacted."""
     idle_tokens: int = setting(200_000, minimum=1)
+    """Size in tokens from which an idle conversation is compacted."""
     idle_seconds: float = setting(300.0, minimum=0)
+    """Seconds without a message after which a conversation is idle."""
     promote: bool = True
+    """Whether to switch to a larger model, if there is one, before summarizing."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:
-        """The most that a conversation may have."""
+        """Return the size above which the conversation is compacted, in tokens."""
         if budget.window is None or self.threshold is not None:
-            most = resolve_threshold(self.threshold, budget.window)
-            return most if most is None or budget.window is None else min(max(most, 1), budget.window - 1)
-        reserve = max(int(budget.window * SHARE), self.reserve_tokens)
-        return budget.window - (reserve if reserve < budget.window else max(1, int(budget.window * SHARE)))
+            threshold = resolve_threshold(self.threshold, budget.window)
+            return threshold if threshold is None or budget.window is None else min(max(threshold, 1), budget.window - 1)
+        reserve = max(int(budget.window * RESERVE_SHARE), self.reserve_tokens)
+        return budget.window - (reserve if reserve < budget.window else max(1, int(budget.window * RESERVE_SHARE)))
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
-    """Also between calls of tools, when nothing was said for long, and where the model's text was cut off."""
-    its = settings or OhMyPi()
-    above = compact_above(its.max_tokens, "turn_end", "before_render")
-    rules = [compact_on_demand, *([promote()] if its.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
+    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that was cut off."""
+    chosen = settings or OhMyPi()
+    above = compact_above(chosen.max_tokens, "turn_end", "before_render")
+    rules = [compact_on_demand, *([promote()] if chosen.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
-        adjust_budget=split_reserve(its.max_tokens),
-        policy=lambda _: first_match([*rules, *([compact_when_idle(its.idle_tokens, seconds=its.idle_seconds)] if its.idle_enabled else [])]),
-        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(its.keep_recent_tokens, its.max_tokens(budget))),
+        adjust_budget=split_reserve(chosen.max_tokens),
+        policy=lambda _: first_match(
+            [*rules, *([compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)] if chosen.idle_enabled else [])]
+        ),
+        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))),
         split=True,
         summarizer=file_list_summarizer,
         processors=(remove_images(),),
         prunes=True,
-        enabled=its.enabled,
+        enabled=chosen.enabled,
     )

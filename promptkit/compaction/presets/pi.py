@@ -1,4 +1,4 @@
-"""pi: a reserve of the window, checked between turns; the newest tokens stay, turns may be cut in two, files are listed."""
+"""pi: keeps a reserve of the context window free, checked between turns. The newest messages stay, turns may be split, files are listed."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import ContextBudget, fit_reserve
 
-__all__ = ["Pi", "pi", "file_list_summarizer", "subtract_reserve"]
+__all__ = ["Pi", "file_list_summarizer", "pi", "subtract_reserve"]
 
 
 @attrs.frozen(kw_only=True)
 class Pi:
-    """Its settings, in tokens."""
+    """The settings of the preset."""
 
     enabled: bool = True
+    """Whether automatic compaction is on."""
     reserve_tokens: int = setting(16_384, minimum=0)
+    """Tokens of the context window that are kept free."""
     keep_recent_tokens: int = setting(20_000, minimum=1)
+    """Tokens of the newest messages that stay."""
 
 
-def file_list_summarizer(writing: SummarizerContext) -> FileListSummarizer:
-    """The conversation written out and summarized, in two parts where a turn is cut; the files that were read and changed behind it."""
-    written = SplitTurnSummarizer(summarizer=make_fallback_factory(make_simple_summarizer)(writing), tokenizer=writing.tokenizer)
-    return FileListSummarizer(summarizer=written, tokenizer=writing.tokenizer)
+def file_list_summarizer(context: SummarizerContext) -> FileListSummarizer:
+    """Make a summarizer of the conversation as text, in two parts where a turn is split. It lists the files that were read and changed."""
+    summarizer = SplitTurnSummarizer(summarizer=make_fallback_factory(make_simple_summarizer)(context), tokenizer=context.tokenizer)
+    return FileListSummarizer(summarizer=summarizer, tokenizer=context.tokenizer)
 
 
 def subtract_reserve(budget: ContextBudget, *, reserve: int) -> int | None:
-    """The most that a conversation may have; 15 % of a window that has no room for the reserve are kept free."""
+    """Return the size above which the conversation is compacted, in tokens. Of a window smaller than the reserve, 15 % are kept free."""
     return None if budget.window is None else budget.window - fit_reserve(budget.window, reserve)
 
 
 def pi(settings: Pi | None = None) -> Preset:
-    """Compacts when the model is done, and before the next request of the person; once where the provider refuses a request."""
-    its = settings or Pi()
-    most = partial(subtract_reserve, reserve=its.reserve_tokens)
-    above = compact_above(most, "turn_end", "before_render")
+    """Return the preset. It compacts after a turn, before the next one, and once where the provider refuses a request."""
+    chosen = settings or Pi()
+    max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
+    above = compact_above(max_tokens, "turn_end", "before_render")
     return Preset(
         name="pi",
-        adjust_budget=split_reserve(most),
+        adjust_budget=split_reserve(max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
-        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(its.keep_recent_tokens, most(budget))),
+        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))),
         split=True,
         summarizer=file_list_summarizer,
-        enabled=its.enabled,
+        enabled=chosen.enabled,
     )

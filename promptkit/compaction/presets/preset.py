@@ -1,7 +1,4 @@
-"""What a preset is: one compaction system, as a composition of promptkit's concepts.
-
-What presets make of a model's budget: which part of the window requests may have.
-"""
+"""The preset: one compaction system, composed of a policy, a selection, a replacement, a summarizer and processors."""
 
 from __future__ import annotations
 
@@ -21,65 +18,74 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["Preset", "without_safety_share", "split_reserve", "keep_last_round", "keep_budget", "limit_kept_tokens"]
+__all__ = ["Preset", "keep_budget", "keep_last_round", "limit_kept_tokens", "split_reserve", "without_safety_share"]
 
 
 def keep_budget(budget: ContextBudget) -> ContextBudget:
-    """The model's own figures."""
+    """Return the model's budget unchanged."""
     return budget
 
 
 def without_safety_share(budget: ContextBudget) -> ContextBudget:
-    """The model's own figures, without the share that VS Code keeps back where there are tools."""
+    """Return the budget without the share that VS Code keeps free where there are tools."""
     return attrs.evolve(budget, safety=1.0)
 
 
-def split_reserve(most: Callable[[ContextBudget], float | None]) -> Callable[[ContextBudget], ContextBudget]:
-    """Figures for a system that keeps a part of the window free by itself: half of that is the reply's, and requests may have the rest.
+def split_reserve(max_tokens: Callable[[ContextBudget], float | None]) -> Callable[[ContextBudget], ContextBudget]:
+    """Make a budget adjustment for a system that keeps a part of the context window free: the reply gets half of that part.
 
-    Else a model of which a longer output is known would overflow before the system's threshold is reached. A reply that somebody asked
-    for stays, and so does a shorter one.
+    Otherwise a request to a model with a long output would overflow before the system's threshold is reached. A `reserved_output_tokens`
+    that the user chose does not change, nor does a shorter reserve.
+
+    Args:
+        max_tokens: Returns the size from which the system compacts, in tokens. None: unknown.
+
+    Returns:
+        The adjustment.
     """
 
-    def figures(budget: ContextBudget) -> ContextBudget:
-        its, wanted = without_safety_share(budget), most(budget)
-        if wanted is None or budget.window is None or budget.reserved_output_tokens is not None:
-            return its
-        return attrs.evolve(its, reserved_output_tokens=min(its.output_reserve or 0, max(0, int(budget.window - wanted)) // 2))
+    def adjust(budget: ContextBudget) -> ContextBudget:
+        adjusted, threshold = without_safety_share(budget), max_tokens(budget)
+        if threshold is None or budget.window is None or budget.reserved_output_tokens is not None:
+            return adjusted
+        reserve = max(0, int(budget.window - threshold)) // 2
+        return attrs.evolve(adjusted, reserved_output_tokens=min(adjusted.output_reserve or 0, reserve))
 
-    return figures
+    return adjust
 
 
-def limit_kept_tokens(tokens: int, most: float | None) -> int:
-    """What may be kept of so many tokens where a conversation may have `most`: half of that at most, or nothing would be gained."""
-    return tokens if most is None else max(1, min(tokens, int(most) // 2))
+def limit_kept_tokens(tokens: int, max_tokens: float | None) -> int:
+    """Limit the tokens that stay to half of `max_tokens`, the size from which the system compacts: otherwise little would be saved."""
+    return tokens if max_tokens is None else max(1, min(tokens, int(max_tokens) // 2))
 
 
 def keep_last_round(budget: ContextBudget) -> Keep:
-    """The newest round of the turn, whatever the budget."""
+    """Keep the newest round of the turn, with any budget."""
     _ = budget
     return KeepLastRound()
 
 
 @attrs.frozen(kw_only=True)
 class Preset:
-    """One compaction system. `attrs.evolve(preset, keep=…)` is another one."""
+    """One compaction system. `attrs.evolve(preset, keep=…)` is a variant of it."""
 
     name: str
+    """The name, as in `PRESETS`."""
     policy: Callable[[Callable[[], float]], Policy]
-    """Makes the policy, with a generator of numbers from 0 to below 1."""
+    """Makes the policy from a random number generator: a function that returns a number from 0 to below 1."""
     adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
-    """The system's thresholds and reserves, on a model's budget."""
+    """Applies the system's thresholds and reserves to a model's budget."""
     keep: Callable[[ContextBudget], Keep] = keep_last_round
-    """What a summary leaves as it is."""
+    """Returns which messages stay at a compaction."""
     split: bool = False
-    """A turn may be cut in two, with a summary of its first part."""
+    """Whether a turn may be split, with a summary of its first part."""
     replacement: Replacement = attrs.field(factory=Replacement)
-    """What stands in the place of what is summarized."""
+    """How the summary replaces the summarized messages."""
     summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
+    """Makes the summarizer."""
     processors: tuple[Processor, ...] = (truncate_history(),)
-    """What is done to the messages of each request, in order, after a compaction and before the render."""
+    """Functions that change the messages of each request, in this order, after a compaction and before the render."""
     prunes: bool = False
-    """Old tool outputs are taken out of the view, for good, where the policy says so."""
+    """Whether the policy may prune old tool outputs from the view."""
     enabled: bool = True
-    """Whether anything is done that nobody asked for."""
+    """Whether automatic compaction is on."""

@@ -1,8 +1,8 @@
-"""The settings of a compaction as one typed value, read from a TOML file and from environment variables.
+"""The settings of a preset as one typed value, read from a TOML file and from environment variables.
 
-A settings class is a frozen attrs class whose fields have types and defaults. What is not given keeps its default; the environment
-wins over the file. What could be meant in two ways, is not known, or is of another type is an error that names the file or the
-variable: a setting that is silently ignored is found when it is too late.
+A settings class is a frozen attrs class whose fields have types and defaults. A missing setting keeps its default; environment variables
+override the file. An ambiguous, unknown or wrongly typed setting is an error that names the file or the variable: a setting that is
+silently ignored is noticed too late.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 
 import attrs
 
-from promptkit.compaction.budget import resolve_threshold
 from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
+from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
     import os
@@ -29,13 +29,14 @@ __all__ = ["load_settings", "setting"]
 T = TypeVar("T")
 
 NESTED = "__"
-"""Between the name of a group and that of a setting in it, in a variable."""
+"""Separates the name of a group from that of its setting, in a variable."""
 
 NONE = "none"
-"""What a variable says for a setting that may be None; TOML has no such value, and leaves it out."""
+"""The value of a variable that means None. In TOML, which has no such value, the setting is left out."""
 
 YES, NO = ("1", "on", "true", "yes"), ("0", "false", "no", "off")
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+TYPE_PLURALS = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
 
 
 def setting(
@@ -43,114 +44,134 @@ def setting(
     *,
     threshold: bool = False,
     excludes: Sequence[str] = (),
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
 ) -> T:
-    """A field of a settings class, with limits.
+    """Declare a field of a settings class, with its limits.
 
-    `threshold`: up to 1 it is a share, from 100 on tokens, and nothing in between is taken. `excludes` names settings that cannot be
-    given beside it. `least` and `most` are themselves allowed.
+    Args:
+        default: The default value.
+        threshold: Whether the number is a share up to 1 and tokens from 100 on. A number between is an error.
+        excludes: Names of settings that must not be set together with this one.
+        minimum: The lowest allowed number.
+        maximum: The highest allowed number.
+
+    Returns:
+        The field, typed as its value.
     """
-    metadata = {"threshold": threshold, "excludes": tuple(excludes), "least": least, "most": most}
-    made: T = attrs.field(default=default, metadata=metadata)
-    return made
+    metadata = {"threshold": threshold, "excludes": tuple(excludes), "minimum": minimum, "maximum": maximum}
+    field: T = attrs.field(default=default, metadata=metadata)
+    return field
 
 
 def load_settings(cls: type[T], *, prefix: str, toml: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> T:
-    """The settings of a class.
+    """Read the settings of a class.
 
-    `toml` is a file that must be there, `environ` the variables: `os.environ`, or none. Of them those are read whose names begin with
-    `prefix`: `PI_KEEP_TOKENS` is `keep_tokens`, `PI_SUMMARY__MODEL` is `model` in the group `summary`. A variable says true or false as
-    1/0, yes/no, on/off; several values with commas between them.
+    >>> settings = load_settings(Pi, prefix="PI_", toml="pi.toml", environ=os.environ)
 
-    Raises SettingsError for what cannot be taken.
+    Args:
+        cls: The settings class.
+        prefix: Start of the names of the variables that are read: with `PI_`, `PI_KEEP_TOKENS` is `keep_tokens`, and
+            `PI_SUMMARY__MODEL` is `model` in the group `summary`.
+        toml: The file; it must exist. None: no file.
+        environ: The variables, such as `os.environ`. None: no variables. Booleans are true/false, 1/0, yes/no or on/off; lists are separated
+            by commas.
+
+    Returns:
+        The settings.
+
+    Raises:
+        SettingsError: A setting is unknown, ambiguous, out of its limits or of another type, or the file cannot be read.
     """
     if not prefix:
-        raise SettingsError(source="the environment", setting="", why="a prefix for the names of the variables is needed")
-    given: Tree = {} if toml is None else _from_file(Path(toml))
-    given = _merged(given, _from_variables(environ or {}, prefix))
-    return _made(cls, given, ())
+        raise SettingsError(source="the environment", setting="", why="the prefix of the variables must not be empty")
+    values: _Values = {} if toml is None else _read_file(Path(toml))
+    return _build(cls, _merge(values, _read_variables(environ or {}, prefix)), ())
 
 
 @attrs.frozen
-class _Given:
-    """A value as it was given, and where."""
+class _Value:
+    """A value and its source."""
 
     value: object
     source: str
+    """The file or the variable."""
     text: bool = False
-    """It is the text of a variable, to be read as whatever is wanted."""
+    """Whether it is the text of a variable, to be converted to the type of the setting."""
 
 
-Tree = Mapping[str, "_Given | Tree"]
+_Values = Mapping[str, "_Value | _Values"]
+"""Values by name; a mapping is a group."""
 
 
-def _from_file(path: Path) -> Tree:
+def _read_file(path: Path) -> _Values:
     try:
         with path.open("rb") as file:
-            read = tomllib.load(file)
+            table = tomllib.load(file)
     except OSError as error:
         raise SettingsError(source=str(path), setting="", why=f"it cannot be read ({error.strerror or error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(source=str(path), setting="", why=f"it is no TOML ({error})") from error
-    return _tree(read, str(path))
+        raise SettingsError(source=str(path), setting="", why=f"it is not valid TOML ({error})") from error
+    return _with_source(table, str(path))
 
 
-def _tree(table: Mapping[str, object], source: str) -> Tree:
-    """As deep as the settings class is looked into: a table that stands where a value is wanted is refused there."""
-    return {name: _tree(value, source) if isinstance(value, dict) else _Given(value, source) for name, value in table.items()}  # pyright: ignore[reportUnknownArgumentType]  # TOML has no other keys
+def _with_source(table: Mapping[str, object], source: str) -> _Values:
+    """Add the source to each value of a table. A table in the place of a value is refused later."""
+    return {name: _with_source(value, source) if isinstance(value, dict) else _Value(value, source) for name, value in table.items()}  # pyright: ignore[reportUnknownArgumentType]  # TOML has no other keys
 
 
-def _from_variables(environ: Mapping[str, str], prefix: str) -> Tree:
-    tree: dict[str, Any] = {}  # Any: a tree while it grows
+def _read_variables(environ: Mapping[str, str], prefix: str) -> _Values:
+    values: dict[str, Any] = {}  # Any: nested values while they are collected
     for variable in sorted(environ):
         if not variable.startswith(prefix):
             continue
         *groups, name = variable.removeprefix(prefix).lower().split(NESTED)
-        at = tree
+        at = values
         for group in groups:
             inner = at.setdefault(group, {})
-            if isinstance(inner, _Given):
-                raise SettingsError(source=variable, setting=group, why="it is given as a value and as a group")
-            at = cast("dict[str, Any]", inner)  # a tree while it grows
+            if isinstance(inner, _Value):
+                raise SettingsError(source=variable, setting=group, why="it is set both as a value and as a group")
+            at = cast("dict[str, Any]", inner)  # a group while it is collected
         if isinstance(at.get(name), dict):
-            raise SettingsError(source=variable, setting=name, why="it is given as a value and as a group")
-        at[name] = _Given(environ[variable], variable, text=True)
-    return tree
+            raise SettingsError(source=variable, setting=name, why="it is set both as a value and as a group")
+        at[name] = _Value(environ[variable], variable, text=True)
+    return values
 
 
-def _merged(below: Tree, above: Tree) -> Tree:
-    merged = dict(below)
-    for name, value in above.items():
+def _merge(base: _Values, overrides: _Values) -> _Values:
+    merged = dict(base)
+    for name, value in overrides.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[name] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
-def _sources(tree: Tree) -> Iterator[str]:
-    for value in tree.values():
-        if isinstance(value, _Given):
+def _sources(values: _Values) -> Iterator[str]:
+    for value in values.values():
+        if isinstance(value, _Value):
             yield value.source
         else:
             yield from _sources(value)
 
 
-def _made(cls: type[T], given: Tree, groups: tuple[str, ...]) -> T:
+def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
     fields = {field.name: field for field in attrs.fields(attrs.resolve_types(cast("type[Any]", cls)))}  # Any: attrs knows no closer type
     for name, value in given.items():
         if name not in fields:
             source = next(_sources({name: value}), "the settings")
-            raise SettingsError(source=source, setting=_dotted(groups, name), why=f"there is no such setting{_meant(name, fields)}")
+            raise SettingsError(source=source, setting=_dotted(groups, name), why=f"unknown setting{_suggest(name, fields)}")
     values: dict[str, object] = {}
     for name, value in given.items():
         field = fields[name]
-        values[name] = _value(field.type, value, (*groups, name))
-        _limited(field, values[name], value, _dotted(groups, name))
+        values[name] = _convert_setting(field.type, value, (*groups, name))
+        _check_limits(field, values[name], value, _dotted(groups, name))
     for name in given:
         for other in fields[name].metadata.get("excludes", ()):
             if other in given and values[name] is not None and values[other] is not None:
                 both = " and ".join(dict.fromkeys((*_sources({name: given[name]}), *_sources({other: given[other]}))))
-                raise SettingsError(source=both, setting=_dotted(groups, name), why=f"it cannot be given beside {_dotted(groups, other)}")
+                raise SettingsError(
+                    source=both, setting=_dotted(groups, name), why=f"it cannot be set together with {_dotted(groups, other)}"
+                )
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
@@ -158,29 +179,29 @@ def _made(cls: type[T], given: Tree, groups: tuple[str, ...]) -> T:
         raise SettingsError(source=source, setting=".".join(groups), why=str(error).rstrip(".")) from error
 
 
-def _value(kind: object, given: _Given | Tree, names: tuple[str, ...]) -> object:
-    """A value of the wanted type, or an error that says what is wanted."""
+def _convert_setting(kind: object, given: _Value | _Values, names: tuple[str, ...]) -> object:
+    """Convert a setting to its type, or raise SettingsError."""
     choices = [choice for choice in get_args(kind) if choice is not type(None)] if _is_union(kind) else [kind]
     if isinstance(given, Mapping):
         group = next((choice for choice in choices if isinstance(choice, type) and attrs.has(choice)), None)
         if group is not None:
-            return _made(group, given, names)
+            return _build(group, given, names)
         source = next(_sources(given), "the settings")
-        raise SettingsError(source=source, setting=".".join(names), why=f"{_wanted(choices)} is wanted, not a group of settings")
+        raise SettingsError(source=source, setting=".".join(names), why=f"it must be {_describe_types(choices)}, not a group of settings")
     if given.text and isinstance(given.value, str) and given.value.strip().lower() == NONE and len(choices) < len(get_args(kind)):
         return None
     for choice in choices:
         try:
-            return _one(choice, given.value, text=given.text)
+            return _convert(choice, given.value, text=given.text)
         except ValueError:
             continue
-    shown = repr(given.value)
-    why = f"{_wanted(choices)} is wanted, not {shown if len(shown) <= 60 else shown[:60] + '…'}"  # noqa: PLR2004  # characters, for one line
+    quoted = repr(given.value)
+    why = f"it must be {_describe_types(choices)}, not {quoted if len(quoted) <= 60 else quoted[:60] + '…'}"  # noqa: PLR2004  # characters, for one line
     raise SettingsError(source=given.source, setting=".".join(names), why=why)
 
 
-def _one(kind: object, value: object, *, text: bool) -> object:
-    """A value of one type. Raises ValueError for any other."""
+def _convert(kind: object, value: object, *, text: bool) -> object:
+    """Convert a value to one type. Raises ValueError if it is of another type."""
     origin = get_origin(kind)
     if origin is Literal:
         if value in get_args(kind):
@@ -188,11 +209,11 @@ def _one(kind: object, value: object, *, text: bool) -> object:
     elif origin is tuple:
         values = value.split(",") if text and isinstance(value, str) else value
         if isinstance(values, list):
-            return tuple(_one(get_args(kind)[0], _stripped(each), text=text) for each in cast("list[object]", values))  # of TOML
+            return tuple(_convert(get_args(kind)[0], _strip(each), text=text) for each in cast("list[object]", values))  # of TOML
     elif kind is Path and isinstance(value, str) and value:
         return Path(value)
     elif text and isinstance(value, str):
-        return _read(kind, value.strip())
+        return _parse(kind, value.strip())
     elif kind is float and type(value) is int:
         return float(value)
     elif type(value) is kind and not (isinstance(value, float) and not math.isfinite(value)):
@@ -200,8 +221,8 @@ def _one(kind: object, value: object, *, text: bool) -> object:
     raise ValueError(value)
 
 
-def _read(kind: object, value: str) -> object:
-    """The text of a variable as a value. Raises ValueError."""
+def _parse(kind: object, value: str) -> object:
+    """Parse the text of a variable. Raises ValueError."""
     if kind is str and value:
         return value
     if kind is bool and value.lower() in (*YES, *NO):
@@ -213,47 +234,49 @@ def _read(kind: object, value: str) -> object:
     raise ValueError(value)
 
 
-def _stripped(value: object) -> object:
+def _strip(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
 
 
-def _limited(field: attrs.Attribute[Any], value: object, given: _Given | Tree, name: str) -> None:  # Any: of whatever type
-    """Raises SettingsError for a number outside its limits, or one that may be a share as well as tokens."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not isinstance(given, _Given):
+def _check_limits(field: attrs.Attribute[Any], value: object, given: _Value | _Values, name: str) -> None:  # Any: of whatever type
+    """Raise SettingsError for a number outside its limits, or for a threshold between a share and a number of tokens."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not isinstance(given, _Value):
         return
     limits = field.metadata
-    least, most = limits.get("least"), limits.get("most")
+    minimum, maximum = limits.get("minimum"), limits.get("maximum")
     if limits.get("threshold"):
         try:
             resolve_threshold(value, None, setting=name)
         except InvalidArgumentError as error:
             raise SettingsError(source=given.source, setting=name, why=str(error).rstrip(".")) from error
-        least = 0 if least is None else least
-    if (least is not None and value < least) or (most is not None and value > most):
-        asked = " and ".join([*([] if least is None else [f"at least {least:g}"]), *([] if most is None else [f"at most {most:g}"])])
-        raise SettingsError(source=given.source, setting=name, why=f"it must be {asked}, not {value:g}")
+        minimum = 0 if minimum is None else minimum
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        allowed = " and ".join(
+            [*([] if minimum is None else [f"at least {minimum:g}"]), *([] if maximum is None else [f"at most {maximum:g}"])]
+        )
+        raise SettingsError(source=given.source, setting=name, why=f"it must be {allowed}, not {value:g}")
 
 
 def _is_union(kind: object) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
 
 
-def _wanted(kinds: Iterable[object]) -> str:
-    return " or ".join(map(_word, kinds))
+def _describe_types(kinds: Iterable[object]) -> str:
+    return " or ".join(map(_describe_type, kinds))
 
 
-def _word(kind: object) -> str:
+def _describe_type(kind: object) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"a list, each {_word(get_args(kind)[0])}"
-    return WORDS.get(cast("type[Any]", kind), "a group of settings")  # Any: whatever stands in an annotation
+        return f"a list of {TYPE_PLURALS.get(get_args(kind)[0], 'values')}"
+    return TYPE_NAMES.get(cast("type[Any]", kind), "a group of settings")  # Any: any annotation
 
 
 def _dotted(groups: tuple[str, ...], name: str) -> str:
     return ".".join((*groups, name))
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f": is {near[0]} meant?" if near else f" (there are {', '.join(known)})"
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"

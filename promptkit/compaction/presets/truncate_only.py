@@ -1,14 +1,16 @@
-"""Nothing is summarized: what does not fit is left out, oldest rounds first."""
+"""No summaries: what does not fit is dropped, the oldest rounds first."""
 
 from __future__ import annotations
 
-from promptkit.compaction.policy.rules import first_match, manual, prune_on
+from promptkit.compaction.policy.rules import compact_on_demand, first_match, render_pruned_on
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.pruning.processors import truncator
+from promptkit.compaction.pruning.processors import truncate_history
 
 __all__ = ["truncate_only"]
 
 
 def truncate_only() -> Preset:
-    """The two passes of Copilot CLI's truncator, with room left so that not every request leaves out something else."""
-    return Preset(name="truncate_only", policy=lambda _: first_match((manual, prune_on())), processors=(truncator(0.25),))
+    """Return the preset: Copilot CLI's truncator, with a quarter of the limit left free so that the next requests drop the same messages."""
+    return Preset(
+        name="truncate_only", policy=lambda _: first_match((compact_on_demand, render_pruned_on())), processors=(truncate_history(0.25),)
+    )

@@ -1,4 +1,4 @@
-"""VS Code's chat: summaries beside the conversation at a jittered threshold, in the foreground where that was not enough."""
+"""VS Code's chat: background summaries at a jittered threshold, foreground ones where that was too late."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ __all__ = ["VSCode", "vscode"]
 
 @attrs.frozen(kw_only=True)
 class VSCode:
-    """Its settings."""
+    """The settings of the preset."""
 
     enabled: bool = True
+    """Whether automatic compaction is on."""
     threshold: float | None = setting(None, threshold=True)
-    """A share of the window, or tokens: what is taken for full. None: the window is."""
-    warm: float = setting(0.78, least=0, most=1)
-    """Where the background begins, with a warm cache, at the earliest."""
-    jitter: float = setting(0.04, least=0, most=1)
-    """How much later it may begin."""
-    cold: float = setting(0.90, least=0, most=1)
-    """Where it begins without one."""
-    apply: float = setting(0.65, least=0, most=1)
-    """Below this a ready summary is dropped."""
-    wait_seconds: float = setting(60.0, least=0)
-    """The most that a request waits for the background."""
+    """Size that counts as a full context window, in tokens or as a share of the window. None: the window."""
+    warm: float = setting(0.78, minimum=0, maximum=1)
+    """Lowest ratio at which a background summary starts with a warm prompt cache."""
+    jitter: float = setting(0.04, minimum=0, maximum=1)
+    """Width of the random range above `warm`."""
+    cold: float = setting(0.90, minimum=0, maximum=1)
+    """Ratio at which a background summary starts with a cold prompt cache."""
+    apply: float = setting(0.65, minimum=0, maximum=1)
+    """Ratio below which a ready summary is discarded."""
+    wait_seconds: float = setting(60.0, minimum=0)
+    """Longest wait of a request for the background summary, in seconds."""
 
 
 def vscode(settings: VSCode | None = None) -> Preset:
-    """The default. Cut behind the newest round, the live conversation asked first, a breadcrumb behind the summary."""
-    its = settings or VSCode()
-    thresholds = Thresholds(warm=its.warm, jitter=its.jitter, cold=its.cold, apply=its.apply, wait_seconds=its.wait_seconds)
+    """Return the preset, which is the default. The newest round stays, and the live conversation is summarized first."""
+    chosen = settings or VSCode()
+    thresholds = Thresholds(warm=chosen.warm, jitter=chosen.jitter, cold=chosen.cold, apply=chosen.apply, wait_seconds=chosen.wait_seconds)
     return Preset(
         name="vscode",
-        policy=lambda draw: default_policy(draw=draw, thresholds=thresholds),
-        figures=lambda budget: budget if its.threshold is None else attrs.evolve(budget, threshold=its.threshold),
-        enabled=its.enabled,
+        policy=lambda rng: default_policy(rng=rng, thresholds=thresholds),
+        adjust_budget=lambda budget: budget if chosen.threshold is None else attrs.evolve(budget, threshold=chosen.threshold),
+        enabled=chosen.enabled,
     )

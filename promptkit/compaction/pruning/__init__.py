@@ -1,1 +1,1 @@
-"""pruning."""
+"""Smaller requests without a summary: truncated messages, capped results, dropped images, pruned tool outputs."""

@@ -1,7 +1,7 @@
-"""Messages made smaller for one request: whole rounds and turns left out, results cut in the middle, images replaced by a word.
+"""Reductions of the messages of one request: drop rounds and turns, truncate tool results, replace images by a placeholder.
 
-Nothing of this is written to a transcript, and no request sees what another left out. Never changed are system messages, the last message
-of the user, and the ids of calls. Each of these functions, applied twice, does what it does once.
+Nothing of this is written to a transcript. System messages, the last user message and the ids of tool calls never change. Each of these
+functions is idempotent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.planning.blocks import spans, summary_text
+from promptkit.compaction.planning.blocks import block_spans, extract_summary_text
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, Part
 from promptkit.rendering.sizing import Sizer
@@ -22,103 +22,137 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "HEADROOM", "MessageChange", "Reduced", "cap_results", "drop_images", "replace_messages", "tool_names", "truncate"]
+__all__ = [
+    "CUT_MARKER",
+    "HEADROOM",
+    "MessageChange",
+    "Reduction",
+    "cap_results",
+    "drop_images",
+    "find_tool_names",
+    "replace_messages",
+    "truncate_messages",
+]
 
 HEADROOM = 0.05
-"""The share of the limit that is kept free when messages are left out: so that the next request need not leave out others again."""
+"""Share of the limit that is kept free when messages are dropped, so that the next request need not drop others again."""
 
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 HEAD_SHARE = 0.4
+"""Share of a truncated result that is taken from its beginning."""
 
 
 @attrs.frozen(kw_only=True)
 class MessageChange:
-    """One message that was left out or made smaller. `index` counts in the messages that were given, `saved` is tokens."""
+    """One message that was dropped or reduced."""
 
     index: int
+    """Its index in the original messages."""
     kind: Literal["dropped", "orphan", "capped", "images", "offloaded"]
     saved: int
+    """Tokens saved."""
     detail: str = ""
 
 
 @attrs.frozen(kw_only=True)
-class Reduced:
-    """Messages made smaller, and what that took. Figures are tokens of the messages alone."""
+class Reduction:
+    """The reduced messages of a request and the changes to them. Token counts are of the messages alone."""
 
     messages: tuple[Message, ...]
     sources: tuple[int, ...]
-    """For each message its index in what was given."""
+    """For each message, its index in the original messages."""
     tokens_before: int
     tokens_after: int
     changes: tuple[MessageChange, ...] = ()
     """In the order of the messages."""
 
 
-def truncate(  # noqa: PLR0913  # keywords
-    messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, beside: int = 0, headroom: float = HEADROOM, step: int = 0
-) -> Reduced:
-    """The messages of a request of at most `limit` tokens, of which `beside` are not for messages: tools, framing.
+def truncate_messages(  # noqa: PLR0913  # keywords
+    messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, fixed_tokens: int = 0, headroom: float = HEADROOM, step: int = 0
+) -> Reduction:
+    """Drop messages until a request fits its limit, by the rules of Copilot CLI's truncator. Linear in the number of messages.
 
-    What fits stays, apart from results of no call. Else calls go with their results: first answers and rounds before the last message
-    of the user, then older messages of the user, then rounds behind the last one, each time from the oldest on; last a summary of what
-    was before. It goes on until `headroom` of the limit is free; with a `step`, until a multiple of so many tokens is gone. Then
-    the next requests leave out the same, and begin with the same bytes. Linear. Raises BudgetExceededError where what never goes is too
-    large.
+    Tool results without a call are always dropped. If the request is still too large, messages are dropped in this order, each time from
+    the oldest on, and tool calls together with their results: replies and rounds before the last user message, older user messages,
+    rounds after the last user message, and last a summary of earlier messages.
 
-    The rules are those of Copilot CLI's truncator.
+    Args:
+        messages: The messages.
+        limit: Limit of the request in tokens.
+        tokenizer: Counts messages.
+        fixed_tokens: Tokens of the request that are not messages: tools, framing.
+        headroom: Share of the limit that is free afterwards, if possible. Default: 0.05.
+        step: If not 0, the number of dropped tokens is rounded up to a multiple of it. Then the next requests drop the same messages and
+            begin with the same bytes, which the provider's prompt cache needs.
+
+    Returns:
+        The reduction.
+
+    Raises:
+        BudgetExceededError: The messages that are never dropped exceed the limit.
     """
-    count = Sizer(tokenizer).message
+    count = Sizer(tokenizer).count_message
     sizes = [count(message) for message in messages]
     orphans = _orphans(messages)
-    total = beside + sum(sizes) - sum(sizes[at] for at in orphans)
+    total = fixed_tokens + sum(sizes) - sum(sizes[at] for at in orphans)
     gone: dict[int, MessageChange] = {
-        at: MessageChange(index=at, kind="orphan", saved=sizes[at], detail="a result of no call") for at in orphans
+        at: MessageChange(index=at, kind="orphan", saved=sizes[at], detail="a result without a call") for at in orphans
     }
     if total > limit:
-        least = total - int(limit * (1 - headroom))
-        aim = total - (-(-least // step) * step if step else least)
+        excess = total - int(limit * (1 - headroom))
+        target = total - (-(-excess // step) * step if step else excess)
         for start, end in _removal_order(messages):
             for at in range(start, end):
                 if at not in gone:
                     gone[at] = MessageChange(index=at, kind="dropped", saved=sizes[at])
                     total -= sizes[at]
-            if total <= aim:
+            if total <= target:
                 break
     if total > limit:
-        raise _too_large(messages, sizes, gone, limit=limit, beside=beside, total=total)
+        raise _make_error(messages, sizes, gone, limit=limit, fixed_tokens=fixed_tokens, total=total)
     kept = tuple(at for at in range(len(messages)) if at not in gone)
-    return Reduced(
+    return Reduction(
         messages=tuple(messages[at] for at in kept),
         sources=kept,
         tokens_before=sum(sizes),
-        tokens_after=total - beside,
+        tokens_after=total - fixed_tokens,
         changes=tuple(gone[at] for at in sorted(gone)),
     )
 
 
-def cap_results(messages: Sequence[Message], tokens: int, *, tokenizer: Tokenizer, exempt: Collection[str] = ()) -> Reduced:
-    """Tool results of at most `tokens` of text each: of a longer one the first 40 % and the last 60 % stay, with a marker between.
+def cap_results(messages: Sequence[Message], max_tokens: int, *, tokenizer: Tokenizer, exempt: Collection[str] = ()) -> Reduction:
+    """Truncate long tool results: the first 40 % and the last 60 % of the limit stay, with a marker between. Images stay.
 
-    Images in results stay. `exempt` names tools whose results are left alone. (VS Code Copilot Chat: half of the window.)
+    VS Code Copilot Chat caps results at half of the context window.
+
+    Args:
+        messages: The messages.
+        max_tokens: Limit for the text of each result, in tokens.
+        tokenizer: Counts text.
+        exempt: Names of tools whose results do not change.
+
+    Returns:
+        The reduction.
     """
-    names = tool_names(messages)
+    names = find_tool_names(messages)
 
     def capped(message: Message, index: int) -> Message | None:
         if message.role != "tool" or names.get(index) in exempt:
             return None
         texts = [tokenizer.count(part) if isinstance(part, str) else 0 for part in message.content]
-        if sum(texts) <= tokens:
+        if sum(texts) <= max_tokens:
             return None
-        level = _level(texts, tokens)
+        level = _limit_largest(texts, max_tokens)
         return attrs.evolve(
-            message, content=tuple(_cut(part, min(size, level), tokenizer) for part, size in zip(message.content, texts, strict=True))
+            message,
+            content=tuple(_truncate_part(part, min(size, level), tokenizer) for part, size in zip(message.content, texts, strict=True)),
         )
 
     return replace_messages(messages, capped, "capped", tokenizer=tokenizer)
 
 
-def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduced:
-    """Images replaced by a word that says how many were there. Those stay that cost less, or that the model has not seen yet."""
+def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduction:
+    """Replace images by a placeholder with their number. Images stay that cost less, or that the model has not seen yet."""
     last = _last_user(messages)
     seen = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), 0)
 
@@ -126,10 +160,12 @@ def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduced
         images = [part for part in message.content if isinstance(part, ImagePart)]
         if not images or index == last or index > seen or message.role == "system":
             return None
-        word = "[1 image was here]" if len(images) == 1 else f"[{len(images)} images were here]"
+        placeholder = "[1 image was here]" if len(images) == 1 else f"[{len(images)} images were here]"
         first = next(at for at, part in enumerate(message.content) if isinstance(part, ImagePart))
         parts: list[Part] = [
-            word if at == first else part for at, part in enumerate(message.content) if at == first or not isinstance(part, ImagePart)
+            placeholder if at == first else part
+            for at, part in enumerate(message.content)
+            if at == first or not isinstance(part, ImagePart)
         ]
         return attrs.evolve(message, content=tuple(parts))
 
@@ -142,10 +178,20 @@ def replace_messages(
     kind: Literal["capped", "images", "offloaded"],
     *,
     tokenizer: Tokenizer,
-) -> Reduced:
-    """The messages with those that `change` gives instead, where they are smaller; None leaves a message as it is."""
-    count = Sizer(tokenizer).message
-    made: list[Message] = []
+) -> Reduction:
+    """Replace messages by smaller ones.
+
+    Args:
+        messages: The messages.
+        change: Returns a replacement for a message and its index, or None. A replacement that is not smaller is ignored.
+        kind: The kind of the recorded changes.
+        tokenizer: Counts messages.
+
+    Returns:
+        The reduction.
+    """
+    count = Sizer(tokenizer).count_message
+    replaced: list[Message] = []
     changes: list[MessageChange] = []
     before = after = 0
     for index, message in enumerate(messages):
@@ -156,15 +202,17 @@ def replace_messages(
         if other is not None and saved > 0:
             changes.append(MessageChange(index=index, kind=kind, saved=saved))
             after += size - saved
-            made.append(other)
+            replaced.append(other)
         else:
             after += size
-            made.append(message)
-    return Reduced(messages=tuple(made), sources=tuple(range(len(made))), tokens_before=before, tokens_after=after, changes=tuple(changes))
+            replaced.append(message)
+    return Reduction(
+        messages=tuple(replaced), sources=tuple(range(len(replaced))), tokens_before=before, tokens_after=after, changes=tuple(changes)
+    )
 
 
-def tool_names(messages: Sequence[Message]) -> Mapping[int, str]:
-    """The name of the tool, for the index of each result."""
+def find_tool_names(messages: Sequence[Message]) -> Mapping[int, str]:
+    """Return the name of the tool for the index of each tool result."""
     called: dict[str, str] = {}
     names: dict[int, str] = {}
     for index, message in enumerate(messages):
@@ -175,9 +223,9 @@ def tool_names(messages: Sequence[Message]) -> Mapping[int, str]:
 
 
 def _orphans(messages: Sequence[Message]) -> set[int]:
-    """The results that answer none of the calls right before them."""
+    """Return the tool results that belong to none of the calls directly before them."""
     found: set[int] = set()
-    for start, end in spans(messages):
+    for start, end in block_spans(messages):
         waiting = Counter(call.id for call in messages[start].tool_calls)
         for at in range(start, end):
             message = messages[at]
@@ -191,15 +239,15 @@ def _orphans(messages: Sequence[Message]) -> set[int]:
 
 
 def _removal_order(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """What may go, first what goes first."""
+    """Iterate over the blocks that may be dropped, in the order in which they are dropped."""
     last = _last_user(messages)
-    blocks = [(start, end) for start, end in spans(messages) if messages[start].role != "system" and start != last]
+    blocks = [(start, end) for start, end in block_spans(messages) if messages[start].role != "system" and start != last]
     edge = -1 if last is None else last
     answers = [block for block in blocks if messages[block[0]].role != "user"]
-    asked = [block for block in blocks if messages[block[0]].role == "user"]
-    summaries = {block for block in asked if summary_text(messages[block[0]]) is not None}
+    user_messages = [block for block in blocks if messages[block[0]].role == "user"]
+    summaries = {block for block in user_messages if extract_summary_text(messages[block[0]]) is not None}
     yield from (block for block in answers if block[0] < edge)
-    yield from (block for block in asked if block not in summaries)
+    yield from (block for block in user_messages if block not in summaries)
     yield from (block for block in answers if block[0] > edge)
     yield from sorted(summaries)
 
@@ -208,12 +256,12 @@ def _last_user(messages: Sequence[Message]) -> int | None:
     return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
 
 
-def _too_large(  # noqa: PLR0913  # an error that says what was too large
-    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, MessageChange], *, limit: int, beside: int, total: int
+def _make_error(  # noqa: PLR0913  # the figures of the error
+    messages: Sequence[Message], sizes: Sequence[int], gone: Mapping[int, MessageChange], *, limit: int, fixed_tokens: int, total: int
 ) -> BudgetExceededError:
     left = {f"messages[{at}] ({messages[at].role})": sizes[at] for at in range(len(messages)) if at not in gone}
-    if beside:
-        left["tools and framing"] = beside
+    if fixed_tokens:
+        left["tools and framing"] = fixed_tokens
     return BudgetExceededError(
         budget=limit,
         required=total,
@@ -224,8 +272,8 @@ def _too_large(  # noqa: PLR0913  # an error that says what was too large
     )
 
 
-def _level(sizes: Sequence[int], total: int) -> int:
-    """The size to which the largest must come down, so that all together are at most `total`."""
+def _limit_largest(sizes: Sequence[int], total: int) -> int:
+    """Return the size to which the largest texts must be cut so that all together take at most `total`."""
     left = total
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         if size * count > left:
@@ -234,7 +282,7 @@ def _level(sizes: Sequence[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _cut(part: Part, tokens: int, tokenizer: Tokenizer) -> Part:
+def _truncate_part(part: Part, tokens: int, tokenizer: Tokenizer) -> Part:
     if not isinstance(part, str):
         return part
     return truncate_text(part, tokens, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)

@@ -1,4 +1,4 @@
-"""Large tool results put into files, so that the model can read of them what it needs."""
+"""Large tool results in files, from which the model can read what it needs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.pruning.messages import replace_messages, tool_names
+from promptkit.compaction.pruning.messages import find_tool_names, replace_messages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from promptkit.compaction.pruning.messages import Reduced
+    from promptkit.compaction.pruning.messages import Reduction
     from promptkit.messages import Message, Part
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["OFFLOAD_OVER", "offload_results"]
+__all__ = ["MAX_INLINE_BYTES", "offload_results"]
 
-OFFLOAD_OVER = 8_192
-"""Bytes (UTF-8) of a result from which on it is put into a file."""
+MAX_INLINE_BYTES = 8_192
+"""Size in bytes (UTF-8) above which a result is moved to a file."""
 
 NAME_LENGTH = 40
 
@@ -35,34 +35,48 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def offload_results(
-    messages: Sequence[Message], folder: Path, *, tokenizer: Tokenizer, over: int = OFFLOAD_OVER, exempt: Collection[str] = ()
-) -> Reduced:
-    """The messages with the text of large tool results in files of a folder, and in its place a pointer to the file.
+    messages: Sequence[Message],
+    folder: Path,
+    *,
+    tokenizer: Tokenizer,
+    max_inline_bytes: int = MAX_INLINE_BYTES,
+    exempt: Collection[str] = (),
+) -> Reduction:
+    """Move the text of large tool results to files, and put a pointer to the file in its place. Images stay.
 
-    A file's name is made of the tool's and of what it holds, so that the same result is the same file, and the same pointer, at any
-    time. It is written beside, made durable and renamed; the folder is made where there is none. Left alone are results of at most
-    `over` bytes, those of `exempt` tools, those of calls that read in the folder, and those whose file cannot be written: that is
-    logged. Images in results stay.
+    The name of a file consists of the tool's name and a hash of the content, so that the same result always has the same file and the same
+    pointer. Files are written atomically and synced to disk. Results of calls that read from the folder do not change. A file that
+    cannot be written is logged, and its result does not change.
+
+    Args:
+        messages: The messages.
+        folder: The folder of the files. It is created if it does not exist.
+        tokenizer: Counts messages.
+        max_inline_bytes: Size in bytes (UTF-8) up to which a result does not change. Default: 8,192.
+        exempt: Names of tools whose results do not change.
+
+    Returns:
+        The reduction.
     """
-    names = tool_names(messages)
-    readers = _readers(messages, folder)
+    names = find_tool_names(messages)
+    readers = _find_readers(messages, folder)
 
-    def offloaded(message: Message, index: int) -> Message | None:
+    def offload(message: Message, index: int) -> Message | None:
         text = message.text
         # A character is at least one byte and at most four.
-        if message.role != "tool" or len(text) * 4 <= over or names.get(index) in exempt or index in readers:
+        if message.role != "tool" or len(text) * 4 <= max_inline_bytes or names.get(index) in exempt or index in readers:
             return None
         content = text.encode("utf-8", "backslashreplace")
-        if len(content) <= over:
+        if len(content) <= max_inline_bytes:
             return None
-        path = folder / f"{_safe(names.get(index, 'result'))}-{hashlib.sha256(content).hexdigest()[:16]}.txt"
+        path = folder / f"{_make_safe(names.get(index, 'result'))}-{hashlib.sha256(content).hexdigest()[:16]}.txt"
         pointer = f"[This output has {len(text):,} characters in {text.count(chr(10)) + 1:,} lines. It is in the file {path}: read there what you need.]"
         if tokenizer.count(pointer) >= tokenizer.count(text):
             return None
         try:
             _write(path, content)
         except OSError as error:
-            _LOG.warning("a tool result stays in the conversation, as it could not be written to %s: %s", path, error.strerror or error)
+            _LOG.warning("cannot write a tool result to %s, it stays in the conversation: %s", path, error.strerror or error)
             return None
         first = next(at for at, part in enumerate(message.content) if isinstance(part, str))
         parts: list[Part] = [
@@ -70,11 +84,11 @@ def offload_results(
         ]
         return attrs.evolve(message, content=tuple(parts))
 
-    return replace_messages(messages, offloaded, "offloaded", tokenizer=tokenizer)
+    return replace_messages(messages, offload, "offloaded", tokenizer=tokenizer)
 
 
-def _readers(messages: Sequence[Message], folder: Path) -> set[int]:
-    """The results of calls that name the folder, or a file of it: what was fetched from there is not put there again."""
+def _find_readers(messages: Sequence[Message], folder: Path) -> set[int]:
+    """Return the results of calls that name the folder or one of its files: what was read from there is not moved there again."""
     place = str(folder)
     fetching: set[str] = set()
     found: set[int] = set()
@@ -83,19 +97,19 @@ def _readers(messages: Sequence[Message], folder: Path) -> set[int]:
             if place in call.arguments or _NAME.search(call.arguments):
                 fetching.add(call.id)
             else:
-                fetching.discard(call.id)  # an id that is used again belongs to the call that has it now
+                fetching.discard(call.id)  # a repeated id belongs to the newest call
         if message.role == "tool" and message.tool_call_id in fetching:
             found.add(index)
     return found
 
 
-def _safe(name: str) -> str:
-    """A part of a file's name: nothing in it leads to another folder, or means something to a shell."""
+def _make_safe(name: str) -> str:
+    """Make a tool's name safe as part of a file name: without path separators and characters that a shell interprets."""
     return _UNSAFE.sub("_", name)[:NAME_LENGTH].strip("-") or "result"
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A file that is there whole or not at all, and is no link to elsewhere. Raises OSError."""
+    """Write a file atomically, replacing a symbolic link. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         found = path.lstat()
@@ -104,12 +118,12 @@ def _write(path: Path, content: bytes) -> None:
     else:
         if stat.S_ISREG(found.st_mode) and found.st_size == len(content) and path.read_bytes() == content:
             return
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(beside).replace(path)
+        Path(temporary).replace(path)
     finally:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What is done to the messages of each request before it is rendered, in order: nothing of it is written to the transcript."""
+"""Processors: functions that change the messages of a request before it is rendered. Nothing of it is written to the transcript."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, replace_messages, tool_names, truncate
+from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, find_tool_names, replace_messages, truncate_messages
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
 
@@ -16,76 +16,96 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Processor", "RequestLimits", "cap_tool_results", "clear_results", "truncator", "without_images"]
+__all__ = ["Processor", "RequestLimits", "cap_tool_results", "clear_results", "remove_images", "truncate_history"]
 
 STEP = 0.25
-"""The share of the limit that is left out at once, so that the start of the requests between stays the same for the provider's cache."""
+"""Share of the limit that is dropped at once, so that the next requests begin with the same bytes, for the provider's prompt cache."""
 
 
 @attrs.frozen(kw_only=True)
 class RequestLimits:
-    """What a request has room for, and in what case it is. Figures are tokens."""
+    """The limits of a request, and its circumstances."""
 
     limit: int | None
-    """What its messages may have, with what is beside them; None: unknown."""
-    beside: int
-    """What every request has beside the conversation."""
+    """Limit of the request in tokens, fixed tokens included. None: unknown."""
+    fixed_tokens: int
+    """Tokens that every request has besides the conversation: system prompt, tools, framing."""
     tokenizer: Tokenizer
     warm: bool = False
-    """Whether the provider has the start of it in its cache: whoever changes that pays for it."""
+    """Whether the start of the request is in the provider's prompt cache, so that changing it costs more."""
     pruned: bool = False
-    """No summary was to be had: what does not fit is left out."""
+    """Whether messages may be dropped, as no summary reduced the request."""
 
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
-"""Gives the messages of a request as they are to be rendered. Given its own result again, it gives the same."""
+"""Returns the messages of a request as they are rendered. Must be idempotent."""
 
 
-def truncator(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
-    """Leaves out whole rounds and turns in two passes, where no summary has made room: the last resort, as of Copilot CLI."""
+def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
+    """Make a processor that drops the oldest rounds and turns from pruned requests: the last resort, as in Copilot CLI.
 
-    def process(messages: Sequence[Message], room: RequestLimits) -> Sequence[Message]:
-        if room.limit is None or not room.pruned:
+    Args:
+        headroom: Share of the limit that is free afterwards. Default: 0.05.
+        step: Share of the limit that is dropped at once. Default: 0.25.
+
+    Returns:
+        The processor.
+    """
+
+    def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        if limits.limit is None or not limits.pruned:
             return messages
         try:
-            return truncate(
-                messages, room.limit, tokenizer=room.tokenizer, beside=room.beside, headroom=headroom, step=int(room.limit * step)
+            return truncate_messages(
+                messages,
+                limits.limit,
+                tokenizer=limits.tokenizer,
+                fixed_tokens=limits.fixed_tokens,
+                headroom=headroom,
+                step=int(limits.limit * step),
             ).messages
-        except BudgetExceededError:  # the render says what has no room, with all that the prompt has besides
+        except BudgetExceededError:  # the render raises it with the figures of the whole prompt
             return messages
 
     return process
 
 
-def cap_tool_results(tokens: int, *, exempt: Collection[str] = ()) -> Processor:
-    """Cuts the middle out of tool results of more than so many tokens."""
-    return lambda messages, room: cap_results(messages, tokens, tokenizer=room.tokenizer, exempt=exempt).messages
+def cap_tool_results(max_tokens: int, *, exempt: Collection[str] = ()) -> Processor:
+    """Make a processor that cuts out the middle of tool results longer than `max_tokens`, except those of `exempt` tools."""
+    return lambda messages, limits: cap_results(messages, max_tokens, tokenizer=limits.tokenizer, exempt=exempt).messages
 
 
-def without_images() -> Processor:
-    """Replaces images that the model has seen by a word, where no summary has made room."""
-    return lambda messages, room: drop_images(messages, tokenizer=room.tokenizer).messages if room.pruned else messages
+def remove_images() -> Processor:
+    """Make a processor that replaces images that the model has seen by a placeholder, in pruned requests."""
+    return lambda messages, limits: drop_images(messages, tokenizer=limits.tokenizer).messages if limits.pruned else messages
 
 
 def clear_results(keep: int, *, tools: Collection[str] | None = None, step: int = 1) -> Processor:
-    """Clears the text of all tool results but the newest `keep`, of all tools or of some, as Claude Code does.
+    """Make a processor that clears the text of old tool results, as Claude Code does.
 
-    What is cleared grows by `step` results at a time, so that the start of the requests between stays the same for the provider's cache.
+    Args:
+        keep: Number of the newest results that do not change.
+        tools: Names of the tools whose results are cleared. None: all tools.
+        step: Results are cleared this many at a time, so that the requests between begin with the same bytes, for the provider's prompt
+            cache.
+
+    Returns:
+        The processor.
     """
 
-    def process(messages: Sequence[Message], room: RequestLimits) -> Sequence[Message]:
-        names = tool_names(messages)
+    def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        names = find_tool_names(messages)
         results = [at for at in range(len(messages)) if messages[at].role == "tool" and (tools is None or names.get(at) in tools)]
         old = max(0, len(results) - keep)
         cleared = set(results[: old - old % max(1, step)])
 
-        def without(message: Message, index: int) -> Message | None:
+        def clear(message: Message, index: int) -> Message | None:
             if index not in cleared:
                 return None
             return attrs.evolve(
                 message, content=("[old tool result cleared]", *(part for part in message.content if not isinstance(part, str)))
             )
 
-        return replace_messages(messages, without, "capped", tokenizer=room.tokenizer).messages
+        return replace_messages(messages, clear, "capped", tokenizer=limits.tokenizer).messages
 
     return process
