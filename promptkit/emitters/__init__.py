@@ -1,9 +1,12 @@
-"""Messages in the providers' wire formats: plain lists and dicts that the SDKs take as they are. No SDK is imported.
+"""Emitters: convert messages and tools to the wire formats of the providers.
 
-The lists are `list[Any]` on purpose: the SDKs declare their parameters as unions of TypedDicts, to which no `dict[str, ...]` is
-assignable. With `Any` inside, `client.chat.completions.create(messages=to_chat(messages))` passes mypy and pyright in strict mode,
-and with the TypedDict `AnthropicRequest` so does `client.messages.create(**to_anthropic(messages), ...)`: spreading a
-`dict[str, Any]` would cost the reply its type. Every call returns fresh values, which the caller may change.
+The results are plain lists and dicts that the SDKs accept. No SDK is imported. Every call returns new values, which the caller may
+change.
+
+The lists are `list[Any]` because the SDKs declare their parameters as unions of TypedDicts, and no `dict[str, ...]` is assignable
+to these. With `Any`, `client.chat.completions.create(messages=to_chat(messages))` passes mypy and pyright in strict mode. With the
+TypedDict `AnthropicRequest`, so does `client.messages.create(**to_anthropic(messages), ...)`; with a `dict[str, Any]` the type of
+the reply would be lost.
 """
 
 from __future__ import annotations

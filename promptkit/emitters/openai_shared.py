@@ -1,4 +1,4 @@
-"""What Chat Completions and the Responses API have in common: cache breakpoints and files."""
+"""What the emitters for Chat Completions and the Responses API share: cache breakpoints and files."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ if TYPE_CHECKING:
 
     from promptkit.emitters.parts import WireDict
 
-__all__ = ["breakpoints", "file_fields"]
+__all__ = ["place_breakpoints", "to_file_fields"]
 
-LIFE_TIMES = ("30m", "12h")
-"""What `prompt_cache_breakpoint.ttl` may say; it is left out for others, and the request's own life time holds."""
+CACHE_TTLS = ("30m", "12h")
+"""The valid values of `prompt_cache_breakpoint.ttl`. Other values are not sent, and the time to live of the request applies."""
 
-FILE_NAMES: Mapping[str, str] = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
+DEFAULT_FILE_NAMES: Mapping[str, str] = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
+"""Media type → the name of a document without one."""
 
 
-def breakpoints(contents: Iterable[tuple[Role, Sequence[Part]]]) -> dict[tuple[int, int], WireDict]:
-    """(message, part) → `prompt_cache_breakpoint`, for the part that each cache boundary lands on.
+def place_breakpoints(contents: Iterable[tuple[Role, Sequence[Part]]]) -> dict[tuple[int, int], WireDict]:
+    """Map (message index, part index) to the value of `prompt_cache_breakpoint` for that part.
 
-    That is the nearest text, image or document before it that is no output of the model: OpenAI takes breakpoints on input parts
-    only. A boundary with nothing before it is left out. There is no upper number: OpenAI writes the last four of a request and
-    matches the last eighty.
+    A cache breakpoint is placed on the nearest text, image or document before it that is not output of the model: OpenAI accepts
+    breakpoints on input parts only. A cache breakpoint with nothing before it is dropped. Their number is not limited: OpenAI
+    writes the last four of a request and matches the last eighty.
     """
-    found: dict[tuple[int, int], WireDict] = {}
-    carrier: tuple[int, int] | None = None
+    marks: dict[tuple[int, int], WireDict] = {}
+    target: tuple[int, int] | None = None
     for index, (role, parts) in enumerate(contents):
         for place, part in enumerate(parts):
             if isinstance(part, CacheBreakpointPart):
-                if carrier is not None:
-                    found[carrier] = {"mode": "explicit", **({"ttl": part.ttl} if part.ttl in LIFE_TIMES else {})}
+                if target is not None:
+                    marks[target] = {"mode": "explicit", **({"ttl": part.ttl} if part.ttl in CACHE_TTLS else {})}
             elif role != "assistant" and not isinstance(part, OpaquePart):
-                carrier = (index, place)
-    return found
+                target = (index, place)
+    return marks
 
 
-def file_fields(part: DocumentPart) -> WireDict:
-    """`filename` and `file_data` of a document. OpenAI asks for a name beside the data: one is made up where none is given."""
+def to_file_fields(part: DocumentPart) -> WireDict:
+    """Return `filename` and `file_data` of a document. OpenAI requires a name, so a document without one gets a default name."""
     return {
-        "filename": part.name or FILE_NAMES.get(part.media_type, "document"),
+        "filename": part.name or DEFAULT_FILE_NAMES.get(part.media_type, "document"),
         "file_data": f"data:{part.media_type};base64,{part.data}",
     }

@@ -1,8 +1,4 @@
-"""What all emitters do with a message's parts before they give them a form.
-
-Tool call arguments as a JSON object, for wire formats that want one instead of the model's text.
-What stands in a `data:` URL.
-"""
+"""What all emitters share: checks, the selection of parts, errors, JSON copies, tool call arguments and `data:` URLs."""
 
 from __future__ import annotations
 
@@ -19,34 +15,51 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DataUrl",
-    "Format",
     "Payload",
     "WireDict",
-    "arguments_object",
-    "check",
-    "formless",
+    "WireFormat",
+    "check_messages",
+    "copy_json",
+    "parse_arguments",
     "parse_data_url",
-    "plain",
-    "refusal",
-    "visible",
+    "select_parts",
+    "unsupported_error",
+    "unsupported_part_error",
 ]
 
 
-Format: TypeAlias = Literal["chat", "responses", "anthropic"]
+WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
+"""The wire format of a provider's API."""
 
-WireDict: TypeAlias = dict[str, Any]  # Any: the SDKs' TypedDicts take a dict only where its values are Any
+WireDict: TypeAlias = dict[str, Any]  # Any: a dict is assignable to the SDKs' TypedDicts only if its values are Any
 """One JSON object of a request."""
 
-Payload: TypeAlias = list[Any]  # Any: a list of dicts is assignable to no list of the SDKs' TypedDicts, a list of Any is
+Payload: TypeAlias = list[Any]  # Any: a list of dicts is not assignable to the SDKs' lists of TypedDicts, a list of Any is
 """One JSON array of a request, such as its messages."""
 
-FORMATS: Mapping[Format, str] = {"chat": "Chat Completions", "responses": "the Responses API", "anthropic": "Anthropic's Messages API"}
+
+def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
+    """Raise EmitError if a message has tool calls but is not an assistant message, or if a tool message has no call id."""
+    for index, message in enumerate(messages):
+        if message.tool_calls and message.role != "assistant":
+            raise unsupported_error(
+                index, message, "tool calls", target, "only assistant messages have tool calls, so use the role assistant"
+            )
+        if message.role == "tool" and message.tool_call_id is None:
+            raise unsupported_error(
+                index, message, "no tool_call_id", target, "set it to the id of the tool call that this message answers"
+            )
 
 
-def visible(message: Message, target: Format, *, cache: bool = True) -> list[Part]:
-    """The parts that have a say in a format: neighbouring text joined, empty text and other providers' opaque parts left out.
+def select_parts(message: Message, target: WireFormat, *, cache: bool = True) -> list[Part]:
+    """Select the parts of a message that a wire format can express.
 
-    Without `cache`, cache boundaries are left out, too.
+    Adjacent texts are joined. Empty texts and opaque parts of other providers are dropped.
+
+    Args:
+        message: The message.
+        target: The wire format.
+        cache: Whether cache breakpoints are kept.
     """
     parts: list[Part] = []
     text: list[str] = []
@@ -67,41 +80,47 @@ def visible(message: Message, target: Format, *, cache: bool = True) -> list[Par
     return parts
 
 
-def check(messages: Sequence[Message], target: Format) -> None:
-    """Raise EmitError where a message has tool calls or misses a call id that its role does not allow."""
-    for index, message in enumerate(messages):
-        if message.tool_calls and message.role != "assistant":
-            raise refusal(index, message, "tool calls", target, "only assistant messages make calls: give it the role assistant")
-        if message.role == "tool" and message.tool_call_id is None:
-            raise refusal(index, message, "no tool_call_id", target, "set it to the id of the call that this message answers")
+def unsupported_error(index: int, message: Message, what: str, target: WireFormat, advice: str) -> EmitError:
+    """Create the error for content that a wire format does not accept.
+
+    Args:
+        index: The index of the message.
+        message: The message.
+        what: The content, as a noun phrase.
+        target: The wire format.
+        advice: What to do instead, as an imperative clause.
+    """
+    return EmitError(f"messages[{index}] ({message.role}) has {what}, which {FORMAT_NAMES[target]} does not accept: {advice}.")
 
 
-def refusal(index: int, message: Message, what: str, target: Format, advice: str) -> EmitError:
-    """The error that says which message (counted from 0) has what that has no form in a format, and what to do."""
-    return EmitError(f"messages[{index}] ({message.role}) has {what}, which {FORMATS[target]} has no form for: {advice}.")
+def unsupported_part_error(index: int, message: Message, part: Part, target: WireFormat) -> EmitError:
+    """Create the error for an image or a document in a message whose role does not allow it."""
+    advice = "put it into a user message after the tool results" if message.role == "tool" else "put it into a user message"
+    return unsupported_error(index, message, "an image" if isinstance(part, ImagePart) else "a document", target, advice)
 
 
-def formless(index: int, message: Message, part: Part, target: Format) -> EmitError:
-    """The refusal of an image or a document in a role that cannot carry it."""
-    advice = "put it into a user message after the results" if message.role == "tool" else "put it into a user message"
-    return refusal(index, message, "an image" if isinstance(part, ImagePart) else "a document", target, advice)
+FORMAT_NAMES: Mapping[WireFormat, str] = {
+    "chat": "Chat Completions",
+    "responses": "the Responses API",
+    "anthropic": "Anthropic's Messages API",
+}
 
 
-def plain(value: Json) -> Any:  # noqa: ANN401  # Any: it goes where the SDKs ask for TypedDicts
-    """A deep copy in dicts and lists, whatever mappings the value is made of; made without recursion."""
+def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
+    """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of. Works without recursion."""
     root: list[Json] = [value]
     todo: list[list[Json] | dict[str, Json]] = [root]
     while todo:
         holder = todo.pop()
         if isinstance(holder, dict):
             for key, item in holder.items():
-                holder[key] = _copied(item, todo)
+                holder[key] = _copy_item(item, todo)
         else:
-            holder[:] = [_copied(item, todo) for item in holder]
+            holder[:] = [_copy_item(item, todo) for item in holder]
     return root[0]
 
 
-def _copied(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
+def _copy_item(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
     if isinstance(item, Mapping):
         todo.append(dict(item))
     elif isinstance(item, list | tuple):
@@ -111,37 +130,40 @@ def _copied(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
     return todo[-1]
 
 
-def arguments_object(text: str) -> dict[str, Json]:
-    """The object that arguments say; empty text, which some models write for no arguments, is an empty object.
+def parse_arguments(text: str) -> dict[str, Json]:
+    """Parse the arguments of a tool call, for wire formats that need an object instead of the model's text.
 
-    Integers keep every digit; a fraction becomes the nearest double, as in every JSON reader. Raises ValueError, with the reason,
-    for anything that is no JSON object and for what would reach the model changed: a key twice in one object, a number beyond the
-    range of doubles, NaN.
+    Empty text, which some models write for no arguments, is an empty object. Integers keep every digit; a fraction becomes the
+    nearest double, as in every JSON reader.
+
+    Raises:
+        ValueError: The text is not a JSON object, or the model would receive it changed: an object has a key twice, a number is
+            beyond the range of doubles, or a number is NaN.
     """
     if not text.strip():
         return {}
     try:
-        value: object = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_constant)
+        value: object = json.loads(text, object_pairs_hook=_build_object, parse_float=_parse_finite_float, parse_constant=_reject_constant)
     except RecursionError:
-        message = "they are nested too deeply to be read"
+        message = "they are nested too deeply"
         raise ValueError(message) from None
     if not isinstance(value, dict):
-        message = f"they are JSON, but not an object: {text[:40]}{'…' if len(text) > 40 else ''}"  # noqa: PLR2004  # characters
-        raise ValueError(message)  # noqa: TRY004  # one kind of error for one kind of failure
-    return cast("dict[str, Json]", value)  # what json.loads returns is JSON
+        message = f"they are JSON but not an object: {text[:40]}{'…' if len(text) > 40 else ''}"  # noqa: PLR2004  # characters
+        raise ValueError(message)  # noqa: TRY004  # the caller handles one kind of error
+    return cast("dict[str, Json]", value)  # json.loads returns JSON
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+def _build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result: dict[str, Json] = {}
     for key, value in pairs:
-        if key in found:
-            message = f"the key {key!r} stands twice in one object"
+        if key in result:
+            message = f"the key {key!r} occurs twice in one object"
             raise ValueError(message)
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
-def _finite(digits: str) -> float:
+def _parse_finite_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         message = f"the number {digits} is beyond the range of doubles"
@@ -149,13 +171,13 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _constant(name: str) -> Json:
-    message = f"{name} is no JSON"
+def _reject_constant(name: str) -> Json:
+    message = f"{name} is not JSON"
     raise ValueError(message)
 
 
 class DataUrl(NamedTuple):
-    """A `data:` URL, taken apart (RFC 2397). `media_type` is empty where the URL names none; `data` is as it stands."""
+    """The components of a `data:` URL (RFC 2397). `media_type` is empty if the URL has none; `data` is not decoded."""
 
     media_type: str
     is_base64: bool
@@ -163,7 +185,7 @@ class DataUrl(NamedTuple):
 
 
 def parse_data_url(url: str) -> DataUrl | None:
-    """The parts of a `data:` URL; None for any other URL."""
+    """Parse a `data:` URL. Returns None for any other URL."""
     if url[:5].lower() != "data:":
         return None
     head, _, data = url[5:].partition(",")

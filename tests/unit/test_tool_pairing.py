@@ -1,4 +1,4 @@
-"""`pair`: whatever a recording contains, calls and results come out together."""
+"""`pair_tool_calls`: whatever a recording contains, calls and results come out together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import MISSING_TOOL_RESULT, Message, PairedMessages, Repair, ToolCall, pair_tool_calls
-from promptkit.tool_pairing import Pairer
+from promptkit.tool_pairing import ToolCallPairer
 
 
 def said(text: str) -> Message:
@@ -158,7 +158,7 @@ class TestLaws:
         assert Counter(m.role for m in paired.messages)["tool"] == results - dropped + added
 
     @given(st.lists(messages, max_size=14))
-    def test_what_is_said_later_does_not_rename_a_call(self, turns: list[Message]) -> None:
+    def test_later_messages_do_not_rename_a_call(self, turns: list[Message]) -> None:
         whole = [call.id for message in pair_tool_calls(turns).messages for call in message.tool_calls]
         for end in range(len(turns)):
             part = [call.id for message in pair_tool_calls(turns[:end]).messages for call in message.tool_calls]
@@ -166,7 +166,7 @@ class TestLaws:
 
     @given(st.lists(messages, max_size=14), st.lists(st.booleans(), min_size=14, max_size=14))
     def test_a_conversation_that_grows_is_paired_as_if_it_had_been_there_at_once(self, turns: list[Message], looks: list[bool]) -> None:
-        pairer = Pairer()
+        pairer = ToolCallPairer()
         seen: list[Message] = []
         for message, look in zip(turns, looks, strict=False):
             pairer.add(message)
@@ -190,7 +190,7 @@ class TestLaws:
 
     @given(st.lists(messages, max_size=14))
     def test_without_early_results_a_result_answers_only_a_call_before_it(self, turns: list[Message]) -> None:
-        pairer = Pairer(early=False)
+        pairer = ToolCallPairer(allow_early_results=False)
         for message in turns:
             pairer.add(message)
         pairer.settle()

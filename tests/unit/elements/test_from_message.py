@@ -1,4 +1,4 @@
-"""A message as the element that renders as it."""
+"""`element_from_message`: an element that renders as the given message."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_the_same_message_gives_the_same_element() -> None:
     ]
 
 
-def test_cache_boundaries_are_left_out() -> None:
+def test_cache_breakpoints_are_left_out() -> None:
     message = Message(role="user", content=("a", CacheBreakpointPart()))
 
     assert render(element_from_message(message)).messages == (Message(role="user", content=("a",)),)
 
 
-def test_text_is_joined_and_shown_as_somebody_says_and_stands_first() -> None:
+def test_text_is_joined_converted_and_comes_first() -> None:
     image = ImagePart(url="u", width=1, height=1)
     message = Message(role="user", content=("a", image, "b"))
 

@@ -27,7 +27,7 @@ documents = st.builds(
     media_type=st.sampled_from(["application/pdf", "text/plain", "text/markdown"]),
     name=st.sampled_from([None, "report.pdf"]),
 )
-boundaries = st.builds(
+breakpoints = st.builds(
     CacheBreakpointPart, kind=st.sampled_from([None, "ephemeral", "explicit"]), ttl=st.sampled_from([None, "5m", "1h", "30m", "24h"])
 )
 foreign = st.just(OpaquePart(value={"type": "nowhere"}, provider="nobody"))
@@ -47,7 +47,7 @@ def arguments(draw: st.DrawFn) -> str:
 
 
 def content(*kinds: st.SearchStrategy[Part]) -> st.SearchStrategy[tuple[Part, ...]]:
-    return st.lists(st.one_of(texts, texts, boundaries, foreign, *kinds), max_size=5).map(tuple)
+    return st.lists(st.one_of(texts, texts, breakpoints, foreign, *kinds), max_size=5).map(tuple)
 
 
 names = st.sampled_from([None, "ada"])
@@ -93,7 +93,7 @@ tools = st.lists(
 )
 
 
-def without_boundaries(messages: list[Message]) -> list[Message]:
+def without_breakpoints(messages: list[Message]) -> list[Message]:
     return [
         attrs.evolve(message, content=tuple(part for part in message.content if not isinstance(part, CacheBreakpointPart)))
         for message in messages

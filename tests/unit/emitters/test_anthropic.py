@@ -115,7 +115,7 @@ class TestBlocks:
         ]
 
 
-class TestCacheBoundaries:
+class TestCacheBreakpoints:
     def test_mark_the_block_before_them(self) -> None:
         emitted = to_anthropic(
             [say("system", "Long.", CacheBreakpointPart(kind="ephemeral", ttl="1h"), "Short."), say("user", "Hi", CacheBreakpointPart())]
@@ -124,7 +124,7 @@ class TestCacheBoundaries:
         assert "cache_control" not in emitted.get("system", [])[1]
         assert emitted["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
 
-    def test_leave_out_the_types_and_life_times_of_others(self) -> None:
+    def test_leave_out_the_types_and_ttls_of_other_providers(self) -> None:
         emitted = to_anthropic([say("system", "Long.", CacheBreakpointPart(kind="explicit", ttl="30m"))])
         assert emitted.get("system", [])[0]["cache_control"] == {"type": "ephemeral"}
 
@@ -164,7 +164,7 @@ class TestCacheBoundaries:
         blocks = emitted["messages"][0]["content"]
         assert [block["text"] for block in blocks if "cache_control" in block] == ["own", "own", "0", "3"]
 
-    def test_never_ask_for_an_hour_after_a_shorter_life(self) -> None:
+    def test_never_ask_for_an_hour_after_a_shorter_ttl(self) -> None:
         emitted = to_anthropic(
             [say("user", "a", CacheBreakpointPart(ttl="1h"), "b", CacheBreakpointPart(), "c", CacheBreakpointPart(ttl="1h"))]
         )
@@ -172,7 +172,7 @@ class TestCacheBoundaries:
         assert lives == ["1h", None, None]
 
 
-class TestWhatHasNoForm:
+class TestUnsupportedContent:
     @pytest.mark.parametrize(
         ("message", "says"),
         [
@@ -187,10 +187,10 @@ class TestWhatHasNoForm:
             (say("user", DocumentPart(data="not base64", media_type="text/plain")), r"base64"),
             (Message(role="tool"), r"has no tool_call_id"),
             (Message(role="user", tool_calls=(ToolCall(id="c1", name="read"),)), r"has tool calls"),
-            (call("c7", arguments="[1]"), r"messages\[0\] \(assistant\) has a call 'c7' of read.*not an object.*mend"),
+            (call("c7", arguments="[1]"), r"messages\[0\] \(assistant\) has a tool call 'c7' of read.*not an object.*correct"),
         ],
     )
-    def test_is_refused_with_the_place_and_the_way_out(self, message: Message, says: str) -> None:
+    def test_is_rejected_with_its_place_and_advice(self, message: Message, says: str) -> None:
         with pytest.raises(EmitError, match=says):
             to_anthropic([message])
 

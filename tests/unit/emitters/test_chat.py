@@ -91,7 +91,7 @@ def test_a_name_is_sent_where_it_is_set_and_the_format_has_one() -> None:
     assert "name" not in emitted[1]
 
 
-class TestCacheBoundaries:
+class TestCacheBreakpoints:
     def test_mark_the_part_before_them(self) -> None:
         message = Message(role="system", content=("Long.", CacheBreakpointPart(kind="ephemeral", ttl="12h"), "Short."))
         assert to_chat([message])[0]["content"] == [
@@ -99,11 +99,11 @@ class TestCacheBoundaries:
             {"type": "text", "text": "Short."},
         ]
 
-    def test_leave_out_the_life_times_of_others(self) -> None:
+    def test_leave_out_the_ttls_of_other_providers(self) -> None:
         message = Message(role="system", content=("Long.", CacheBreakpointPart(ttl="5m")))
         assert to_chat([message])[0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
 
-    def test_fall_back_over_what_the_model_said(self) -> None:
+    def test_fall_back_over_output_of_the_model(self) -> None:
         emitted = to_chat(
             [
                 Message(role="user", content=("Look.", PNG)),
@@ -126,18 +126,18 @@ class TestCacheBoundaries:
         assert to_chat([message], cache=False) == [{"role": "system", "content": "Long. Short."}]
 
 
-class TestWhatHasNoForm:
+class TestUnsupportedContent:
     @pytest.mark.parametrize(
         ("message", "says"),
         [
             (Message(role="system", content=(PNG,)), r"messages\[1\] \(system\) has an image.*Chat Completions.*user message"),
             (Message(role="assistant", content=(PDF,)), r"messages\[1\] \(assistant\) has a document.*user message"),
-            (Message(role="tool", tool_call_id="c1", content=("a", PNG)), r"messages\[1\] \(tool\) has an image.*after the results"),
+            (Message(role="tool", tool_call_id="c1", content=("a", PNG)), r"messages\[1\] \(tool\) has an image.*after the tool results"),
             (Message(role="tool"), r"messages\[1\] \(tool\) has no tool_call_id.*set it"),
             (Message(role="user", tool_calls=(CALL,)), r"messages\[1\] \(user\) has tool calls.*role assistant"),
         ],
     )
-    def test_is_refused_with_the_place_and_the_way_out(self, message: Message, says: str) -> None:
+    def test_is_rejected_with_its_place_and_advice(self, message: Message, says: str) -> None:
         with pytest.raises(EmitError, match=says):
             to_chat([Message(role="user", content=("Hi",)), message])
 

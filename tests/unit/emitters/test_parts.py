@@ -11,21 +11,21 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from promptkit.emitters.parts import DataUrl, arguments_object, parse_data_url, plain, visible
+from promptkit.emitters.parts import DataUrl, copy_json, parse_arguments, parse_data_url, select_parts
 from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart
 from tests.unit.emitters.conversations import arguments
 
 
 def test_text_is_joined_up_to_the_next_part_and_over_what_is_left_out() -> None:
-    boundary = CacheBreakpointPart()
+    breakpoint_part = CacheBreakpointPart()
     other = OpaquePart(value={}, provider="responses")
-    message = Message(role="user", content=("a", "b", other, "c", boundary, "", boundary, "d"))
-    assert visible(message, "chat") == ["abc", boundary, boundary, "d"]
+    message = Message(role="user", content=("a", "b", other, "c", breakpoint_part, "", breakpoint_part, "d"))
+    assert select_parts(message, "chat") == ["abc", breakpoint_part, breakpoint_part, "d"]
 
 
 def test_a_plain_value_shares_nothing_with_its_source() -> None:
     source: dict[str, Json] = {"a": [MappingProxyType({"b": [1]})], "c": "d"}
-    copy = plain(source)
+    copy = copy_json(source)
     assert copy == {"a": [{"b": [1]}], "c": "d"}
     assert type(copy["a"][0]) is dict
     assert copy["a"] is not source["a"]
@@ -35,7 +35,7 @@ def test_a_value_of_any_depth_is_copied() -> None:
     value: Json = []
     for _ in range(100_000):
         value = [value]
-    copy = plain(value)
+    copy = copy_json(value)
     depth = 0
     while copy:
         copy = copy[0]
@@ -53,17 +53,17 @@ def test_a_data_url_is_taken_apart() -> None:
 
 @given(arguments())
 def test_what_is_read_says_the_same(text: str) -> None:
-    assert arguments_object(text) == json.loads(text)
+    assert parse_arguments(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "{}"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
-    assert arguments_object(text) == {}
+    assert parse_arguments(text) == {}
 
 
 def test_a_big_integer_keeps_every_digit() -> None:
     digits = "9" * 400
-    assert json.dumps(arguments_object(f'{{"n": {digits}}}')) == f'{{"n": {digits}}}'
+    assert json.dumps(parse_arguments(f'{{"n": {digits}}}')) == f'{{"n": {digits}}}'
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_big_integer_keeps_every_digit() -> None:
         ("null", "not an object"),
         ('{"path": "a.py"', "delimiter"),
         ("{} {}", "Extra data"),
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
-        ('{"in": {"a": 1, "b": 2, "a": 1}}', "'a' stands twice"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
+        ('{"in": {"a": 1, "b": 2, "a": 1}}', "'a' occurs twice"),
         ('{"n": 1e400}', "1e400 is beyond"),
         ('{"n": -1e400}', "beyond"),
-        ('{"n": NaN}', "NaN is no JSON"),
-        ('{"n": -Infinity}', "Infinity is no JSON"),
+        ('{"n": NaN}', "NaN is not JSON"),
+        ('{"n": -Infinity}', "Infinity is not JSON"),
         (f'{{"n": {"9" * 5000}}}', "digits"),
         ('{"a":' * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_object_or_would_change_is_refused_with_the_reason(text: str, says: str) -> None:
+def test_arguments_that_are_no_object_or_would_change_are_rejected_with_the_reason(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        arguments_object(text)
+        parse_arguments(text)

@@ -83,7 +83,7 @@ def test_another_providers_opaque_part_is_left_out() -> None:
     assert to_responses([message]) == [{"type": "message", "role": "user", "content": "Hi"}]
 
 
-class TestCacheBoundaries:
+class TestCacheBreakpoints:
     def test_mark_the_part_before_them(self) -> None:
         message = Message(role="system", content=("Long.", CacheBreakpointPart(ttl="30m"), "Short."))
         assert to_responses([message])[0]["content"] == [
@@ -91,7 +91,7 @@ class TestCacheBoundaries:
             {"type": "input_text", "text": "Short."},
         ]
 
-    def test_mark_results_and_fall_back_over_what_the_model_said(self) -> None:
+    def test_mark_results_and_fall_back_over_output_of_the_model(self) -> None:
         emitted = to_responses(
             [
                 Message(role="tool", tool_call_id="c1", content=("print(1)",)),
@@ -118,7 +118,7 @@ class TestCacheBoundaries:
         (Message(role="system", tool_calls=(CALL,)), r"has tool calls"),
     ],
 )
-def test_what_has_no_form_is_refused_with_the_place_and_the_way_out(message: Message, says: str) -> None:
+def test_unsupported_content_is_rejected_with_its_place_and_advice(message: Message, says: str) -> None:
     with pytest.raises(EmitError, match=says):
         to_responses([message])
 

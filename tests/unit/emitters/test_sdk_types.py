@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolCall, ToolDefinition
-from tests.unit.emitters.conversations import calls_of, conversations, tools, without_boundaries
+from tests.unit.emitters.conversations import calls_of, conversations, tools, without_breakpoints
 from tests.unit.emitters.sdk import Kind, adapter
 
 ROUND = [
@@ -162,8 +162,8 @@ class TestNothingIsLost:
         assert lives == sorted(lives)  # "1h" sorts before "5m"
 
     @given(conversations())
-    def test_without_boundaries_nothing_is_said_of_caches(self, messages: list[Message]) -> None:
-        bare = without_boundaries(messages)
+    def test_without_breakpoints_no_cache_fields_are_sent(self, messages: list[Message]) -> None:
+        bare = without_breakpoints(messages)
         for emitted in (to_chat(bare), to_responses(bare), to_anthropic(bare)):
             assert "cache_control" not in json.dumps(emitted)
             assert "prompt_cache_breakpoint" not in json.dumps(emitted)
