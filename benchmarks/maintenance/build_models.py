@@ -1,7 +1,7 @@
-"""Makes `models.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_models FILE VERSION`.
+"""Build `models.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_models FILE VERSION`.
 
 FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version. litellm's column
-`max_input_tokens` is for some models the input's limit and for others the whole window; here the two are told apart.
+`max_input_tokens` is the input's limit for some models and the whole window for others. `split_sizes` separates the two.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["build", "main", "split"]
+__all__ = ["build_table", "main", "split_sizes"]
 
 _PROVIDERS = {"openai": "", "text-completion-openai": "", "anthropic": "", "gemini": "gemini/"}
 _MODES = frozenset({"chat", "responses", "completion", "embedding"})
 _WINDOWS = frozenset(
     {400_000, 1_050_000}
-)  # of OpenAI's models that limit their input as well: input and output add up to these in litellm's newer rows
+)  # windows of OpenAI's models that also limit their input: input and output add up to these in litellm's newer rows
 
-# Names that are in use and not in litellm's table: (window, max output). No source backs these rows as litellm's does the others:
-# drop one as soon as litellm has it.
+# Names that are in use and not in litellm's table: (window, max output). No source confirms these rows: remove one as soon as
+# litellm has it.
 _MISSING = {
     "chatgpt-4o-latest": (128_000, 16_384),
     "codex-mini-latest": (200_000, 100_000),
@@ -37,15 +37,15 @@ _MISSING = {
 }
 
 
-def build(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: litellm's values are of all kinds
-    """The text of `models.json`, one model a line, sorted by name."""
+def build_table(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: litellm's values are of all kinds
+    """Return the text of `models.json`, one model a line, sorted by name."""
     rows: dict[str, tuple[int, int | None, int | None]] = {name: (window, None, output) for name, (window, output) in _MISSING.items()}
     for key, row in table.items():
         prefix = _PROVIDERS.get(row.get("litellm_provider", ""))
         if prefix is None or row.get("mode") not in _MODES or not row.get("max_input_tokens") or key.startswith("ft:"):
             continue
         name = key.removeprefix(prefix)
-        rows[name] = split(name, row["max_input_tokens"], row.get("max_output_tokens"))
+        rows[name] = split_sizes(name, row["max_input_tokens"], row.get("max_output_tokens"))
     head = {
         "source": f"litellm {version}, model_prices_and_context_window_backup.json, MIT, (c) 2023 Berri AI",
         "unit": "tokens; max_input is null where nothing but the window limits the input",
@@ -55,24 +55,24 @@ def build(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: 
     return f'{json.dumps(head, indent=1)[:-2]},\n "models": {{\n{lines}\n }}\n}}\n'
 
 
-def split(name: str, given: int, output: int | None) -> tuple[int, int | None, int | None]:
-    """(window, max input, max output) for a model whose row says `given` for its input."""
+def split_sizes(name: str, listed: int, output: int | None) -> tuple[int, int | None, int | None]:
+    """Return (window, max input, max output) for a model whose row lists `listed` tokens as its input."""
     if name.startswith("gemini-") and output:
-        return given + output, given, output
-    if output and given + output in _WINDOWS:
-        return given + output, given, output
-    if output and given in _WINDOWS:
-        return given, given - output, output
-    return given, None, output
+        return listed + output, listed, output
+    if output and listed + output in _WINDOWS:
+        return listed + output, listed, output
+    if output and listed in _WINDOWS:
+        return listed, listed - output, output
+    return listed, None, output
 
 
 def main() -> None:
-    """Write `models.json` next to this file."""
+    """Write `promptkit/tokens/models.json`."""
     if len(sys.argv) != 3:  # the program, and two arguments
         sys.exit(f"{__doc__}")
     file, version = sys.argv[1:]
     target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "models.json"
-    target.write_text(build(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8")
+    target.write_text(build_table(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8")
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 
 

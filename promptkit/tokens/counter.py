@@ -1,7 +1,4 @@
-"""Exact counts of text for one encoding: remembered, additive at safe cuts, and unharmed by hostile input.
-
-Counts remembered by text, bounded by the bytes that the texts take.
-"""
+"""Exact counts of text for one encoding: cached, additive at safe cuts, and bounded for hostile input."""
 
 from __future__ import annotations
 
@@ -19,50 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TEXT_BYTES", "CountCache", "TextCounter"]
 
-
-_ENTRY = 120  # bytes that a dict's entry takes beside the text, about
-
-
-class CountCache:
-    """Text → tokens for the texts used last, of at most `max_bytes` together.
-
-    Two generations: what is wanted again from the old one is put into the young one, and when the young one is full it becomes
-    the old one. So nothing is reordered on a hit, and a race between threads costs at most a second count of one text.
-    """
-
-    __slots__ = ("_half", "_old", "_room", "young")
-
-    def __init__(self, max_bytes: int) -> None:
-        self._half = self._room = max_bytes // 2
-        self.young: dict[str, int] = {}
-        """What was used last: always the same dict, so that a counter may look into it directly."""
-        self._old: dict[str, int] = {}
-
-    def old(self, text: str) -> int | None:
-        """The tokens of a text that was used before the last ones, if they are remembered."""
-        return self._old.pop(text, None) if self._old else None
-
-    def put(self, text: str, tokens: int) -> None:
-        """Remember a count; a text larger than half of the cache is not kept."""
-        size = text.__sizeof__() + _ENTRY
-        if size > self._half:
-            return
-        self._room -= size
-        if self._room < 0:
-            self._old = self.young.copy()
-            self.young.clear()
-            self._room = self._half - size
-        self.young[text] = tokens
-
-    def __len__(self) -> int:
-        return len(self.young) + len(self._old)
-
-
 MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""The longest text that is counted, unless the caller says otherwise."""
+"""The longest text in bytes that is counted by default."""
 
 CACHE_BYTES = 64 * 1024 * 1024
-"""What the remembered texts of one encoding may take."""
+"""Bytes that the cached texts of one encoding may take by default."""
 
 # Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something else, and only `/` may follow a
 # line break in a word (o200k's `[\r\n/]*`). Python's \s holds more than the patterns' own, so it only makes fewer cuts.
@@ -74,23 +32,26 @@ _OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 _LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
 _BLOCK = 65_536  # characters in which a long text is encoded, so that its tokens are never all in memory
 _RUN = re.compile(r"\s{100000}")
-_NEAR = 1_024  # characters in which a safe end of a window is looked for
-_CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one window is enough
-_SLACK = 128  # tokens that the end of a window may lose when more text follows: the longest token has 128 bytes
+_NEAR = 1_024  # characters in which a safe end of an excerpt is looked for
+_CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one excerpt is enough
+_SLACK = 128  # tokens that the end of an excerpt may lose when more text follows: the longest token has 128 bytes
 
 
 class TextCounter:
-    """Counts and cuts text in the tokens of one encoding. Special-token text counts as the text that it is.
+    """Counts and truncates text in the tokens of one encoding. Text that looks like a special token counts as text.
 
-    `max_text_bytes` (UTF-8) is the longest text taken; beyond it TextTooLongError is raised before anything is encoded.
+    Args:
+        encoding: The encoding's name, such as `o200k_base`.
+        max_text_bytes: The longest text in UTF-8 bytes. A longer one raises TextTooLongError before anything is encoded.
+        cache_bytes: Bytes that cached texts may take.
     """
 
     def __init__(self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES) -> None:
         self.encoding_name = encoding
         self.max_text_bytes = max_text_bytes
-        self.cut = _CUT if encoding in BUNDLED else _CUT_BEFORE_SPACE if encoding in _OLDER else None
+        self.safe_cut = _CUT if encoding in BUNDLED else _CUT_BEFORE_SPACE if encoding in _OLDER else None
         self._cache = CountCache(cache_bytes)
-        self._known = self._cache.young.get  # a hit is one look into a dict
+        self._find_recent = self._cache.recent.get  # a hit is one lookup in a dict
         self._long = min(_LONG, max_text_bytes // 4)
 
     @cached_property
@@ -99,21 +60,21 @@ class TextCounter:
         return get_encoding(self.encoding_name)
 
     def count(self, text: str) -> int:
-        """The tokens of a text."""
-        tokens = self._known(text)
+        """Count the tokens of a text. Raises TextTooLongError."""
+        tokens = self._find_recent(text)
         if tokens is None:
-            tokens = self._cache.old(text)
+            tokens = self._cache.pop_older(text)
             if tokens is None:
                 if len(text) > self._long:
-                    self._check(text)
-                    tokens = sum(map(len, self._blocks(text)))
+                    self._check_length(text)
+                    tokens = sum(map(len, self._encode_blocks(text)))
                 else:
                     tokens = len(self.encoding.encode_ordinary(text))
             self._cache.put(text, tokens)
         return tokens
 
     def truncate(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> str:
-        """A head or tail of a text of at most `tokens`; the text itself exactly if it fits.
+        """Return a head or tail of a text of at most `tokens`, or the text itself exactly if it fits.
 
         Only about six characters per token are encoded, however long the text is.
         """
@@ -121,20 +82,20 @@ class TextCounter:
             return ""
         if len(text) * 4 <= tokens or (len(text) <= tokens and text.isascii()):
             return text
-        ids = self._window(text, tokens, keep)
+        ids = self._encode_excerpt(text, tokens, keep)
         if len(ids) <= tokens:
             return text
         # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says so.
         room = tokens
         while True:
-            kept = self._decoded(text, ids, room, keep)
+            kept = self._slice(text, ids, room, keep)
             over = self.count(kept) - tokens
             if over <= 0:
                 return kept
             room -= over
 
-    def _decoded(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
-        """The first or last `tokens` of the ids, without a character cut in two, as a piece of the text itself."""
+    def _slice(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
+        """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
         if tokens <= 0:
             return ""
         # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
@@ -142,37 +103,37 @@ class TextCounter:
             return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
         return text[len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :]
 
-    def _window(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
-        """The ids of a head or tail that surely has more than `tokens`, or of the whole text."""
+    def _encode_excerpt(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
+        """Encode a head or tail that has more than `tokens`, or the whole text."""
         size = _CHARACTERS_PER_TOKEN * tokens + 64
         while size + _NEAR < len(text):
-            safe, piece = self._head(text, size) if keep == "head" else self._tail(text, size)
+            safe, piece = self._take_head(text, size) if keep == "head" else self._take_tail(text, size)
             ids = self._encode(piece)
             if len(ids) > tokens + (0 if safe else _SLACK):
                 return ids
             size *= 4
-        self._check(text)
+        self._check_length(text)
         return self._encode(text)
 
-    def _head(self, text: str, size: int) -> tuple[bool, str]:
-        place = self.cut.search(text, size, size + _NEAR) if self.cut else None
+    def _take_head(self, text: str, size: int) -> tuple[bool, str]:
+        place = self.safe_cut.search(text, size, size + _NEAR) if self.safe_cut else None
         return place is not None, text[: place.start() if place else size]
 
-    def _tail(self, text: str, size: int) -> tuple[bool, str]:
+    def _take_tail(self, text: str, size: int) -> tuple[bool, str]:
         start = len(text) - size
-        place = self.cut.search(text, start - _NEAR, start) if self.cut else None
+        place = self.safe_cut.search(text, start - _NEAR, start) if self.safe_cut else None
         return place is not None, text[place.start() if place else start :]
 
     def _encode(self, text: str) -> list[int]:
         if len(text) <= _LONG:
             return self.encoding.encode_ordinary(text)
-        return [token for block in self._blocks(text) for token in block]
+        return [token for block in self._encode_blocks(text) for token in block]
 
-    def _blocks(self, text: str) -> Iterator[list[int]]:
-        """The ids of a long text, in blocks that end at safe cuts."""
+    def _encode_blocks(self, text: str) -> Iterator[list[int]]:
+        """Yield the ids of a long text, in blocks that end at safe cuts."""
         start = 0
         while start < len(text):
-            place = self.cut.search(text, start + _BLOCK) if self.cut else None
+            place = self.safe_cut.search(text, start + _BLOCK) if self.safe_cut else None
             end = place.start() if place else len(text)
             block = text[start:end]
             if end - start > _LONG and _RUN.search(block):
@@ -182,19 +143,19 @@ class TextCounter:
             start = end
 
     def _encode_words(self, text: str) -> list[int]:
-        """The ids of a text with a run of white space that is too long for tiktoken's own splitting: split here, and merge there."""
+        """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""
         import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
         encoding: Any = self.encoding  # Any: there is no public way to encode one word that is already split off
-        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as tiktoken mends lone surrogates
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as tiktoken replaces lone surrogates
         words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
         return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
 
-    def _check(self, text: str) -> None:
+    def _check_length(self, text: str) -> None:
         limit = self.max_text_bytes
         if len(text) * 4 <= limit:
             return
-        # The cheap bound first, so that a text of gigabytes is not copied to learn that it is too long.
+        # The cheap bound first, so that a text of gigabytes is not copied only to find that it is too long.
         size = len(text) if len(text) > limit or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if size > limit:
             message = (
@@ -202,3 +163,41 @@ class TextCounter:
                 f"or give a tokenizer with a higher `max_text_bytes`."
             )
             raise TextTooLongError(message)
+
+
+_ENTRY = 120  # bytes that a dict entry takes beside the text, about
+
+
+class CountCache:
+    """Token counts of the texts used last, of at most `max_bytes` together.
+
+    It has two generations. A text that is used again moves from the older to the recent one, and when the recent one is full it
+    becomes the older one. So nothing is reordered on a hit, and a race between threads costs at most a second count of one text.
+    """
+
+    __slots__ = ("_half", "_older", "_room", "recent")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._half = self._room = max_bytes // 2
+        self.recent: dict[str, int] = {}
+        """The recent generation. It is always the same dict, so that a counter may look into it directly."""
+        self._older: dict[str, int] = {}
+
+    def pop_older(self, text: str) -> int | None:
+        """Return the count of a text from the older generation and take it out there; None if it is not cached."""
+        return self._older.pop(text, None) if self._older else None
+
+    def put(self, text: str, tokens: int) -> None:
+        """Cache a count. A text larger than half of the cache is not cached."""
+        size = text.__sizeof__() + _ENTRY
+        if size > self._half:
+            return
+        self._room -= size
+        if self._room < 0:
+            self._older = self.recent.copy()
+            self.recent.clear()
+            self._room = self._half - size
+        self.recent[text] = tokens
+
+    def __len__(self) -> int:
+        return len(self.recent) + len(self._older)

@@ -1,4 +1,4 @@
-"""Encodings by name, without a network: the bundled ones are built from this package's own data, once per process."""
+"""Encodings by name, without a network. The bundled ones are built from this package's own data, once per process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TokenizerError
-from promptkit.tokens.vocab.blob import bundled
+from promptkit.tokens.vocab.blob import load_vocabulary
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -44,7 +44,13 @@ _HARMONY = {
 
 @attrs.frozen
 class Bundle:
-    """How an encoding that ships with promptkit is built: its vocabulary file, its words, its special tokens (text → rank)."""
+    """What an encoding that ships with promptkit is built from.
+
+    Args:
+        vocabulary: The name of its vocabulary file.
+        words: The pattern that splits text into words.
+        special: The special tokens: text → rank.
+    """
 
     vocabulary: str
     words: str
@@ -76,7 +82,7 @@ BUNDLED: Mapping[str, Bundle] = {
         },
     ),
 }
-"""Encoding → what it is built from."""
+"""Names of bundled encodings → what they are built from."""
 
 # tiktoken looks for a file named after the sha1 of its address in its cache folder.
 _FILES = {
@@ -91,10 +97,12 @@ _lock = Lock()
 
 
 def get_encoding(name: str) -> Encoding:
-    """An encoding, made once per process: as tiktoken has it loaded, or from bundled data, or as tiktoken finds it.
+    """Return an encoding, built once per process: the one that tiktoken has loaded, else from bundled data, else from tiktoken's cache.
 
     `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older encodings tiktoken's cache folder
-    must hold the vocabulary. Raises TokenizerError, which says how to provide it.
+    must hold the vocabulary.
+
+    Raises TokenizerError if an encoding does not load; the message says how to provide it.
     """
     found = _encodings.get(name)
     if found is not None:
@@ -102,11 +110,11 @@ def get_encoding(name: str) -> Encoding:
     with _lock:
         found = _encodings.get(name)
         if found is None:
-            found = _encodings[name] = _make(name)
+            found = _encodings[name] = _build(name)
         return found
 
 
-def _make(name: str) -> Encoding:
+def _build(name: str) -> Encoding:
     import tiktoken
     from tiktoken import registry
 
@@ -115,26 +123,26 @@ def _make(name: str) -> Encoding:
         return loaded[name]
     bundle = BUNDLED.get(name)
     if bundle is not None:
-        ranks = {token: rank for rank, token in enumerate(bundled(bundle.vocabulary))}
+        ranks = {token: rank for rank, token in enumerate(load_vocabulary(bundle.vocabulary))}
         return tiktoken.Encoding(name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special))
     _refuse_download(name)
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # a plugin of tiktoken may raise anything
-        message = f"The encoding {name!r} does not load: {error}. Choose one of {', '.join(BUNDLED)}, or install what provides it."
+        message = f"The encoding {name!r} does not load: {error}. Use one of {', '.join(BUNDLED)}, or install the package that provides it."
         raise TokenizerError(message) from error
 
 
 def _refuse_download(name: str) -> None:
-    """Keep tiktoken from fetching a vocabulary: it would do so without a timeout, and counting must never hang."""
+    """Raise TokenizerError where tiktoken would download a vocabulary: it does so without a timeout, and counting must never hang."""
     files = _FILES.get(name)
     if files is None:
         return
     import tempfile
 
-    given = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    folder = Path(tempfile.gettempdir(), "data-gym-cache") if given is None else Path(given)
-    missing = [file for file in files if given == "" or not (folder / file).is_file()]  # None and "" differ here
+    configured = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    folder = Path(tempfile.gettempdir(), "data-gym-cache") if configured is None else Path(configured)
+    missing = [file for file in files if configured == "" or not (folder / file).is_file()]  # None and "" differ here
     if missing:
         message = (
             f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "

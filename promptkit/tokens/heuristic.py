@@ -1,4 +1,4 @@
-"""Tokens estimated from characters, for models of which no tokenizer is known: no vocabulary, and rather too much than too little."""
+"""Token counts estimated from characters, for models without a known tokenizer. The estimate is rather too high than too low."""
 
 from __future__ import annotations
 
@@ -18,51 +18,52 @@ if TYPE_CHECKING:
 __all__ = ["HeuristicTokenizer"]
 
 _LATIN_END = "\u0250"
-"""The first letter behind the blocks of Latin script that are in everyday use."""
+"""The first letter after the blocks of Latin script in everyday use."""
 
-BYTES_PER_TOKEN = 3
-"""Of a document in base64, of which no better is known."""
+_BASE64_PER_TOKEN = 3
+"""Characters of base64 that count as a token of a document whose tokens are unknown."""
 
 
 @attrs.frozen(kw_only=True)
 class HeuristicTokenizer(Tokenizer):
-    """One token for so many characters, and a margin above it: pi and Claude Code count 4 characters, GSV with a margin of 1.2 or 1.15.
+    """Counts one token for a number of characters, and adds a margin.
 
-    A character beyond Latin script counts as a whole token: there, four of them are nearly never one. Where a provider has counted a
-    request, `UsageMeter` goes by that, and this is only for what came since.
+    pi and Claude Code count 4 characters as a token, GSV with a margin of 1.2 or 1.15. A character beyond Latin script counts as a
+    whole token: there, four of them are almost never one. Where a provider has counted a request, `UsageMeter` uses that count, and
+    this one only for the messages after it.
 
     >>> HeuristicTokenizer().count("Fix the parser.")
     5
     """
 
-    characters: float = 4.0
-    """For one token."""
+    characters_per_token: float = 4.0
+    """Characters of one token."""
     margin: float = 1.2
-    """What the quotient is multiplied with."""
-    image: int = 1_600
+    """Factor by which the estimate is raised."""
+    image_tokens: int = 1_600
     """Tokens of any image, whatever its size."""
-    message: int = 4
+    message_tokens: int = 4
     """Tokens of a message apart from its content."""
 
     def __attrs_post_init__(self) -> None:
-        if not (self.characters > 0 and self.margin > 0):
-            problem = f"characters={self.characters:g} and margin={self.margin:g} must be above 0."
+        if not (self.characters_per_token > 0 and self.margin > 0):
+            problem = f"characters_per_token={self.characters_per_token:g} and margin={self.margin:g} must be above 0."
             raise InvalidArgumentError(problem)
 
     @property
     def name(self) -> str:
-        """Such as `characters/4*1.2`."""
-        return f"characters/{self.characters:g}*{self.margin:g}"
+        """Return the rule, such as `characters/4*1.2`."""
+        return f"characters/{self.characters_per_token:g}*{self.margin:g}"
 
     def count(self, text: str) -> int:
-        """The estimate, rounded up: more text never has fewer tokens."""
-        return self._of(self._weight(text))
+        """Estimate the tokens of a text, rounded up. More text never has fewer tokens."""
+        return self._estimate(self._weight(text))
 
-    def ceiling(self, text: str) -> int | None:
-        """As if no character were Latin."""
-        return self._of(len(text) * max(1.0, self.characters))
+    def upper_bound(self, text: str) -> int | None:
+        """Return the estimate for a text of this length without any Latin character."""
+        return self._estimate(len(text) * max(1.0, self.characters_per_token))
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -71,46 +72,46 @@ class HeuristicTokenizer(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        """The framing, with names, ids and the arguments of calls."""
+        """Estimate the framing of a message, with names, ids and the arguments of tool calls."""
         _ = role, text
-        said = [name or "", tool_call_id or "", *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls)]
-        return Count(self.message * (1 + len(tool_calls)) + sum(map(self.count, said)), exact=False)
+        texts = [name or "", tool_call_id or "", *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls)]
+        return Count(self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False)
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """An image has its constant; what says what it costs costs that; anything else goes by its length."""
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, and otherwise by its length."""
         from promptkit.messages import DocumentPart, ImagePart
 
         if isinstance(part, ImagePart):
-            return Count(self.image, exact=False)
+            return Count(self.image_tokens, exact=False)
         if part.tokens is not None:
             return Count(part.tokens, exact=False)
         if isinstance(part, DocumentPart):
-            return Count(math.ceil(len(part.data) / BYTES_PER_TOKEN), exact=False)
+            return Count(math.ceil(len(part.data) / _BASE64_PER_TOKEN), exact=False)
         return Count(self.count(str(part.value)), exact=False)
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
-        """The tool definitions, by the length of what they say."""
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """Estimate the tokens of tool definitions by the length of their texts."""
         _ = system
-        said = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
-        return Count(sum(self.message + self.count(text) for text in said), exact=False)
+        texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
+        return Count(sum(self.message_tokens + self.count(text) for text in texts), exact=False)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """The longest head or tail within so many tokens. Linear."""
-        most = tokens / self.margin * self.characters
+        """Return the longest head or tail of a text within `tokens`, in linear time."""
+        max_weight = tokens / self.margin * self.characters_per_token
         weight = 0.0
-        heavy = max(1.0, self.characters)
+        heavy = max(1.0, self.characters_per_token)
         for taken, letter in enumerate(text if keep == "head" else reversed(text)):
             weight += 1.0 if letter < _LATIN_END else heavy
-            if weight > most:
+            if weight > max_weight:
                 return text[:taken] if keep == "head" else text[len(text) - taken :]
         return text
 
-    def _of(self, weight: float) -> int:
-        return math.ceil(weight / self.characters * self.margin - 1e-9)
+    def _estimate(self, weight: float) -> int:
+        return math.ceil(weight / self.characters_per_token * self.margin - 1e-9)
 
     def _weight(self, text: str) -> float:
-        """Characters, of which those beyond Latin script count as a token each."""
+        """Return the number of characters, with those beyond Latin script weighing a token each."""
         if text.isascii():
             return float(len(text))
         wide = sum(letter >= _LATIN_END for letter in text)
-        return len(text) + wide * (max(1.0, self.characters) - 1)
+        return len(text) + wide * (max(1.0, self.characters_per_token) - 1)

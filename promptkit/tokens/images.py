@@ -1,10 +1,9 @@
 """What an image costs: by tiles or by patches, with the figures of each model family.
 
 The rules are OpenAI's (guide "Images and vision"), the figures of newer models those that litellm bills by. `checked` families
-were compared with billed requests (https://github.com/n0isy/openai-tokens-count); where users measured other figures than the
-guide's, theirs stand here.
-
-The size of an image, read from the first bytes of a `data:` URL. Nothing is fetched and no picture is decoded.
+were compared with billed requests (https://github.com/n0isy/openai-tokens-count). Where users measured other figures than the
+guide's, the table has the measured ones. Nothing is fetched and no picture is decoded: the size of an image comes from its part,
+or from the first bytes of a `data:` URL.
 """
 
 from __future__ import annotations
@@ -24,97 +23,45 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ImagePart
 
-__all__ = ["FAMILIES", "UNKNOWN", "ImageRule", "PatchImages", "TileImages", "dimensions", "image_rule", "image_tokens"]
-
-
-_DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
-_HEADER = 64  # bytes that are enough for all formats but JPEG
-_JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-_JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
-
-
-def dimensions(url: str) -> tuple[int, int] | None:
-    """Width and height in pixels of a PNG, JPEG, GIF or WEBP image in a base64 `data:` URL; None for anything else."""
-    match = _DATA.match(url)
-    if not match:
-        return None
-    start = match.end()
-    data = _decoded(url[start : start + _HEADER // 3 * 4])
-    # A JPEG's size stands behind metadata of any length.
-    size = _jpeg(_decoded(url[start:])) if data.startswith(b"\xff\xd8") else _png(data) or _gif(data) or _webp(data)
-    return size if size and min(size) > 0 else None
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _png(data: bytes) -> tuple[int, int] | None:
-    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:  # noqa: PLR2004  # where the height ends
-        return None
-    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
-
-
-def _gif(data: bytes) -> tuple[int, int] | None:
-    if not data.startswith((b"GIF87a", b"GIF89a")):
-        return None
-    return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
-
-
-def _webp(data: bytes) -> tuple[int, int] | None:
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:  # noqa: PLR2004  # where the longest header ends
-        return None
-    kind = data[12:16]
-    if kind == b"VP8X":
-        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
-    if kind == b"VP8L":
-        bits = int.from_bytes(data[21:25], "little")
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
-
-
-def _jpeg(data: bytes) -> tuple[int, int] | None:
-    place = 2
-    while place + 9 <= len(data):
-        if data[place] != 0xFF:  # noqa: PLR2004  # every JPEG marker starts with it
-            return None
-        marker = data[place + 1]
-        if marker in _JPEG_FRAMES:
-            return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(data[place + 5 : place + 7], "big")
-        if marker == 0xFF:  # noqa: PLR2004  # padding before a marker
-            place += 1
-        elif marker in _JPEG_BARE:
-            place += 2
-        else:
-            place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
-    return None
-
+__all__ = [
+    "IMAGE_RULES",
+    "UNKNOWN_IMAGE_RULE",
+    "ImageRule",
+    "PatchImages",
+    "TileImages",
+    "count_image",
+    "find_image_rule",
+    "read_dimensions",
+]
 
 _TILE = 512  # pixels
 _TILE_SIDE = 2048
 _TILE_SHORT_SIDE = 768
-_MOST_TILES = 8  # 2048 x 768
+_MAX_TILES = 8  # 2048 x 768
 _PATCH = 32
 
 
 @attrs.frozen
 class TileImages:
-    """`base` tokens, and `tile` for each 512 x 512 pixels after fitting into 2048 x 2048 and shrinking the short side to 768."""
+    """A rule that counts tiles of 512 x 512 pixels, after the image is fitted into 2048 x 2048 and its short side is shrunk to 768.
+
+    Args:
+        base: Tokens of any image.
+        tile: Tokens of each tile.
+        checked: Whether the figures were compared with billed requests.
+    """
 
     base: int
     tile: int
     checked: bool = False
 
-    def tokens(self, size: tuple[int, int] | None, detail: str) -> int:
-        """The tokens of an image of `size` pixels; of the largest one where the size is unknown."""
+    def count(self, size: tuple[int, int] | None, detail: str) -> int:
+        """Count the tokens of an image of `size` pixels (width, height); of the largest image where the size is unknown."""
         if detail == "low":
             return self.base
         if size is None:
-            return self.base + _MOST_TILES * self.tile
-        width, height = _within(size, _TILE_SIDE)
+            return self.base + _MAX_TILES * self.tile
+        width, height = _fit_side(size, _TILE_SIDE)
         short = min(width, height)
         if short > _TILE_SHORT_SIDE:
             width, height = (side * _TILE_SHORT_SIDE // short for side in (width, height))
@@ -123,9 +70,16 @@ class TileImages:
 
 @attrs.frozen
 class PatchImages:
-    """`multiplier` tokens for each 32 x 32 pixels, of which at most `patches` are left by shrinking; at most `side` pixels a side.
+    """A rule that counts patches of 32 x 32 pixels, after the image is shrunk.
 
-    `original` is (side, patches) for detail `original`, and for `auto` where `auto_original` says so.
+    Args:
+        multiplier: Tokens of each patch.
+        patches: The most patches that an image may have.
+        side: The longest side in pixels; None if it is not limited.
+        low_side: The longest side in pixels for detail `low`.
+        original: (side, patches) for detail `original`.
+        auto_original: Whether detail `auto` is `original`.
+        checked: Whether the figures were compared with billed requests.
     """
 
     multiplier: float
@@ -136,23 +90,23 @@ class PatchImages:
     auto_original: bool = False
     checked: bool = False
 
-    def tokens(self, size: tuple[int, int] | None, detail: str) -> int:
-        """The tokens of an image of `size` pixels; of the largest one where the size is unknown."""
-        side, most = self.side, self.patches
+    def count(self, size: tuple[int, int] | None, detail: str) -> int:
+        """Count the tokens of an image of `size` pixels (width, height); of the largest image where the size is unknown."""
+        side, max_patches = self.side, self.patches
         if detail == "low" and self.low_side:
             side = self.low_side
-            most = min(most, math.ceil(side / _PATCH) ** 2)
+            max_patches = min(max_patches, math.ceil(side / _PATCH) ** 2)
         elif self.original and (detail == "original" or (detail == "auto" and self.auto_original)):
-            side, most = self.original
+            side, max_patches = self.original
         if size is None:
-            return math.ceil(most * self.multiplier)
-        width, height = _within(size, side) if side else size
+            return math.ceil(max_patches * self.multiplier)
+        width, height = _fit_side(size, side) if side else size
         count = math.ceil(width / _PATCH) * math.ceil(height / _PATCH)
-        if count > most:
-            scale = math.sqrt(_PATCH**2 * most / (width * height))
+        if count > max_patches:
+            scale = math.sqrt(_PATCH**2 * max_patches / (width * height))
             across, down = width * scale / _PATCH, height * scale / _PATCH
             scale *= min(max(1, math.floor(across)) / across, max(1, math.floor(down)) / down)
-            count = min(most, math.ceil(round(width * scale / _PATCH, 6)) * math.ceil(round(height * scale / _PATCH, 6)))
+            count = min(max_patches, math.ceil(round(width * scale / _PATCH, 6)) * math.ceil(round(height * scale / _PATCH, 6)))
         return math.ceil(count * self.multiplier)
 
 
@@ -161,7 +115,7 @@ ImageRule: TypeAlias = TileImages | PatchImages
 _RECENT = PatchImages(1.2, patches=2500, side=2048, low_side=512, original=(6000, 10_000))
 _NEWEST = attrs.evolve(_RECENT, auto_original=True)
 
-FAMILIES: Mapping[str, ImageRule] = {
+IMAGE_RULES: Mapping[str, ImageRule] = {
     "chatgpt-4o": TileImages(85, 170),
     "computer-use-preview": TileImages(65, 129),
     "gpt-4": TileImages(85, 170),
@@ -182,29 +136,95 @@ FAMILIES: Mapping[str, ImageRule] = {
     "o3": TileImages(75, 150),
     "o4-mini": PatchImages(1.72),
 }
-"""Start of a model's name → its rule. The longest start decides; `register_model(images=...)` overrides it."""
+"""The rule of each family, by the prefix of the models' names. The longest prefix decides; `register_model(images=…)` overrides it."""
 
-UNKNOWN = TileImages(85, 170)
-"""For models without a published rule: an estimate."""
-
-
-def image_rule(model: str) -> ImageRule:
-    """The rule for a model's images, by the longest start of its name; an unchecked estimate for other providers' models."""
-    starts = [start for start in FAMILIES if model.startswith(start)]
-    return FAMILIES[max(starts, key=len)] if starts else UNKNOWN
+UNKNOWN_IMAGE_RULE = TileImages(85, 170)
+"""The rule for models without a published one: an estimate."""
 
 
-def image_tokens(part: ImagePart, rule: ImageRule) -> Count:
-    """The tokens of an image. Of unknown size it counts as the largest one, and not as exact; nothing is fetched to learn its size."""
-    size = (part.width, part.height) if part.width and part.height else dimensions(part.url)
+def find_image_rule(model: str) -> ImageRule:
+    """Return the rule for a model's images, by the longest prefix of its name; an estimate for other providers' models."""
+    prefixes = [prefix for prefix in IMAGE_RULES if model.startswith(prefix)]
+    return IMAGE_RULES[max(prefixes, key=len)] if prefixes else UNKNOWN_IMAGE_RULE
+
+
+def count_image(part: ImagePart, rule: ImageRule) -> Count:
+    """Count the tokens of an image. An image of unknown size counts as the largest one, and the count is not exact."""
+    size = (part.width, part.height) if part.width and part.height else read_dimensions(part.url)
     detail = part.detail or "auto"
     exact = rule.checked and (size is not None or detail == "low")
-    return Count(rule.tokens(size, detail), exact)
+    return Count(rule.count(size, detail), exact)
 
 
-def _within(size: tuple[int, int], side: int) -> tuple[int, int]:
+def _fit_side(size: tuple[int, int], side: int) -> tuple[int, int]:
     longest = max(size)
     if longest <= side:
         return size
     width, height = (max(1, pixels * side // longest) for pixels in size)
     return width, height
+
+
+_DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
+_HEADER = 64  # bytes that are enough for all formats but JPEG
+_JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
+
+
+def read_dimensions(url: str) -> tuple[int, int] | None:
+    """Read width and height in pixels of a PNG, JPEG, GIF or WEBP image in a base64 `data:` URL; None for anything else."""
+    match = _DATA.match(url)
+    if not match:
+        return None
+    start = match.end()
+    data = _decode(url[start : start + _HEADER // 3 * 4])
+    # A JPEG's size stands behind metadata of any length.
+    size = _read_jpeg(_decode(url[start:])) if data.startswith(b"\xff\xd8") else _read_png(data) or _read_gif(data) or _read_webp(data)
+    return size if size and min(size) > 0 else None
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _read_png(data: bytes) -> tuple[int, int] | None:
+    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:  # noqa: PLR2004  # where the height ends
+        return None
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def _read_gif(data: bytes) -> tuple[int, int] | None:
+    if not data.startswith((b"GIF87a", b"GIF89a")):
+        return None
+    return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+
+
+def _read_webp(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:  # noqa: PLR2004  # where the longest header ends
+        return None
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+
+
+def _read_jpeg(data: bytes) -> tuple[int, int] | None:
+    place = 2
+    while place + 9 <= len(data):
+        if data[place] != 0xFF:  # noqa: PLR2004  # every JPEG marker starts with it
+            return None
+        marker = data[place + 1]
+        if marker in _JPEG_FRAMES:
+            return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(data[place + 5 : place + 7], "big")
+        if marker == 0xFF:  # noqa: PLR2004  # padding before a marker
+            place += 1
+        elif marker in _JPEG_BARE:
+            place += 2
+        else:
+            place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return None

@@ -1,4 +1,4 @@
-"""What is known of models by name: their window, their encoding, how they count images."""
+"""Models by name: their context window, their encoding, and how they count images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens.counter import TextCounter
-from promptkit.tokens.images import ImageRule, image_rule
+from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 if TYPE_CHECKING:
@@ -44,58 +44,64 @@ class NamedModel(Protocol):
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """What is known of one model. All sizes are tokens; None where unknown.
-
-    `window` holds input and output together. `max_input` is what the input alone may have, where that is less. `exact` says that
-    the model's text is counted exactly, `framing` that what stands around the text is as well.
-    """
+    """What promptkit knows about one model. All sizes are tokens, None where unknown."""
 
     name: str
     window: int | None = None
+    """The context window: input and output together."""
     max_input: int | None = None
+    """The most that the input alone may have, where that is less than the window."""
     max_output_tokens: int | None = None
+    """The most that the model can write."""
     encoding: str = DEFAULT_ENCODING
+    """The name of the encoding that counts its text."""
     images: ImageRule
+    """The rule that counts images."""
     exact: bool = True
+    """Whether text is counted exactly."""
     framing: bool = True
+    """Whether the framing of messages is counted exactly as well."""
 
 
 _registered: dict[str, ModelInfo] = {}
 
 _PROVIDER = re.compile(r"(?:(?:openrouter|openai|azure|azure_ai|anthropic|gemini|google|vertex_ai|models)/|ft:)+")
-# The name of a model of OpenAI's, in the table or not.
+# The names of OpenAI's models, whether in the table or not.
 _OPENAI = re.compile(r"gpt-|chatgpt-|chat-latest|o\d|codex-|computer-use|daybreak-|davinci-|babbage-|text-embedding-")
-# tiktoken 0.14 knows none of gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4: these rules are promptkit's own.
+# tiktoken 0.14 does not know gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4, so these rules are promptkit's own.
 _CL100K = re.compile(r"gpt-(?:3\.5|35)|gpt-4(?:$|[-:@])|text-embedding-|davinci-002|babbage-002")
 _FRAMED = re.compile(
     r"gpt-(?:3\.5|35|4)|chatgpt-4o"
-)  # checked against bills, or sisters of what was; gpt-5 was once billed 1 less (pydantic/pydantic-ai#3447)
-_END = frozenset("-:@")  # behind the name of a model, before a date or an organisation
+)  # checked against bills, or of the same family; gpt-5 was once billed 1 less (pydantic/pydantic-ai#3447)
+_END = frozenset("-:@")  # between a model's name and a date or an organisation
 
 
 def model_info(name: str) -> ModelInfo:
-    """What is known of a model: as registered, as in the table, or as for the longest name in the table that it starts with.
+    """Return what is known about a model, from its registration, the table, or the longest name in the table that it starts with.
 
-    Prefixes of providers (`openai/`, `azure/`, `ft:`) do not matter. A name of OpenAI's that is in no table gets what all its
-    models have in common, and no window. Raises UnknownModelError for any other name.
+    Prefixes of providers (`openai/`, `azure/`, `ft:`) are ignored. An OpenAI name that is in no table gets what all OpenAI models have
+    in common, and no window. Raises UnknownModelError for any other name.
+
+    >>> model_info("openai/gpt-4o-2024-08-06").window
+    128000
     """
     found = _find(name)
     if found is not None:
         return found
-    plain = _plain(name)
-    if _OPENAI.match(plain):
-        return _openai(plain, _NO_ROW)
+    base = _strip_provider(name)
+    if _OPENAI.match(base):
+        return _openai(base, _NO_ROW)
     from difflib import get_close_matches
 
-    near = get_close_matches(plain, [*_registered, *_table()], 3)
+    near = get_close_matches(base, [*_registered, *_table()], 3)
     message = (
         f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'} "
-        f"Give the render a `budget`, or say what it is with register_model({name!r}, window=…)."
+        f"Give the render a `budget`, or register the model: register_model({name!r}, window=…)."
     )
     raise UnknownModelError(message)
 
 
-def register_model(  # noqa: PLR0913  # what can be known of a model
+def register_model(  # noqa: PLR0913  # the facts of a model, each with a default
     name: str,
     *,
     window: int | None = None,
@@ -104,16 +110,28 @@ def register_model(  # noqa: PLR0913  # what can be known of a model
     encoding: str | None = None,
     images: ImageRule | None = None,
 ) -> ModelInfo:
-    """Say what a model is, for this process: what is given wins over the table, the rest stays as the table has it.
+    """Register a model for this process, or change what is known about one. Values that are not given come from the table.
 
-    Sizes are tokens. With an `encoding` its text counts as exact. Raises InvalidArgumentError for a size that is not positive.
+    Args:
+        name: The model's name.
+        window: The context window in tokens: input and output together.
+        max_input: The most tokens that the input alone may have.
+        max_output_tokens: The most tokens that the model can write.
+        encoding: The name of its encoding. With one, counts of text are exact.
+        images: The rule that counts images.
+
+    Raises:
+        InvalidArgumentError: A size is not positive.
+
+    >>> register_model("my-model", window=32_000, encoding="o200k_base").window
+    32000
     """
     for prop, value in (("window", window), ("max_input", max_input), ("max_output_tokens", max_output_tokens)):
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise InvalidArgumentError(message)
-    known = _find(name) or _estimate(_plain(name))
-    info = _registered[_plain(name)] = ModelInfo(
+    known = _find(name) or _estimate(_strip_provider(name))
+    info = _registered[_strip_provider(name)] = ModelInfo(
         name=name,
         window=window or known.window,
         max_input=max_input or known.max_input,
@@ -136,34 +154,34 @@ def model_name(model: str | NamedModel) -> str:
 
 
 def tokenizer_for(model: str | NamedModel | None) -> OpenAITokenizer:
-    """The tokenizer of a model; one and the same for all models that count alike.
+    """Return the tokenizer of a model: the same object for all models that count alike.
 
-    None is o200k_base with OpenAI's chat framing. For models that are not OpenAI's, and for unknown names, its counts are an
-    estimate, and flagged so. Raises TokenizerError when it first counts and no vocabulary is at hand.
+    None means o200k_base with OpenAI's chat framing. For models of other providers, and for unknown names, the counts are estimates
+    (`Count.exact` is False). The tokenizer raises TokenizerError at its first count if its vocabulary is not available.
     """
     if model is None:
-        return _tokenizer(DEFAULT_ENCODING, image_rule(""), exact=True)
+        return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
     name = model_name(model)
-    info = _find(name) or _estimate(_plain(name))
+    info = _find(name) or _estimate(_strip_provider(name))
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
 def encoding_for(name: str) -> str:
-    """The encoding of a model of OpenAI's, by its name without prefixes."""
+    """Return the encoding of an OpenAI model by its name without prefixes."""
     if name.startswith("gpt-oss"):
         return "o200k_harmony"
     return "cl100k_base" if _CL100K.match(name) else DEFAULT_ENCODING
 
 
 def _find(name: str) -> ModelInfo | None:
-    plain = _plain(name)
-    if plain in _registered:
-        return _registered[plain]
+    base = _strip_provider(name)
+    if base in _registered:
+        return _registered[base]
     table = _table()
-    # From the whole name to its shortest start, so that the longest name wins.
-    ends = [len(plain), *(place for place in range(len(plain) - 1, 0, -1) if plain[place] in _END)]
+    # From the whole name to its shortest prefix, so that the longest name wins.
+    ends = [len(base), *(place for place in range(len(base) - 1, 0, -1) if base[place] in _END)]
     for end in ends:
-        start = plain[:end]
+        start = base[:end]
         if start in _registered:
             return _registered[start]
         if start in table:
@@ -171,8 +189,8 @@ def _find(name: str) -> ModelInfo | None:
     return None
 
 
-def _estimate(plain: str) -> ModelInfo:
-    return _openai(plain, _NO_ROW) if _OPENAI.match(plain) else _other(plain, _NO_ROW)
+def _estimate(base: str) -> ModelInfo:
+    return _openai(base, _NO_ROW) if _OPENAI.match(base) else _other(base, _NO_ROW)
 
 
 def _openai(name: str, row: Row) -> ModelInfo:
@@ -182,7 +200,7 @@ def _openai(name: str, row: Row) -> ModelInfo:
         max_input=row[1],
         max_output_tokens=row[2],
         encoding=encoding_for(name),
-        images=image_rule(name),
+        images=find_image_rule(name),
         exact=row is not _NO_ROW,
         framing=_FRAMED.match(name) is not None,
     )
@@ -191,17 +209,23 @@ def _openai(name: str, row: Row) -> ModelInfo:
 def _other(name: str, row: Row) -> ModelInfo:
     window, max_input, max_output_tokens = row
     return ModelInfo(
-        name=name, window=window, max_input=max_input, max_output_tokens=max_output_tokens, images=image_rule(name), exact=False, framing=False
+        name=name,
+        window=window,
+        max_input=max_input,
+        max_output_tokens=max_output_tokens,
+        images=find_image_rule(name),
+        exact=False,
+        framing=False,
     )
 
 
-def _plain(name: str) -> str:
-    """A name without its provider, and a fine-tuned one without its organisation (`ft:gpt-4o:acme::id`)."""
+def _strip_provider(name: str) -> str:
+    """Return a name without its provider, and that of a fine-tuned model without its organisation (`ft:gpt-4o:acme::id`)."""
     match = _PROVIDER.match(name)
-    plain = name[match.end() :] if match else name
+    base = name[match.end() :] if match else name
     if match and match.group().endswith("ft:"):
-        plain = plain.partition(":")[0]
-    return plain.replace("gpt-35-", "gpt-3.5-")  # Azure
+        base = base.partition(":")[0]
+    return base.replace("gpt-35-", "gpt-3.5-")  # Azure
 
 
 @cache

@@ -1,6 +1,6 @@
-"""OpenAI's tokens: text by its encodings, and what its chat format adds around text.
+"""OpenAI's tokens: text by its encodings, and what the chat format adds around text.
 
-Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images: see `tools.py` and `images.py`.
+Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images: see `tool_schemas.py` and `images.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from promptkit.messages import ImagePart
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
-from promptkit.tokens.images import UNKNOWN, ImageRule, image_tokens
+from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer
-from promptkit.tokens.tool_schemas import SYSTEM_SAVES, call_tokens, definition_tokens, line_break
+from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, count_line_break, count_tool_calls
 
 if TYPE_CHECKING:
     import re
@@ -21,24 +21,31 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAITokenizer"]
 
-FRAMING = 3
-PRIMING = 3
-NAME = 1
-TOOL_RESULT = 2  # a result's framing has no room for a name: the call pays for it
+_FRAMING = 3
+_REPLY_START = 3
+_NAME = 1
+_TOOL_RESULT = 2  # the name of the tool is counted with the call
 
 
 class OpenAITokenizer(Tokenizer):
     """Counts as OpenAI does for one encoding and family of models.
 
-    `images` is the rule for images. `exact` says that the chat framing of the models is known: what is not known is counted as
-    for gpt-4o and flagged. `max_text_bytes` (UTF-8) limits one text; longer ones raise TextTooLongError.
+    Args:
+        encoding: The encoding's name.
+        images: The rule that counts images.
+        exact: Whether the models' chat framing is known. Where it is not, it counts as for gpt-4o, and counts are not exact.
+        max_text_bytes: The longest text in UTF-8 bytes. Longer ones raise TextTooLongError.
+        counter: Counts text; it may be shared with other tokenizers of the same encoding.
+
+    >>> OpenAITokenizer("o200k_base").count("Fix the parser.")
+    4
     """
 
     def __init__(
         self,
         encoding: str = "o200k_base",
         *,
-        images: ImageRule = UNKNOWN,
+        images: ImageRule = UNKNOWN_IMAGE_RULE,
         exact: bool = True,
         max_text_bytes: int = MAX_TEXT_BYTES,
         counter: TextCounter | None = None,
@@ -46,35 +53,35 @@ class OpenAITokenizer(Tokenizer):
         self._counter = counter or TextCounter(encoding, max_text_bytes=max_text_bytes)
         self._images = images
         self._exact = exact
-        # Thousands of calls per render: the counter's own method, without another around it.
+        # A render calls it thousands of times, so this is the counter's own method without another call around it.
         self.__dict__["count"] = self._counter.count
 
     @property
     def name(self) -> str:
-        """The encoding's name."""
+        """Return the encoding's name."""
         return self._counter.encoding_name
 
     @property
     def safe_cut(self) -> re.Pattern[str] | None:
-        """Before a single space between two words, and behind a line break before anything but white space and `/`."""
-        return self._counter.cut
+        """Match before a single space between two words, and after a line break before anything but white space and `/`."""
+        return self._counter.safe_cut
 
     def count(self, text: str) -> int:
-        """The tokens of a text, special-token text counted as text, as in what users write. Remembered by text.
+        """Count the tokens of a text. Text that looks like a special token counts as text. Counts are cached.
 
         Raises TextTooLongError.
         """
         return self._counter.count(text)
 
-    def ceiling(self, text: str) -> int | None:
-        """Every token has at least one byte, so a text has at most as many tokens as bytes: UTF-8 takes up to 4 a character."""
+    def upper_bound(self, text: str) -> int | None:
+        """Return the bytes that the text may have: every token has at least one byte, and UTF-8 takes up to 4 for a character."""
         return len(text) if text.isascii() else 4 * len(text)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """A head or tail of at most `tokens`, and the text itself exactly if it fits; the rest of a long text is not encoded."""
+        """Return a head or tail of at most `tokens`, or the text itself exactly if it fits. The rest of a long text is not encoded."""
         return self._counter.truncate(text, tokens, keep)
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -83,36 +90,36 @@ class OpenAITokenizer(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        """The tokens of a message apart from its content: framing, role, name, tool calls.
+        """Count the tokens of a message apart from its content: framing, role, name and tool calls.
 
-        `text`: the message has text. It matters beside tool calls, which then stand in a message of their own; unknown counts as yes.
+        Tool calls beside a text count as a message of their own. Where `text` is None, they count as if there were a text.
         """
         _ = tool_call_id
         if role == "tool":
-            return Count(TOOL_RESULT + self.count(role), self._exact)
-        tokens = FRAMING + self.count(role) + (NAME + self.count(name) if name else 0)
+            return Count(_TOOL_RESULT + self.count(role), self._exact)
+        tokens = _FRAMING + self.count(role) + (_NAME + self.count(name) if name else 0)
         if not tool_calls:
             return Count(tokens, self._exact)
-        calls = call_tokens(tool_calls, self.count)
+        calls = count_tool_calls(tool_calls, self.count)
         return Count(calls.tokens + (0 if text is False else tokens), self._exact and calls.exact and text is not None)
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """The tokens of a part that is not text: images by their formula, others by the tokens that they say, or 0 and not exact."""
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        """Count the tokens of a part that is not text: images by their formula, others by their `tokens`, or 0 and not exact."""
         if isinstance(part, ImagePart):
-            tokens, exact = image_tokens(part, self._images)
+            tokens, exact = count_image(part, self._images)
             return Count(tokens, exact and self._exact)
         return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
-        """The tokens of a request apart from its messages: priming of the reply, tool definitions.
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """Count the tokens of a request apart from its messages: the start of the reply, and tool definitions.
 
-        `system`: the text of its first system message. True instead of the text assumes that the line break behind it, which
-        definitions need, is a token of its own: never too few, at times one too many.
+        With `system=True` instead of the text, the line break after the system message, which definitions need, counts as a token of
+        its own. So the count is never too low, and at times one too high.
         """
         if not tools:
-            return Count(PRIMING, self._exact)
-        definitions = definition_tokens(tools, self.count)
-        tokens = PRIMING + definitions.tokens
+            return Count(_REPLY_START, self._exact)
+        definitions = count_definitions(tools, self.count)
+        tokens = _REPLY_START + definitions.tokens
         if system is not False:
-            tokens += (1 if system is True else line_break(system, self.count)) - SYSTEM_SAVES
+            tokens += (1 if system is True else count_line_break(system, self.count)) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)

@@ -1,4 +1,4 @@
-"""The tokens of a whole Chat Completions request, as it goes over the wire."""
+"""The tokens of a whole Chat Completions request, as it is sent."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
-from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count
-from promptkit.tokens.tool_schemas import SYSTEM_SAVES, choice_tokens, definition_tokens, line_break
+from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, count_line_break, count_tool_choice
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, Role
+    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 __all__ = ["count_request"]
@@ -21,49 +22,60 @@ _FUNCTION_CALL = 3
 _SYSTEM = ("system", "developer")
 
 
-def count_request(request: Mapping[str, Json]) -> Count:
-    """The tokens that a Chat Completions request is billed as input.
+def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None = None) -> Count:
+    """Count the input tokens that a Chat Completions request is billed.
 
-    `request` has `messages`, and may have `model`, `tools`, `tool_choice` and the older `functions`, `function_call`. Without
-    `model` it counts as for gpt-4o. Not exact where no checked formula is known: audio, files, structured output, the framing
-    of reasoning models. Raises TokenizerError and TextTooLongError.
+    The count is not exact where no checked formula is known: audio, files, structured output, and the framing of reasoning models.
+
+    Args:
+        request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools`, `tool_choice` and the older
+            `functions` and `function_call`.
+        model: The model's name, or an object with a `name`. Default: the request's `model`, or gpt-4o.
+
+    Raises:
+        TokenizerError: The model's vocabulary is not available.
+        TextTooLongError: A text is longer than the tokenizer's limit.
+
+    >>> count_request({"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]})
+    Count(tokens=8, exact=True)
     """
-    model = request.get("model")
-    tokenizer = tokenizer_for(model if isinstance(model, str) else None)
+    named = request.get("model")
+    name = model_name(model) if model is not None else named if isinstance(named, str) else None
+    tokenizer = tokenizer_for(name)
     messages = [_mapping(message) for message in _sequence(request.get("messages"))]
-    parts = [_message(message, tokenizer) for message in messages]
-    parts += (_definitions(request, messages, tokenizer), Count(0, _is_known(request)))
+    parts = [_count_message(message, tokenizer) for message in messages]
+    parts += (_count_definitions(request, messages, tokenizer), Count(0, _has_known_format(request)))
     return Count(sum(part.tokens for part in parts), all(part.exact for part in parts))
 
 
-def _is_known(request: Mapping[str, Json]) -> bool:
+def _has_known_format(request: Mapping[str, Json]) -> bool:
     form = _mapping(request.get("response_format")).get("type", "text")
     return form == "text" and not request.get("prediction")
 
 
-def _definitions(request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: OpenAITokenizer) -> Count:
+def _count_definitions(request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: OpenAITokenizer) -> Count:
     count = tokenizer.count
     system = next((_last_text(message) for message in messages if message.get("role") in _SYSTEM), None)
-    tools = [_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))]
-    functions = [_definition(function) for function in _sequence(request.get("functions"))]
-    tokens, exact = tokenizer.request(tools, system=False if system is None else system)
+    tools = [_read_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))]
+    functions = [_read_definition(function) for function in _sequence(request.get("functions"))]
+    tokens, exact = tokenizer.count_overhead(tools, system=False if system is None else system)
     if functions:
-        older = definition_tokens(functions, count, "functions")
+        older = count_definitions(functions, count, "functions")
         tokens += older.tokens
         exact = exact and older.exact and not tools
         if system is not None and not tools:
-            tokens += line_break(system, count) - SYSTEM_SAVES
+            tokens += count_line_break(system, count) - SYSTEM_DISCOUNT
     for choice in (request.get("tool_choice"), request.get("function_call")):
-        tokens += choice_tokens(choice, count)
+        tokens += count_tool_choice(choice, count)
     return Count(tokens, exact)
 
 
-def _message(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_message(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
     count = tokenizer.count
     role, name = str(message.get("role", "user")), message.get("name")
-    content = _content(message, tokenizer)
-    calls = [_call(call) for call in _sequence(message.get("tool_calls"))]
-    frame = tokenizer.frame(
+    content = _count_content(message, tokenizer)
+    calls = [_read_call(call) for call in _sequence(message.get("tool_calls"))]
+    frame = tokenizer.count_framing(
         cast("Role", role),  # `function` and `developer` are framed like the others
         name=name if isinstance(name, str) else None,
         tool_calls=calls,
@@ -78,24 +90,24 @@ def _message(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
     return Count(tokens, frame.exact and content.exact)
 
 
-def _content(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_content(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
     content = message.get("content")
     refusal = message.get("refusal")
     tokens = tokenizer.count(refusal) if isinstance(refusal, str) else 0
     if isinstance(content, str):
         return Count(tokens + tokenizer.count(content))
-    parts = [_part(_mapping(part), tokenizer) for part in _sequence(content)]
+    parts = [_count_part(_mapping(part), tokenizer) for part in _sequence(content)]
     return Count(tokens + sum(part.tokens for part in parts), all(part.exact for part in parts) and not message.get("audio"))
 
 
-def _part(part: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_part(part: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return Count(tokenizer.count(text))
     image = _mapping(part.get("image_url"))
     url, detail = image.get("url"), image.get("detail")
     if isinstance(url, str):
-        return tokenizer.part(ImagePart(url=url, detail=detail if isinstance(detail, str) else None))
+        return tokenizer.count_part(ImagePart(url=url, detail=detail if isinstance(detail, str) else None))
     return Count(0, exact=False)
 
 
@@ -107,17 +119,17 @@ def _last_text(message: Mapping[str, Json]) -> str:
     return next((text for text in reversed(texts) if isinstance(text, str)), "")
 
 
-def _call(call: Json) -> ToolCall:
+def _read_call(call: Json) -> ToolCall:
     outer = _mapping(call)
     function = _mapping(outer.get("function"))
     return ToolCall(id=str(outer.get("id", "")), name=str(function.get("name", "")), arguments=str(function.get("arguments", "")))
 
 
-def _definition(function: Json) -> ToolDefinition:
-    given = _mapping(function)
-    description, parameters = given.get("description"), given.get("parameters")
+def _read_definition(function: Json) -> ToolDefinition:
+    fields = _mapping(function)
+    description, parameters = fields.get("description"), fields.get("parameters")
     return ToolDefinition(
-        name=str(given.get("name", "")),
+        name=str(fields.get("name", "")),
         description=description if isinstance(description, str) else None,
         parameters=_mapping(parameters) if parameters else None,
     )

@@ -1,7 +1,7 @@
-"""What the renderer asks of a tokenizer.
+"""The protocol of tokenizers: what the renderer asks of one.
 
-A tokenizer counts text, and knows what a message costs around its text. `count` is all that a new one must define: subclass
-`Tokenizer` explicitly and the rest has sensible defaults (no framing, media cost nothing, no cut is safe).
+A tokenizer counts text and knows what a message costs around its text. `count` is all that a new one must define: subclass
+`Tokenizer` explicitly, and the rest has defaults (no framing, media cost nothing, no cut is safe).
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ class Count(NamedTuple):
 class Tokenizer(Protocol):
     """Counts tokens for one model family.
 
-    `safe_cut` matches (with no width) the positions of a text at which counting is additive: for such a position p of s,
-    `count(s) == count(s[:p]) + count(s[p:])`. None says that no position is known to be safe: everything still works,
-    but a message of many pieces is counted again for every piece.
+    >>> class WordTokenizer(Tokenizer):
+    ...     def count(self, text: str) -> int:
+    ...         return len(text.split())
     """
 
     @property
     def name(self) -> str:
-        """For receipts and errors, such as `o200k_base`."""
+        """The name that receipts and errors show, such as `o200k_base`."""
         return type(self).__name__
 
     @property
     def safe_cut(self) -> re.Pattern[str] | None:
-        """The positions at which counting is additive."""
+        """A zero-width pattern that matches where counting is additive.
+
+        At such a position p of a text s, `count(s) == count(s[:p]) + count(s[p:])`. None means that no position is known to be safe.
+        Rendering works without it, but counts a message of many parts again for every part.
+        """
         return None
 
     @abstractmethod
     def count(self, text: str) -> int:
-        """The tokens of a text, special-token text counted as text; 0 for the empty string."""
+        """Count the tokens of a text. Text that looks like a special token counts as text; the empty string counts 0."""
         ...
 
-    def ceiling(self, text: str) -> int | None:
-        """A number of tokens that a text surely does not exceed, found without counting; None if none is known."""
+    def upper_bound(self, text: str) -> int | None:
+        """Return a number of tokens that the text does not exceed, without counting it; None if none is known."""
         _ = text
         return None
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -62,25 +66,44 @@ class Tokenizer(Protocol):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        """The tokens of a message apart from its content: framing, role, name, tool calls. `text`: it has text beside its calls."""
+        """Count the tokens of a message apart from its content: framing, role, name and tool calls.
+
+        Args:
+            role: The message's role.
+            name: The author's name, if it has one.
+            tool_calls: The tool calls of an assistant message.
+            tool_call_id: The id of the tool call that a tool message answers.
+            text: Whether the message has text beside its tool calls; None if that is not known.
+        """
         _ = role, name, tool_calls, tool_call_id, text
         return Count(0)
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """The tokens of a part that is not text."""
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        """Count the tokens of a part that is not text."""
         _ = part
         return Count(0)
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
-        """The tokens of a request apart from its messages: tool definitions, priming of the reply.
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """Count the tokens of a request apart from its messages: tool definitions, and the tokens that start the reply.
 
-        `system` is the text of its first system message, or True where that is not known: then the count may be too high, never too low.
+        Args:
+            tools: The tools that the request offers.
+            system: The text of the first system message, or whether there is one. With True the count may be too high, never too low.
         """
         _ = tools, system
         return Count(0)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """The longest head or tail of a text that this can find within `tokens`; always a prefix or suffix of it, and never longer in tokens."""
+        """Return the longest head or tail of a text that this method can find within `tokens`.
+
+        Args:
+            text: The text.
+            tokens: The most tokens that the result may have.
+            keep: Which end of the text stays.
+
+        Returns:
+            A prefix or suffix of the text.
+        """
         low, high = 0, len(text)
         while low < high:
             middle = (low + high + 1) // 2

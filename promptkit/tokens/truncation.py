@@ -1,4 +1,4 @@
-"""Text cut to a number of tokens, with a marker where something is missing, at line and grapheme boundaries."""
+"""Text truncated to a number of tokens, with a marker where something is missing, at line and grapheme boundaries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["truncate_text"]
 
-_LINE = 0.15  # of what is kept may be given up to end at a line
+_LINE = 0.15  # share of the kept text that may be dropped to end at a line
 _LOOK_BACK = 64  # characters
 
 
-def truncate_text(  # noqa: PLR0913  # what the element Truncate says, and the tokenizer
+def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and the tokenizer
     text: str,
     tokens: int,
     *,
@@ -25,11 +25,20 @@ def truncate_text(  # noqa: PLR0913  # what the element Truncate says, and the t
     marker: str = "[…]",
     tokenizer: Tokenizer,
 ) -> str:
-    r"""A text of at most `tokens`, marker included; the text itself if it fits.
+    """Truncate a text to at most `tokens`, marker included. A text that fits is returned as it is.
 
-    `keep` says what stays: the head, the tail, or with `middle` both, the head getting `ratio` of the room. The cut is at the
-    end of a line where one is near (within 15 % of what stays), and never inside a grapheme cluster. Where not even the marker
-    fits, nothing is left: `""`.
+    The cut is at the end of a line where one is near (within 15 % of the kept text), and never inside a grapheme cluster.
+
+    Args:
+        text: The text.
+        tokens: The most tokens that the result may have.
+        keep: What stays: the head, the tail, or with `middle` both of them.
+        ratio: With `keep="middle"`, the share of the tokens for the head.
+        marker: The text that replaces what is cut.
+        tokenizer: Counts the tokens.
+
+    Returns:
+        The truncated text; the empty string if not even the marker fits.
     """
     if tokens <= 0 or not text:
         return ""
@@ -41,30 +50,30 @@ def truncate_text(  # noqa: PLR0913  # what the element Truncate says, and the t
         return ""
     while room > 0:
         head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
-        head = _head(text, head_room, marker, tokenizer)
-        cut = head + marker + _tail(text[len(head) :], room - head_room, marker, tokenizer)
+        head = _cut_head(text, head_room, marker, tokenizer)
+        cut = head + marker + _cut_tail(text[len(head) :], room - head_room, marker, tokenizer)
         over = tokenizer.count(cut) - tokens
         if over <= 0:
             return cut
-        room -= over  # tokens that the joints with the marker cost
+        room -= over  # tokens that the joins with the marker cost
     return marker
 
 
-def _head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
+def _cut_head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
     end = len(tokenizer.truncate(text, tokens, keep="head")) if tokens > 0 else 0
     line = text.rfind("\n", int(end * (1 - _LINE)), end) + 1
     if line == 0:
-        return text[: _boundary(text, end)]
-    if marker.startswith("\n"):  # which brings the line's end itself
+        return text[: _last_boundary(text, end)]
+    if marker.startswith("\n"):  # the marker brings the line break itself
         line -= 2 if text.endswith("\r\n", 0, line) else 1
     return text[:line]
 
 
-def _tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
+def _cut_tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
     start = len(text) - len(tokenizer.truncate(text, tokens, keep="tail")) if tokens > 0 else len(text)
     line = text.find("\n", start, start + int((len(text) - start) * _LINE))
     if line < 0:
-        place = _boundary(text, start)
+        place = _last_boundary(text, start)
         return text[place if place == start else _next_boundary(text, place) :]
     if marker.endswith("\n"):
         return text[line + 1 :]
@@ -90,11 +99,11 @@ def _patterns() -> _Patterns:
     return _Patterns(regex.compile(r"\X"), regex.compile(certain), regex.compile(rf"(?r){flag}+"))
 
 
-def _boundary(text: str, place: int) -> int:
-    """The last boundary of a grapheme cluster at or before a place."""
+def _last_boundary(text: str, place: int) -> int:
+    """Return the last boundary of a grapheme cluster at or before a place."""
     if place <= 0 or place >= len(text):
         return place
-    for match in _patterns().cluster.finditer(text, _restart(text, place)):
+    for match in _patterns().cluster.finditer(text, _earlier_boundary(text, place)):
         end: int = match.end()
         if end >= place:
             start: int = match.start()
@@ -102,8 +111,8 @@ def _boundary(text: str, place: int) -> int:
     return place
 
 
-def _restart(text: str, place: int) -> int:
-    """A boundary before a place, near it if there is a certain one."""
+def _earlier_boundary(text: str, place: int) -> int:
+    """Return a boundary before a place, near it if there is a certain one."""
     patterns = _patterns()
     size = _LOOK_BACK
     while size < place:

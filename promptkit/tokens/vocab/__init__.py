@@ -1,1 +1,1 @@
-"""The bundled vocabularies: what o200k_base and cl100k_base merge, as compressed data. `blob.py` reads them, `build.py` makes them."""
+"""The bundled vocabularies of o200k_base and cl100k_base, compressed. `benchmarks/maintenance/build_vocabularies.py` rebuilds them."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
-from promptkit.testing import WordTokenizer
+from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
@@ -83,7 +83,7 @@ def test_without_anything_there_is_a_default() -> None:
 def test_it_prints_how_it_got_there() -> None:
     tools = [ToolDefinition(name="read")]
     with_tools = resolve_budget(8_000, tools=tools, tokenizer=TOKENIZER, for_render=True)
-    assert str(with_tools) == f"8,000 tokens, as given; {TOKENIZER.request(tools).tokens} of them for the request and its tools"
+    assert str(with_tools) == f"8,000 tokens, as given; {TOKENIZER.count_overhead(tools).tokens} of them for the request and its tools"
     assert str(budget("gpt-5")).startswith(
         "272,000 tokens: gpt-5 has a window of 400,000 tokens, less 100,000 for the reply, and takes at most 272,000 of input"
     )
@@ -322,7 +322,7 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     budget = ContextBudget.for_model("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
     assert (budget.window, budget.output_reserve, budget.limit) == (128_000, 16_384, 111_616)
     assert budget.base == 100_454
-    assert budget.tools == tokenizer.request(tools).tokens
+    assert budget.tools == tokenizer.count_overhead(tools).tokens
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer).limit == 272_000
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
     with pytest.raises(InvalidArgumentError):
@@ -350,3 +350,51 @@ EXPLAINED = {
 def test_a_budget_says_how_it_came_about(text: str) -> None:
     assert EXPLAINED[text].explain() == text
     assert str(EXPLAINED[text]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("8000", 8_000), ("8_000", 8_000), ("8k", 8_000), (" 1.5K ", 1_500), ("1m", 1_000_000), ("0", 0)]
+)
+def test_tokens_are_read_as_people_write_them(text: str, tokens: int) -> None:
+    assert parse_tokens(text) == tokens
+    assert resolve_budget(text, for_render=True).limit == tokens
+
+
+@pytest.mark.parametrize("text", ["8q", "", "k", "-5", "1.5", "1e3", "1.0001k5", "9" * 16, "8 k"])
+def test_a_text_that_is_no_number_of_tokens_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^invalid token count '.*': use 8000, 8k or 1m\.$"):
+        parse_tokens(text)
+
+
+@pytest.mark.parametrize("wrong", [True, [8_000], {"tokens": 8_000}, b"8k"])
+def test_what_is_no_budget_is_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="budget must be a number of tokens, text such as '8k', or a ContextBudget, not"):
+        resolve_budget(wrong)
+
+
+def test_a_context_budget_is_used_as_it_is() -> None:
+    budget = ContextBudget(window=16_000, threshold=0.8)
+    assert resolve_budget(budget, model="gpt-5", for_render=True) is budget
+    with pytest.raises(InvalidArgumentError, match="give reserved_output_tokens to the ContextBudget"):
+        resolve_budget(budget, reserved_output_tokens=100)
+
+
+def test_in_a_conversation_a_number_lowers_the_limit_of_the_model() -> None:
+    assert resolve_budget("8k", model="gpt-5").limit == 8_000
+    assert resolve_budget(8_000_000, model="gpt-5").limit == 272_000
+    assert resolve_budget(8_000, model="a model nobody knows").limit == 8_000
+    with pytest.raises(InvalidArgumentError, match="at least 1 token"):
+        resolve_budget(0, model="gpt-5")
+
+
+def test_in_a_render_a_number_is_exactly_the_limit() -> None:
+    tools = [ToolDefinition(name="read")]
+    for tokens in (0, 1, 500, 8_000_000):
+        budget = resolve_budget(tokens, model="gpt-5", tools=tools, for_render=True)
+        assert (budget.limit, budget.base, budget.render_budget) == (tokens,) * 3
+
+
+def test_a_model_may_be_an_object_with_a_name() -> None:
+    assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model("gpt-5")
+    with pytest.raises(TypeError, match="model must be a model's name such as 'gpt-5', or an object with a `name`, not 5"):
+        ContextBudget.for_model(cast("str", 5))

@@ -46,23 +46,23 @@ class TestCount:
     @given(text=texts)
     def test_is_additive_at_every_safe_cut(self, name: str, text: str) -> None:
         counter = COUNTERS[name]
-        assert counter.cut
+        assert counter.safe_cut
         whole = plain(name, text)
-        for match in counter.cut.finditer(text):
+        for match in counter.safe_cut.finditer(text):
             place = match.start()
             assert 0 < place < len(text)
             assert plain(name, text[:place]) + plain(name, text[place:]) == whole
 
     def test_finds_cuts_between_words_and_lines(self) -> None:
-        cut = COUNTERS["o200k_base"].cut
+        cut = COUNTERS["o200k_base"].safe_cut
         assert cut
         assert [match.start() for match in cut.finditer("one two\nthree\n/ \n  x")] == [3, 8]
 
     def test_the_older_encodings_are_cut_before_spaces_only(self) -> None:
-        cut = TextCounter("r50k_base").cut
+        cut = TextCounter("r50k_base").safe_cut
         assert cut
         assert [match.start() for match in cut.finditer("one two\nthree")] == [3]
-        assert TextCounter("of somebody else").cut is None
+        assert TextCounter("of somebody else").safe_cut is None
 
 
 class TestHostileText:
@@ -153,8 +153,8 @@ class TestTruncate:
 
 
 def lookup(cache: CountCache, text: str) -> int | None:
-    found = cache.young.get(text)
-    return cache.old(text) if found is None else found
+    found = cache.recent.get(text)
+    return cache.pop_older(text) if found is None else found
 
 
 def test_remembers() -> None:
@@ -174,7 +174,7 @@ def test_holds_about_as_many_bytes_as_it_may() -> None:
     cache = CountCache(100_000)
     for number in range(10_000):
         cache.put(f"{number:1000}", number)
-    held = sum(text.__sizeof__() for text in [*cache.young, *cache._old])
+    held = sum(text.__sizeof__() for text in [*cache.recent, *cache._older])
     assert 40_000 < held <= 100_000
 
 
@@ -194,7 +194,7 @@ def test_never_holds_more_bytes_than_it_may(texts: list[str]) -> None:
     cache = CountCache(3_000)
     for text in texts:
         cache.put(text, len(text))
-    assert sum(text.__sizeof__() for text in [*cache.young, *cache._old]) <= 3_000
+    assert sum(text.__sizeof__() for text in [*cache.recent, *cache._older]) <= 3_000
 
 
 @settings(deadline=None)

@@ -33,24 +33,24 @@ def test_letters_beyond_latin_script_are_a_token_each() -> None:
 def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_arguments() -> None:
     image = ImagePart(url="https://example.org/a.png")
     sizer = Sizer(EXACT)
-    asked = sizer.message(Message(role="user", content=(image,)))
-    returned = sizer.message(Message(role="tool", content=(image,), tool_call_id="c"))
-    assert asked == EXACT.image + EXACT.message
+    asked = sizer.count_message(Message(role="user", content=(image,)))
+    returned = sizer.count_message(Message(role="tool", content=(image,), tool_call_id="c"))
+    assert asked == EXACT.image_tokens + EXACT.message_tokens
     assert returned == asked + 1  # the call id
     call = Message(role="assistant", tool_calls=(ToolCall(id="c1c1", name="read", arguments="x" * 400),))
-    assert sizer.message(call) >= 102
+    assert sizer.count_message(call) >= 102
 
 
 def test_opaque_parts_documents_and_tools_are_counted() -> None:
-    assert EXACT.part(OpaquePart(value={"thinking": "x" * 400})).tokens > 100
-    assert EXACT.part(OpaquePart(value=None, tokens=7)) == (7, False)
-    assert EXACT.part(DocumentPart(data="x" * 300, media_type="application/pdf")).tokens == 100
-    assert EXACT.request([ToolDefinition(name="read", description="x" * 400)]).tokens > 100
+    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400})).tokens > 100
+    assert EXACT.count_part(OpaquePart(value=None, tokens=7)) == (7, False)
+    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")).tokens == 100
+    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]).tokens > 100
 
 
 @given(text=st.text(), more=st.text())
 def test_more_text_never_has_fewer_tokens(text: str, more: str) -> None:
-    assert USUAL.count(text) <= USUAL.count(text + more) <= (USUAL.ceiling(text + more) or 0)
+    assert USUAL.count(text) <= USUAL.count(text + more) <= (USUAL.upper_bound(text + more) or 0)
 
 
 @given(text=st.text(), tokens=st.integers(min_value=0, max_value=30), keep=st.sampled_from(["head", "tail"]))
@@ -62,7 +62,7 @@ def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: s
         assert USUAL.count(longer) > tokens
 
 
-@pytest.mark.parametrize("wrong", [{"characters": 0.0}, {"margin": -1.0}])
+@pytest.mark.parametrize("wrong", [{"characters_per_token": 0.0}, {"margin": -1.0}])
 def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidArgumentError, match="above 0"):
         HeuristicTokenizer(**wrong)  # type: ignore[arg-type]  # both are figures

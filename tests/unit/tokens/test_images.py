@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptkit.messages import ImagePart
-from promptkit.tokens.images import FAMILIES, ImageRule, PatchImages, TileImages, dimensions, image_rule, image_tokens
+from promptkit.tokens.images import IMAGE_RULES, ImageRule, PatchImages, TileImages, count_image, find_image_rule, read_dimensions
 
-RULES = list(FAMILIES.values())
+RULES = list(IMAGE_RULES.values())
 
 
 def image(width: int, height: int, detail: str | None = None) -> ImagePart:
@@ -34,19 +34,19 @@ def image(width: int, height: int, detail: str | None = None) -> ImagePart:
     ],
 )
 def test_is_what_was_billed(model: str, width: int, height: int, detail: str | None, tokens: int) -> None:
-    assert image_tokens(image(width, height, detail), image_rule(model)) == (tokens, True)
+    assert count_image(image(width, height, detail), find_image_rule(model)) == (tokens, True)
 
 
 # Worked out by hand from the rule: 32 x 32 and 33 x 44 patches.
 @pytest.mark.parametrize(("width", "height", "tokens"), [(1_024, 1_024, 1_024), (1_800, 2_400, 1_452)])
 def test_patches_are_shrunk_to_their_number(width: int, height: int, tokens: int) -> None:
-    assert PatchImages(1).tokens((width, height), "auto") == tokens
+    assert PatchImages(1).count((width, height), "auto") == tokens
 
 
 def test_the_size_is_read_from_a_data_url() -> None:
     png = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (800).to_bytes(4, "big") * 2 + bytes(40)
     part = ImagePart(url=f"data:image/png;base64,{b64encode(png).decode()}")
-    assert image_tokens(part, image_rule("gpt-4o")) == (85 + 4 * 170, True)
+    assert count_image(part, find_image_rule("gpt-4o")) == (85 + 4 * 170, True)
 
 
 @given(
@@ -56,20 +56,20 @@ def test_the_size_is_read_from_a_data_url() -> None:
     detail=st.sampled_from(["low", "high", "auto", "original"]),
 )
 def test_an_image_of_unknown_size_counts_as_the_largest(rule: ImageRule, width: int, height: int, detail: str) -> None:
-    unknown = image_tokens(ImagePart(url="https://example.org/a.png", detail=detail), rule)
-    assert 0 < image_tokens(image(width, height, detail), rule).tokens <= unknown.tokens
+    unknown = count_image(ImagePart(url="https://example.org/a.png", detail=detail), rule)
+    assert 0 < count_image(image(width, height, detail), rule).tokens <= unknown.tokens
     assert unknown.exact == (rule.checked and detail == "low")
 
 
 def test_the_longest_start_of_a_name_decides() -> None:
-    assert image_rule("gpt-4.1-mini-2025-04-14") == PatchImages(1.62)
-    assert image_rule("gpt-4.1-2025-04-14") == TileImages(85, 170)
-    assert not image_rule("somebody-elses").checked
+    assert find_image_rule("gpt-4.1-mini-2025-04-14") == PatchImages(1.62)
+    assert find_image_rule("gpt-4.1-2025-04-14") == TileImages(85, 170)
+    assert not find_image_rule("somebody-elses").checked
 
 
 def test_newer_models_take_larger_images_at_auto() -> None:
     large = image(4_000, 4_000, "auto")
-    assert image_tokens(large, image_rule("gpt-5.5")).tokens > image_tokens(large, image_rule("gpt-5.4")).tokens
+    assert count_image(large, find_image_rule("gpt-5.5")).tokens > count_image(large, find_image_rule("gpt-5.4")).tokens
 
 
 sizes = st.tuples(st.integers(1, 16_383), st.integers(1, 16_383))
@@ -112,14 +112,14 @@ def webp_extended(width: int, height: int) -> bytes:
 @given(size=sizes)
 def test_reads_every_format(size: tuple[int, int]) -> None:
     for make in (png, gif, jpeg, webp_lossy, webp_lossless, webp_extended):
-        assert dimensions(url(make(*size))) == size
+        assert read_dimensions(url(make(*size))) == size
 
 
 @pytest.mark.parametrize(
     "address", ["https://example.org/a.png", "data:image/png,abc", "data:image/png;base64,", "data:;base64,%%%", url(png(0, 9))]
 )
 def test_what_has_no_size_has_none(address: str) -> None:
-    assert dimensions(address) is None
+    assert read_dimensions(address) is None
 
 
 @settings(deadline=None)
@@ -128,5 +128,5 @@ def test_what_has_no_size_has_none(address: str) -> None:
     start=st.sampled_from([b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"RIFF....WEBP", b"\x89PNG\r\n\x1a\n"]),
 )
 def test_damaged_images_do_no_harm(data: bytes, start: bytes) -> None:
-    size = dimensions(url(start + data))
+    size = read_dimensions(url(start + data))
     assert size is None or min(size) > 0

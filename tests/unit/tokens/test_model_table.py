@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from benchmarks.maintenance.build_models import build, split
+from benchmarks.maintenance.build_models import build_table, split_sizes
 
 
 def row(given: int | None, output: int | None, provider: str = "openai", mode: str = "chat") -> dict[str, object]:
@@ -23,7 +23,7 @@ def row(given: int | None, output: int | None, provider: str = "openai", mode: s
     ],
 )
 def test_tells_windows_from_input_limits(name: str, given: int, output: int | None, split_: tuple[int, int | None, int | None]) -> None:
-    assert split(name, given, output) == split_
+    assert split_sizes(name, given, output) == split_
 
 
 def test_takes_chat_models_of_three_providers() -> None:
@@ -36,7 +36,7 @@ def test_takes_chat_models_of_three_providers() -> None:
         "dall-e-9": row(10, 5, mode="image_generation"),
         "gpt-unknown": row(None, None),
     }
-    found = json.loads(build(table, "1.2.3"))
+    found = json.loads(build_table(table, "1.2.3"))
     assert {"gpt-9", "gemini-9", "claude-9"} == {name for name in found["models"] if "9" in name}
     assert "1.2.3" in found["source"]
 

@@ -96,7 +96,7 @@ class TestEncodings:
         ("name", "exact"), [(None, True), ("gpt-4o", True), ("gpt-5", False), ("claude-opus-4-6", False), ("mine", False)]
     )
     def test_framing_that_was_never_checked_is_an_estimate(self, name: str | None, exact: bool) -> None:
-        assert tokenizer_for(name).frame("user") == (4, exact)
+        assert tokenizer_for(name).count_framing("user") == (4, exact)
 
 
 class TestRegister:

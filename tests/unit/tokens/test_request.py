@@ -144,8 +144,8 @@ def test_a_tokenizer_agrees_with_the_count_of_the_request(
     for role, text, name, asked in written:
         made = [ToolCall(id=str(n), name=called, arguments=arguments) for n, (called, arguments) in enumerate(asked)]
         given_calls = made if role == "assistant" else []
-        frame = tokenizer.frame(role, name=name, tool_calls=given_calls, text=bool(text))  # type: ignore[arg-type]  # one of the roles
-        most = tokenizer.frame(role, name=name, tool_calls=given_calls)  # type: ignore[arg-type]  # as above
+        frame = tokenizer.count_framing(role, name=name, tool_calls=given_calls, text=bool(text))  # type: ignore[arg-type]  # one of the roles
+        most = tokenizer.count_framing(role, name=name, tool_calls=given_calls)  # type: ignore[arg-type]  # as above
         tokens += frame.tokens + tokenizer.count(text)
         exact = exact and frame.exact
         least += most.tokens + tokenizer.count(text)
@@ -158,11 +158,11 @@ def test_a_tokenizer_agrees_with_the_count_of_the_request(
         for name, text, kind in defined
     ]
     system = next((text for role, text, *_ in written if role == "system"), None)
-    around = tokenizer.request(definitions, system=False if system is None else system)
+    around = tokenizer.count_overhead(definitions, system=False if system is None else system)
     functions: list[Json] = [
         {"type": "function", "function": {"name": d.name, "description": d.description, "parameters": d.parameters}} for d in definitions
     ]
     request: dict[str, Json] = {"messages": wire, "tools": functions, **({"model": model} if model else {})}
     assert count_request(request) == (tokens + around.tokens, exact and around.exact)
     # What knows less counts no fewer.
-    assert least + tokenizer.request(definitions, system=system is not None).tokens >= tokens + around.tokens
+    assert least + tokenizer.count_overhead(definitions, system=system is not None).tokens >= tokens + around.tokens

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ToolDefinition
-from promptkit.tokens.tool_schemas import MAX_LEVEL, declarations, is_plain
+from promptkit.tokens.tool_schemas import MAX_DEPTH, format_declarations, has_known_keywords
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -30,7 +30,7 @@ TOOL = ToolDefinition(
 
 
 def test_tools_keep_every_description() -> None:
-    assert declarations([TOOL], "tools") == (
+    assert format_declarations([TOOL], "tools") == (
         "# Tools\n\n## functions\n\nnamespace functions {\n\n// Books a room.\n//\n// Once.\ntype book = (_: {\n// Who comes\n"
         "guests: Array<\n{\n// In full\nname: string,\n}\n>,\n"
         'kind?: "single" | "double",\nprice?: number | null,\nfloor?: number | string,\ntags?: any[],\n}) => any;\n\n} // namespace functions\n'
@@ -38,7 +38,7 @@ def test_tools_keep_every_description() -> None:
 
 
 def test_functions_indent_and_keep_the_outer_descriptions() -> None:
-    text = declarations([TOOL], "functions")
+    text = format_declarations([TOOL], "functions")
     assert text.startswith(
         "namespace functions {\n\n// Books a room.\n\nOnce.\ntype book = (_: {\n// Who comes\nguests: {\n  name: string,\n}[],\n"
     )
@@ -46,7 +46,7 @@ def test_functions_indent_and_keep_the_outer_descriptions() -> None:
 
 
 def test_a_tool_without_arguments() -> None:
-    assert "type now = () => any;" in declarations([ToolDefinition(name="now")], "tools")
+    assert "type now = () => any;" in format_declarations([ToolDefinition(name="now")], "tools")
 
 
 def test_a_schema_of_any_depth_is_written() -> None:
@@ -54,17 +54,17 @@ def test_a_schema_of_any_depth_is_written() -> None:
     for _ in range(5_000):
         schema = {"type": "object", "properties": {"a": schema, "b": {"anyOf": [schema]}}} if _ < 8 else {"type": "array", "items": schema}
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
-    assert declarations([tool], "tools").count("Array<") < MAX_LEVEL
-    assert not is_plain(tool)
+    assert format_declarations([tool], "tools").count("Array<") < MAX_DEPTH
+    assert not has_known_keywords(tool)
 
 
 def test_only_what_was_billed_is_plain() -> None:
-    assert is_plain(TOOL)
-    assert is_plain(ToolDefinition(name="now"))
+    assert has_known_keywords(TOOL)
+    assert has_known_keywords(ToolDefinition(name="now"))
     odds: list[Json] = [
         {"$ref": "#/$defs/a"},
         {"type": "string", "default": "a"},
         {"type": "array", "items": {"type": "string", "minLength": 1}},
     ]
     for odd in odds:
-        assert not is_plain(ToolDefinition(name="odd", parameters={"type": "object", "properties": {"a": odd}}))
+        assert not has_known_keywords(ToolDefinition(name="odd", parameters={"type": "object", "properties": {"a": odd}}))

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.maintenance.build_vocabularies import SHA256, build
-from promptkit.tokens.vocab.blob import bundled, official, pack, unpack
+from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary
+from promptkit.tokens.vocab.blob import format_official, load_vocabulary, pack, unpack
 
 
 @pytest.mark.parametrize("name", sorted(SHA256))
 def test_a_bundled_vocabulary_is_the_official_file_byte_for_byte(name: str) -> None:
-    file = official(bundled(name))
+    file = format_official(load_vocabulary(name))
     assert hashlib.sha256(file).hexdigest() == SHA256[name]
-    assert unpack(build(name, file)) == bundled(name)
+    assert unpack(build_vocabulary(name, file)) == load_vocabulary(name)
 
 
 @settings(deadline=None)
@@ -25,9 +25,9 @@ def test_a_blob_holds_tokens_in_rank_order(tokens: list[bytes]) -> None:
 
 def test_refuses_a_file_that_is_not_the_official_one() -> None:
     with pytest.raises(ValueError, match=r"o200k_base: sha256 is [0-9a-f]{64}"):
-        build("o200k_base", b"IQ== 0\nIg== 1\n")
+        build_vocabulary("o200k_base", b"IQ== 0\nIg== 1\n")
 
 
 def test_refuses_ranks_that_are_not_in_order() -> None:
     with pytest.raises(ValueError, match="not 0 to 1 in order"):
-        build("o200k_base", b"IQ== 1\nIg== 0\n")
+        build_vocabulary("o200k_base", b"IQ== 1\nIg== 0\n")
