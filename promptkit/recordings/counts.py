@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import ImagePart, OpaquePart
-from promptkit.recordings.reading.json_values import object_of, text_of
-from promptkit.transcript.entries import Checkpoint, Custom, CustomMessage, MessageEntry, Observation
+from promptkit.recordings.reading.json_values import as_object, as_text
+from promptkit.transcript.entries import Checkpoint, CustomEntry, CustomMessage, MessageEntry, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.codec import Batch
     from promptkit.transcript.entries import Entry
 
-__all__ = ["THINKING", "Counts", "RecordingTotals"]
+__all__ = ["THINKING_TYPES", "RecordingCounts", "RecordingTotals"]
 
-THINKING = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
 """The types of parts in which models think aloud."""
 
 ONCE, TWICE, ANSWERED = 1, 2, 4
@@ -28,7 +28,7 @@ ONCE, TWICE, ANSWERED = 1, 2, 4
 
 
 @attrs.frozen(kw_only=True)
-class Counts:
+class RecordingCounts:
     """The figures of a recording; docs/importing.md says what each of them counts."""
 
     conversations: int = 0
@@ -63,18 +63,18 @@ class RecordingTotals:
         self._figures["skipped_lines"] += len(batch.skipped)
         self.entries += len(batch.entries)
         for entry in batch.entries:
-            self._add(entry, batch.scope)
+            self._add(entry, batch.call_id_scope)
 
     @property
-    def kept(self) -> Mapping[str, int]:
+    def kept_by_name(self) -> Mapping[str, int]:
         """What was kept as it is, by name: the custom entries and observations, most frequent first."""
         return dict(self._kept.most_common())
 
     @property
-    def result(self) -> Counts:
+    def result(self) -> RecordingCounts:
         """What was added so far."""
         states = Counter(self._calls.values())
-        return Counts(
+        return RecordingCounts(
             **self._figures,
             unanswered=sum(count for state, count in states.items() if state & ONCE and not state & ANSWERED),
             orphaned=states[ANSWERED],
@@ -87,7 +87,7 @@ class RecordingTotals:
                 self._message(message, scope)
             case Checkpoint():
                 self._figures["compactions"] += 1
-            case Custom(name=name) | Observation(name=name):
+            case CustomEntry(name=name) | Observation(name=name):
                 self._kept[name] += 1
             case _:
                 pass
@@ -96,7 +96,7 @@ class RecordingTotals:
         for part in message.content:
             self._figures["images"] += isinstance(part, ImagePart)
             if isinstance(part, OpaquePart):
-                self._figures["thinking"] += text_of(object_of(part.value).get("type")) in THINKING
+                self._figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
         self._figures["tool_calls"] += len(message.tool_calls)
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)

@@ -8,13 +8,13 @@ import attrs
 
 from promptkit.emitters.anthropic import to_anthropic
 from promptkit.emitters.chat import to_chat
-from promptkit.emitters.parts import arguments_object
+from promptkit.emitters.parts import parse_arguments
 from promptkit.messages import DocumentPart, ImagePart, Message, Part
-from promptkit.recordings.reading.json_values import json_text
+from promptkit.recordings.reading.json_values import dump_json
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
-from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
-from promptkit.transcript.redaction import redact_json, redact_payload
+from promptkit.transcript.redaction import redact_json, redact_message
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from promptkit.emitters.parts import Payload
     from promptkit.transcript.entries import Entry
 
-__all__ = ["messages_of", "to_anthropic_json", "to_openai_json", "transcript_lines"]
+__all__ = ["messages_from_entries", "to_anthropic_json", "to_openai_json", "encode_transcript"]
 
 BEHIND = "[{what}, shown in the message behind the results]"
 
 
-def messages_of(path: Sequence[Entry], *, full: bool = False, redact: Callable[[str], str] | None = None) -> list[Message]:
+def messages_from_entries(path: Sequence[Entry], *, full: bool = False, redact: Callable[[str], str] | None = None) -> list[Message]:
     """What a model would be shown of a path; with `full` all that was ever said on it, as if nothing had been compacted, reset or edited.
 
     Calls and results are paired, as everywhere. `redact` gives each text without its secrets.
     """
     shown = [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)] if full else path
     messages = build_view(shown).messages
-    return [redact_payload(message, redact) for message in messages] if redact else list(messages)
+    return [redact_message(message, redact) for message in messages] if redact else list(messages)
 
 
 def to_openai_json(messages: Iterable[Message]) -> Payload:
@@ -52,15 +52,15 @@ def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
     return to_anthropic([_with_objects(message) for message in _media_last(messages, {"assistant", "system"})])
 
 
-def transcript_lines(entries: Iterable[Entry], *, redact: Callable[[str], str] | None = None) -> Iterator[bytes]:
+def encode_transcript(entries: Iterable[Entry], *, redact: Callable[[str], str] | None = None) -> Iterator[bytes]:
     """The lines of a transcript that holds these entries, each behind the one that it stands behind here."""
-    yield header_line(Header())
+    yield encode_header(Header())
     for entry in entries:
         record = entry_to_json(entry)
         if redact:
             record["data"] = redact_json(record["data"], redact)
             entry = entry_from_json(record)  # noqa: PLW2901  # the same entry without secrets
-        yield batch_lines([entry])
+        yield encode_batch([entry])
 
 
 def _media_last(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
@@ -87,7 +87,7 @@ def _what(part: ImagePart | DocumentPart) -> str:
 
 def _with_objects(message: Message) -> Message:
     calls = tuple(
-        call if _is_object(call.arguments) else attrs.evolve(call, arguments=json_text({"arguments": call.arguments}))
+        call if _is_object(call.arguments) else attrs.evolve(call, arguments=dump_json({"arguments": call.arguments}))
         for call in message.tool_calls
     )
     return message if calls == message.tool_calls else attrs.evolve(message, tool_calls=calls)
@@ -95,7 +95,7 @@ def _with_objects(message: Message) -> Message:
 
 def _is_object(arguments: str) -> bool:
     try:
-        arguments_object(arguments)
+        parse_arguments(arguments)
     except ValueError:
         return False
     return True

@@ -1,7 +1,7 @@
 """The entries of a transcript: frozen values that are written once and never changed.
 
-An entry stands behind its parent, so that a transcript is a tree; the path from the root to a leaf is one conversation. What
-changes the view of earlier entries (a checkpoint, an edit, a reset) is an entry of its own.
+Every entry names its parent, so a transcript is a tree. The path from the root to a leaf is one conversation. Checkpoints, edits and
+resets change how earlier entries are viewed; each of them is an entry itself.
 """
 
 from __future__ import annotations
@@ -17,182 +17,205 @@ __all__ = [
     "KINDS",
     "BranchSummary",
     "Checkpoint",
-    "Custom",
+    "CustomEntry",
     "CustomMessage",
     "Edit",
     "Entry",
-    "Kind",
+    "EntryKind",
+    "EntryPayload",
     "Label",
     "MessageEntry",
     "Observation",
-    "Payload",
     "Reset",
     "Setting",
-    "Unknown",
+    "UnknownEntry",
 ]
 
-Kind = Literal[
+EntryKind = Literal[
     "message", "checkpoint", "branch_summary", "edit", "reset", "custom", "custom_message", "setting", "label", "observation", "unknown"
 ]
 
 
 @attrs.frozen(kw_only=True)
 class MessageEntry:
-    """A message of the conversation: what was asked, answered, called, returned."""
+    """A message of the conversation: a system, user or assistant message, or a tool result."""
 
     message: Message
     usage: Usage | None = None
-    """What the request cost that this message answered; only of assistant messages."""
+    """The usage of the request that this message answered. Only assistant messages have it."""
     model: str | None = None
-    """The model that wrote it."""
+    """The model that wrote the message."""
     finish: str | None = None
-    """Why the model ended: `stop`, `tool_calls`, `length`, `content_filter`, `error` or `aborted`; None where nobody said."""
+    """The finish reason: `stop`, `tool_calls`, `length`, `content_filter`, `error` or `aborted`; None if it is unknown."""
 
 
 @attrs.frozen(kw_only=True)
 class Checkpoint:
-    """A compaction: what stands before `first_kept` is shown as the summary from here on.
+    """A compaction: from here on, the view shows the summary instead of the entries before `first_kept`.
 
-    The text is baked: breadcrumb and file lists are part of it, worked out once when it was made.
+    The summary text is final: the breadcrumb and the file lists are part of it and are not computed again.
     """
 
     summary: str
-    """What the model is shown, without the tags around it."""
+    """The summary as the model is shown it, without the tags around it."""
     first_kept: str | None = None
-    """The id of the first entry that stays as it is; None: nothing before this checkpoint does."""
+    """The id of the first entry that the view keeps unchanged; None if it keeps no entry before this checkpoint."""
     replacement: tuple[Message, ...] | None = None
-    """The messages that stand for what was before, where that is more than one summary message, or another form of it."""
+    """The messages that replace the earlier ones, if they are not just one summary message."""
     own: tuple[int, ...] = ()
-    """The places in `replacement` of what nobody said: the summary, what is carried over, notes. They are made anew, not summarized."""
+    """Indices in `replacement` of the generated messages: the summary, carried-over facts, notes.
+
+    The next compaction generates them again instead of summarizing them.
+    """
     portable: tuple[Message, ...] | None = None
-    """What stands in the place of `replacement` at any provider, where that holds what only one of them can read."""
+    """A form of `replacement` for every provider, if `replacement` contains parts that only one provider can read."""
     trigger: str = "manual"
-    """Why it was made: `manual`, `foreground`, `background`, or another policy's word."""
+    """Why the compaction ran: `manual`, `foreground`, `background`, or the word of another policy."""
     instructions: str | None = None
-    """What the person asked the summary to heed."""
+    """The user's instructions for the summary."""
     tokens_before: int | None = None
+    """Tokens of the view before the compaction."""
     tokens_after: int | None = None
+    """Tokens of the view after the compaction."""
     model: str | None = None
-    """The model that wrote the summary; None for one made without a model."""
+    """The model that wrote the summary; None if no model was used."""
     usage: Usage | None = None
-    """What the summary cost."""
+    """The usage of the summary requests."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """What is carried over from checkpoint to checkpoint, such as the files that were read and changed."""
+    """Data that each checkpoint hands to the next one, such as the files that were read and changed."""
 
 
 @attrs.frozen(kw_only=True)
 class BranchSummary:
-    """What happened on a branch that was left, told where the conversation goes on."""
+    """The summary of an abandoned branch, shown on the branch where the conversation continues."""
 
     summary: str
+    """The summary, without the tags around it."""
     leaf: str
-    """The id of the entry that the branch ended with."""
+    """The id of the last entry of the abandoned branch."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """Data about the branch, such as the files that were read and changed on it."""
 
 
 @attrs.frozen(kw_only=True)
 class Edit:
-    """Another view of an earlier entry: with other content, or not shown at all. The entry itself stays as it was written."""
+    """A change of how an earlier entry is viewed: with other content, or hidden. The entry itself is not changed."""
 
     target: str
-    """The id of the entry, on the same path."""
+    """The id of the entry. It must be on the same path."""
     content: tuple[Part, ...] | None
-    """What its message holds from now on; None: it is not shown. A checkpoint, a reset or an edit that is not shown is undone."""
+    """The content that the view shows from here on; None hides the entry. Hiding a checkpoint, a reset or an edit undoes it."""
     reason: str
-    """In a word: `pruned`, `undone`, `redacted`."""
+    """Why the edit was made, in one word: `pruned`, `undone`, `redacted`."""
 
 
 @attrs.frozen(kw_only=True)
 class Reset:
-    """Nothing before this is shown, or summarized, any more."""
+    """A new start: the view shows no entry before this one, and no summary covers them."""
 
     reason: str = "manual"
+    """Why the conversation was reset, in one word."""
 
 
 @attrs.frozen(kw_only=True)
-class Custom:
-    """Something that a program keeps for itself: never shown to the model."""
+class CustomEntry:
+    """Data that a program stores in the transcript. The model is never shown it."""
 
     name: str
+    """The name of the program's entry, such as `my_app.bookmark`."""
     data: Json = None
+    """Any JSON value."""
 
 
 @attrs.frozen(kw_only=True)
 class CustomMessage:
-    """A message that a program put into the conversation, such as a reminder or what a hook found."""
+    """A message that a program added to the conversation, such as a reminder or the output of a hook."""
 
     name: str
-    """Whose it is."""
+    """The name of the program or the hook."""
     message: Message
+    """The message as the model is shown it."""
 
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """A setting that holds from here on, such as the model. Never shown."""
+    """A setting that applies from here on, such as the model. The model is never shown it."""
 
     name: str
+    """The name of the setting."""
     value: Json
+    """The new value."""
 
 
 @attrs.frozen(kw_only=True)
 class Label:
-    """A name for an entry, so that people find it again. Never shown."""
+    """A name for an entry, so that users can find it. The model is never shown it."""
 
     target: str
+    """The id of the entry."""
     label: str
+    """The name. If two entries have the same label, the later label applies."""
 
 
 @attrs.frozen(kw_only=True)
 class Observation:
-    """Something that was measured or that happened around a request, such as a truncation. Never shown."""
+    """A measurement or an event around a request, such as a truncation. The model is never shown it."""
 
     name: str
+    """What was measured or what happened."""
     data: Json = None
+    """Any JSON value."""
 
 
 @attrs.frozen(kw_only=True)
-class Unknown:
-    """An entry of a kind that this version does not know: kept as it was read."""
+class UnknownEntry:
+    """An entry of a kind that this version does not know. It is kept unchanged."""
 
     kind: str
+    """The kind as it is written in the file."""
     data: Mapping[str, Json]
+    """The data of the entry."""
 
 
-Payload: TypeAlias = (
-    MessageEntry | Checkpoint | BranchSummary | Edit | Reset | Custom | CustomMessage | Setting | Label | Observation | Unknown
+EntryPayload: TypeAlias = (
+    MessageEntry | Checkpoint | BranchSummary | Edit | Reset | CustomEntry | CustomMessage | Setting | Label | Observation | UnknownEntry
 )
 
-KINDS: dict[type[Payload], Kind] = {
+KINDS: dict[type[EntryPayload], EntryKind] = {
     MessageEntry: "message",
     Checkpoint: "checkpoint",
     BranchSummary: "branch_summary",
     Edit: "edit",
     Reset: "reset",
-    Custom: "custom",
+    CustomEntry: "custom",
     CustomMessage: "custom_message",
     Setting: "setting",
     Label: "label",
     Observation: "observation",
-    Unknown: "unknown",
+    UnknownEntry: "unknown",
 }
-"""The word for each payload, as it is written."""
+"""The kind of each payload class, as transcript files name it."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One entry. `time` is in seconds since 1970 (UTC)."""
+    """One entry of a transcript."""
 
     id: str
+    """The id, unique in the transcript."""
     parent_id: str | None
+    """The id of the entry that this one follows; None for a root."""
     time: float
-    payload: Payload
+    """When the entry was written, in seconds since 1970 (UTC)."""
+    payload: EntryPayload
+    """What the entry holds."""
 
     @property
-    def kind(self) -> Kind:
-        """The word for what it is."""
+    def kind(self) -> EntryKind:
+        """The kind of the payload."""
         return KINDS[type(self.payload)]
 
     @property
     def message(self) -> Message | None:
-        """The message of an entry that has one."""
+        """The message of a `MessageEntry` or a `CustomMessage`; None for every other kind."""
         return self.payload.message if isinstance(self.payload, MessageEntry | CustomMessage) else None

@@ -1,6 +1,6 @@
-"""Secrets taken out of what leaves a conversation: summaries, the facts beside them, exports. Off unless a redactor is given.
+"""Removal of secrets from what leaves a conversation: summaries, their facts, exports. It is off unless a redactor is passed.
 
-The transcript itself is never touched, and what the model is shown of it is as it was said.
+Redaction never changes the transcript or the messages that the model is shown.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, Part
 
-__all__ = ["SECRETS", "Redactor", "Secret", "redact_json", "redact_payload", "redact_secrets"]
+__all__ = ["SECRET_PATTERNS", "Redactor", "SecretPattern", "redact_json", "redact_message", "redact_secrets"]
 
 Redactor: TypeAlias = Callable[[str], str]
-"""Gives a text without its secrets, the same for the same text, and what it gave is left as it is when it comes again.
+"""Remove secrets from a text. Must be deterministic and idempotent.
 
-What it raises ends what it was called for: a compaction, an export. Nothing leaves unseen.
+An exception of the redactor ends the compaction or the export that called it, so no text leaves without having been checked.
 """
 
 
 @attrs.frozen
-class Secret:
-    """A shape of secrets: what it is called, and a pattern that takes linear time on any text.
+class SecretPattern:
+    """A kind of secret and the pattern that finds it. The pattern must take linear time on every text.
 
-    Of a match the group `value` is replaced, or all of it where there is no such group; nothing where a group `proof` had no part in it.
+    The group `value` of a match is replaced, or the whole match if the pattern has no such group. If the pattern has a group `proof`, a
+    match in which that group is empty is left unchanged.
     """
 
     name: str
+    """The kind of secret, as the replacement names it: `[redacted: api key]`."""
     pattern: re.Pattern[str]
+    """The pattern."""
 
-    def out_of(self, text: str) -> str:
-        """The text with a word in place of each."""
-        return self.pattern.sub(self._word, text)
+    def redact(self, text: str) -> str:
+        """Replace every secret of this kind."""
+        return self.pattern.sub(self._replacement, text)
 
-    def _word(self, match: re.Match[str]) -> str:
+    def _replacement(self, match: re.Match[str]) -> str:
         groups = match.groupdict("")
         if groups.get("proof") == "":
             return match[0]
@@ -52,40 +55,40 @@ class Secret:
         return f"{match.string[match.start() : start]}[redacted: {self.name}]{match.string[end : match.end()]}"
 
 
-_GAP = r"(?:\s|\\[nr])"  # a line's end, as it is or as JSON writes it
+_GAP = r"(?:\s|\\[nr])"  # a line break, plain or escaped in JSON
 _PEM = r"-----{} (?:[A-Z0-9]{{1,20}} ){{0,4}}PRIVATE KEY(?: BLOCK)?-----"
 _BEGIN, _END = _PEM.format("BEGIN"), _PEM.format("END")
 _BODY = rf"(?:{_GAP}*+[A-Za-z0-9+/=]{{16,}}+)*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,64}}+)?+"
 _HEADERS = rf"(?:{_GAP}{{1,2}}[A-Z][A-Za-z-]{{1,20}}: [A-Za-z0-9,. +/@()-]{{0,200}})*+"
 _NAMES = r"secret|passw(?:or)?d|passphrase|token|api[_-]?key|access[_-]?key|private[_-]?key"
 
-SECRETS: tuple[Secret, ...] = (
-    # A key of which the beginning or the end was cut away is still one.
-    Secret("private key", re.compile(rf"{_BEGIN}{_HEADERS}{_BODY}(?:{_GAP}*+{_END})?+")),
-    Secret(
+SECRET_PATTERNS: tuple[SecretPattern, ...] = (
+    # A key is redacted as well if its beginning or its end was cut off.
+    SecretPattern("private key", re.compile(rf"{_BEGIN}{_HEADERS}{_BODY}(?:{_GAP}*+{_END})?+")),
+    SecretPattern(
         "private key",
         re.compile(rf"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{{40,}}+{_GAP}++)++(?:[A-Za-z0-9+/=]{{1,64}}+{_GAP}++)?+(?P<proof>{_END})?+"),
     ),
-    Secret("api key", re.compile(r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}+")),
-    Secret("api key", re.compile(r"(?<![A-Za-z0-9])[rsp]k_(?:live|test)_[A-Za-z0-9]{16,}+")),
-    Secret("api key", re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")),
-    Secret("access key", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
-    Secret("access token", re.compile(r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{40,}+)")),
-    Secret(
+    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}+")),
+    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])[rsp]k_(?:live|test)_[A-Za-z0-9]{16,}+")),
+    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")),
+    SecretPattern("access key", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    SecretPattern("access token", re.compile(r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{40,}+)")),
+    SecretPattern(
         "access token", re.compile(r"(?<![A-Za-z0-9])(?:glpat-[A-Za-z0-9_-]{20,}+|xox[abeoprs]-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{10,}+)")
     ),
-    Secret("access token", re.compile(r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36,}+|pypi-[A-Za-z0-9_-]{50,}+|hf_[A-Za-z0-9]{30,}+)")),
-    Secret("token", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]{0,}+)?+")),
-    Secret("bearer token", re.compile(r"(?<![a-z])bearer[ \t]{1,4}(?P<value>[a-z0-9._~+/=-]{16,}+)", re.IGNORECASE)),
-    Secret(
+    SecretPattern("access token", re.compile(r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36,}+|pypi-[A-Za-z0-9_-]{50,}+|hf_[A-Za-z0-9]{30,}+)")),
+    SecretPattern("token", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]{0,}+)?+")),
+    SecretPattern("bearer token", re.compile(r"(?<![a-z])bearer[ \t]{1,4}(?P<value>[a-z0-9._~+/=-]{16,}+)", re.IGNORECASE)),
+    SecretPattern(
         "credentials",
         re.compile(
             r"authorization[\\\"']{0,4}\s{0,3}[:=]\s{0,3}[\\\"']{0,4}(?:basic|token|digest)\s{1,3}(?P<value>[^\s\"',;\[\\]{8,}+)",
             re.IGNORECASE,
         ),
     ),
-    Secret("password", re.compile(r"(?<=://)[^\s/:@]{0,100}+:(?P<value>[^\s/@]{1,200}+)@")),
-    Secret(
+    SecretPattern("password", re.compile(r"(?<=://)[^\s/:@]{0,100}+:(?P<value>[^\s/@]{1,200}+)@")),
+    SecretPattern(
         "value",
         re.compile(
             rf"(?:{_NAMES})[\\\"']{{0,4}}\s{{0,3}}[:=]\s{{0,3}}[\\\"']{{0,4}}(?P<value>(?=[a-z+/_.~-]{{0,64}}[0-9])[a-z0-9+/_.~=-]{{12,}}+)",
@@ -93,56 +96,56 @@ SECRETS: tuple[Secret, ...] = (
         ),
     ),
 )
-"""What `redact_secrets` takes out: keys and tokens of common shapes, private keys, passwords in addresses, values of telling names."""
+"""The patterns of `redact_secrets`: common keys and tokens, private keys, passwords in URLs, values of names such as `api_key`."""
 
 
 def redact_secrets(text: str) -> str:
-    """A redactor for secrets of common shapes. It knows none by its value: add those that you know with a redactor of your own.
+    """Remove secrets of common shapes from a text. Remove secrets whose value you know with a redactor of your own.
 
     >>> redact_secrets("curl -H 'Authorization: Bearer abcdefghijklmnop1234'")
     "curl -H 'Authorization: Bearer [redacted: bearer token]'"
     """
-    for secret in SECRETS:
-        text = secret.out_of(text)
+    for secret in SECRET_PATTERNS:
+        text = secret.redact(text)
     return text
 
 
-def redact_payload(message: Message, redactor: Redactor) -> Message:
-    """A message without secrets; the message itself where there are none.
+def redact_message(message: Message, redactor: Redactor) -> Message:
+    """Remove secrets from a message. Returns the same message if it contains none.
 
-    Looks at texts, at the arguments of calls (which stay JSON), at addresses of pictures and names of documents; not into the pictures
-    and documents themselves. A provider's own part in which something is found is left out whole: it may be signed.
+    Texts, tool call arguments (which stay valid JSON), URLs of images and names of documents are redacted; images and documents
+    themselves are not read. An opaque part that contains a secret is dropped as a whole, because it may be signed.
     """
-    content = tuple(_parts(message.content, redactor))
-    calls = tuple(attrs.evolve(call, arguments=_arguments(call.arguments, redactor)) for call in message.tool_calls)
+    content = tuple(_redact_parts(message.content, redactor))
+    calls = tuple(attrs.evolve(call, arguments=_redact_arguments(call.arguments, redactor)) for call in message.tool_calls)
     if content == message.content and calls == message.tool_calls:
         return message
     return attrs.evolve(message, content=content, tool_calls=calls)
 
 
 def redact_json(value: Json, redactor: Redactor) -> Json:
-    """A JSON value without secrets in its texts and names."""
+    """Remove secrets from the strings and the keys of a JSON value. The value itself is not changed."""
     root: list[Json] = [value]
-    waiting: list[tuple[Json, Callable[[Json], object]]] = [(value, partial(root.__setitem__, 0))]
-    while waiting:
-        item, put = waiting.pop()
+    pending: list[tuple[Json, Callable[[Json], object]]] = [(value, partial(root.__setitem__, 0))]
+    while pending:
+        item, store = pending.pop()
         if isinstance(item, str):
-            put(redactor(item))
+            store(redactor(item))
         elif isinstance(item, Mapping):
-            named = {redactor(name): each for name, each in item.items()}
-            put(named)
-            waiting.extend((each, partial(named.__setitem__, name)) for name, each in named.items())
+            mapping = {redactor(name): child for name, child in item.items()}
+            store(mapping)
+            pending.extend((child, partial(mapping.__setitem__, name)) for name, child in mapping.items())
         elif isinstance(item, list):
-            listed = list(item)
-            put(listed)
-            waiting.extend((each, partial(listed.__setitem__, at)) for at, each in enumerate(listed))
+            items = list(item)
+            store(items)
+            pending.extend((child, partial(items.__setitem__, index)) for index, child in enumerate(items))
     return root[0]
 
 
-def _parts(content: Iterable[Part], redactor: Redactor) -> Iterator[Part]:
+def _redact_parts(content: Iterable[Part], redactor: Redactor) -> Iterator[Part]:
     for is_text, group in groupby(content, lambda part: isinstance(part, str)):
         if is_text:
-            yield from _texts([part for part in group if isinstance(part, str)], redactor)
+            yield from _redact_texts([part for part in group if isinstance(part, str)], redactor)
             continue
         for part in group:
             match part:
@@ -156,26 +159,26 @@ def _parts(content: Iterable[Part], redactor: Redactor) -> Iterator[Part]:
                     yield part
 
 
-def _texts(texts: list[str], redactor: Redactor) -> list[str]:
-    """Texts that are read as one: a secret may begin in one and end in the next."""
-    clean = [redactor(text) for text in texts]
-    whole = "".join(clean)
-    again = redactor(whole) if len(clean) > 1 else whole
-    return clean if again == whole else [again]
+def _redact_texts(texts: list[str], redactor: Redactor) -> list[str]:
+    """Redact adjacent texts, each alone and all of them joined: a secret may begin in one text and end in the next."""
+    redacted = [redactor(text) for text in texts]
+    joined = "".join(redacted)
+    redacted_joined = redactor(joined) if len(redacted) > 1 else joined
+    return redacted if redacted_joined == joined else [redacted_joined]
 
 
-def _arguments(text: str, redactor: Redactor) -> str:
-    """The arguments of a call: as values, and as they are written, where the name beside a value tells what it is. JSON stays JSON."""
+def _redact_arguments(text: str, redactor: Redactor) -> str:
+    """Redact the values of tool call arguments, then the JSON text, where the key next to a value may give it away."""
     try:
-        value = cast("Json", json.loads(text))  # of JSON
-        clean = redact_json(value, redactor)
-        shown = text if clean == value else json.dumps(clean, ensure_ascii=False)
+        value = cast("Json", json.loads(text))  # json.loads returns JSON
+        redacted_value = redact_json(value, redactor)
+        redacted = text if redacted_value == value else json.dumps(redacted_value, ensure_ascii=False)
     except (ValueError, RecursionError):
         return redactor(text)
-    again = redactor(shown)
-    if again != shown:
+    redacted_text = redactor(redacted)
+    if redacted_text != redacted:
         try:
-            json.loads(again)
+            json.loads(redacted_text)
         except (ValueError, RecursionError):
-            return json.dumps({"redacted": again}, ensure_ascii=False)
-    return again
+            return json.dumps({"redacted": redacted_text}, ensure_ascii=False)
+    return redacted_text

@@ -1,4 +1,4 @@
-"""Figures about a transcript, added up entry by entry: all that was ever said counts, before a checkpoint or on a branch that was left."""
+"""Statistics of a transcript, added up entry by entry. Every entry counts, also before a checkpoint and on abandoned branches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Usage
-from promptkit.transcript.entries import Checkpoint, MessageEntry, Unknown
+from promptkit.transcript.entries import Checkpoint, MessageEntry, UnknownEntry
 from promptkit.transcript.transcript import EntryTree
 
 if TYPE_CHECKING:
@@ -17,37 +17,47 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Statistics", "TranscriptTotals", "statistics"]
+__all__ = ["TranscriptStatistics", "TranscriptTotals", "compute_statistics"]
 
 
 @attrs.frozen(kw_only=True)
-class Statistics:
-    """What a transcript comes to."""
+class TranscriptStatistics:
+    """The statistics of a transcript."""
 
     entries: int
+    """Number of entries."""
     kinds: Mapping[str, int]
-    """Entries by kind; one of a kind that is not known by its own word."""
+    """Entries by kind. Entries of unknown kinds are counted under the kind that the file names."""
     roles: Mapping[str, int]
     """Messages by role."""
     tool_calls: int
+    """Number of tool calls."""
     tokens: Mapping[str, int] | None
-    """Of messages, by role, each counted once; None where nobody counted."""
+    """Tokens of messages by role, each message counted once; None if tokens were not counted."""
     usage: Usage
-    """What the provider says that all requests cost together, those of summaries included."""
+    """The sum of the usage that providers reported, including the requests for summaries."""
     checkpoints: int
+    """Number of checkpoints."""
     branches: int
-    """Entries that nothing stands behind."""
+    """Number of leaves: entries without children."""
     first: float | None
-    """When the oldest entry was written, in seconds since 1970."""
+    """When the oldest entry was written, in seconds since 1970; None for an empty transcript."""
     last: float | None
+    """When the latest entry was written, in seconds since 1970; None for an empty transcript."""
 
 
 class TranscriptTotals:
-    """Adds entries up. `count` gives the tokens of a message; `partial` is as in `Loaded`."""
+    """Add up the statistics of entries one by one, without keeping the entries.
 
-    def __init__(self, *, count: Callable[[Message], int] | None = None, partial: bool = False) -> None:
+    Args:
+        count_tokens: Count the tokens of a message. None: do not count tokens.
+        partial: Whether older entries are missing, as in `LoadedEntries.partial`.
+    """
+
+    def __init__(self, *, count_tokens: Callable[[Message], int] | None = None, partial: bool = False) -> None:
         self.tree = EntryTree(partial=partial)
-        self._count = count
+        """The ids of the entries that were added."""
+        self._count_tokens = count_tokens
         self._kinds: Counter[str] = Counter()
         self._roles: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
@@ -56,33 +66,33 @@ class TranscriptTotals:
         self._times: tuple[float, float] | None = None
 
     def add(self, entry: Entry) -> None:
-        """Count an entry; one whose id was there before is left out."""
+        """Add an entry. An entry whose id was added before is ignored."""
         if entry.id in self.tree:
             return
         self.tree.add(entry.id, entry.parent_id)
         payload = entry.payload
-        self._kinds[payload.kind if isinstance(payload, Unknown) else entry.kind] += 1
+        self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
         first, last = self._times or (entry.time, entry.time)
         self._times = min(first, entry.time), max(last, entry.time)
         if isinstance(payload, MessageEntry | Checkpoint) and payload.usage is not None:
-            self._usage = _sum(self._usage, payload.usage)
+            self._usage = _add_usage(self._usage, payload.usage)
         message = entry.message
         if message is not None:
             self._roles[message.role] += 1
             self._calls += len(message.tool_calls)
-            if self._count is not None:
-                self._tokens[message.role] += self._count(message)
+            if self._count_tokens is not None:
+                self._tokens[message.role] += self._count_tokens(message)
 
     @property
-    def result(self) -> Statistics:
-        """What was added so far."""
+    def result(self) -> TranscriptStatistics:
+        """The statistics of all entries that were added."""
         first, last = self._times or (None, None)
-        return Statistics(
+        return TranscriptStatistics(
             entries=len(self.tree),
             kinds=dict(self._kinds),
             roles=dict(self._roles),
             tool_calls=self._calls,
-            tokens=None if self._count is None else dict(self._tokens),
+            tokens=None if self._count_tokens is None else dict(self._tokens),
             usage=self._usage,
             checkpoints=self._kinds["checkpoint"],
             branches=len(self.tree.leaves()),
@@ -91,13 +101,13 @@ class TranscriptTotals:
         )
 
 
-def statistics(entries: Iterable[Entry], *, count: Callable[[Message], int] | None = None) -> Statistics:
-    """The figures of these entries; `count` gives the tokens of a message."""
-    tally = TranscriptTotals(count=count)
+def compute_statistics(entries: Iterable[Entry], *, count_tokens: Callable[[Message], int] | None = None) -> TranscriptStatistics:
+    """Compute the statistics of entries. `count_tokens` counts the tokens of a message; None: tokens are not counted."""
+    totals = TranscriptTotals(count_tokens=count_tokens)
     for entry in entries:
-        tally.add(entry)
-    return tally.result
+        totals.add(entry)
+    return totals.result
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(**{field.name: getattr(one, field.name) + getattr(other, field.name) for field in attrs.fields(Usage)})
+def _add_usage(first: Usage, second: Usage) -> Usage:
+    return Usage(**{field.name: getattr(first, field.name) + getattr(second, field.name) for field in attrs.fields(Usage)})

@@ -1,4 +1,4 @@
-"""Where a transcript is kept: the protocol of all stores, and the one that forgets."""
+"""Stores of transcripts: the protocol of all stores, and the store in memory."""
 
 from __future__ import annotations
 
@@ -13,104 +13,114 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["InMemoryStore", "Loaded", "Problem", "Store"]
+__all__ = ["InMemoryStore", "LoadedEntries", "ReadProblem", "TranscriptStore"]
 
 
-@attrs.frozen(kw_only=True)
-class Problem:
-    """Something in a store that could not be read, and was left where it is. `line` counts from 1."""
+class TranscriptStore(Protocol):
+    """Keep the entries of a transcript.
 
-    line: int
-    detail: str
-
-
-@attrs.frozen(kw_only=True)
-class Loaded:
-    """What a store holds, in the order in which it was written."""
-
-    entries: tuple[Entry, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    lines: tuple[int, ...] = ()
-    """For each entry the line that it stands in."""
-    last: str = ""
-    """The id of the last entry in the store, given here or before; empty where there is none."""
-    torn: int = 0
-    """Bytes at the end that are of a write that was cut short. They are of no entry, and go when the next one is written."""
-    partial: bool = False
-    """Whether older entries are elsewhere, so that parents may be missing."""
-
-
-class Store(Protocol):
-    """Keeps entries. A batch is there as a whole or not at all, and once `append` has returned it survives a crash.
-
-    A store belongs to one transcript; two transcripts, in one process or in two, each open a store of their own on the same place.
+    A batch is stored completely or not at all, and it survives a crash once `append` has returned. A store belongs to one transcript.
+    Two transcripts on the same file, in one process or in two, each open a store of their own.
     """
 
-    def load(self) -> Loaded:
-        """All entries, as far as they can be read."""
+    def load(self) -> LoadedEntries:
+        """Read all entries, as far as they can be read."""
         ...
 
-    def refresh(self) -> Loaded:
-        """What others have written since the store was read. It may hold entries that were given before."""
+    def refresh(self) -> LoadedEntries:
+        """Read what other writers appended since the last read. The result may repeat entries that were returned before."""
         ...
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
-        """Write a batch behind all that is there.
+        """Append a batch.
 
-        `expect` is the id of the entry that the caller believes to be the last; an empty text: that there is none. Raises
-        TranscriptConflictError, with what was written since, if another writer was faster; nothing is written then. None: whatever
-        the last entry is. Raises TranscriptWriteError if it cannot be written.
+        Args:
+            entries: The batch.
+            expect: The id of the entry that the caller believes to be the last in the store; an empty string for an empty store.
+                None: append whatever the last entry is.
+
+        Raises:
+            TranscriptConflictError: Another writer appended entries since. The error carries them; nothing was written.
+            TranscriptWriteError: The batch cannot be written.
         """
         ...
 
     @property
-    def place(self) -> str | None:
-        """The path of the file that a reader can open, or None."""
+    def file_path(self) -> str | None:
+        """The path of a file that a reader can open, or None."""
         ...
 
     @property
-    def lines(self) -> int:
-        """The lines of that file, as far as the store has read and written it; 0 where there is none."""
+    def line_count(self) -> int:
+        """Lines of that file, as far as the store has read and written it; 0 without a file."""
         ...
 
 
+@attrs.frozen(kw_only=True)
+class LoadedEntries:
+    """The entries that a store has read, in the order in which they were written."""
+
+    entries: tuple[Entry, ...] = ()
+    """The entries."""
+    problems: tuple[ReadProblem, ...] = ()
+    """What could not be read."""
+    line_numbers: tuple[int, ...] = ()
+    """For each entry the number of its line, counted from 1."""
+    last_id: str = ""
+    """The id of the last entry in the store, returned here or before; empty for an empty store."""
+    torn_bytes: int = 0
+    """Bytes at the end of the file from a write that was cut short. They belong to no entry; the next append removes them."""
+    partial: bool = False
+    """Whether older entries were not read, so that parents may be missing."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadProblem:
+    """A part of a file that could not be read. It is left in the file."""
+
+    line: int
+    """The number of the line, counted from 1."""
+    detail: str
+    """What is wrong, in words."""
+
+
 class InMemoryStore:
-    """Keeps entries for as long as the process lives. Several transcripts may share one."""
+    """Keep entries in memory. Several transcripts may share one store."""
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self._entries = list(entries)
 
-    def load(self) -> Loaded:
-        """All entries."""
-        return Loaded(entries=tuple(self._entries), lines=tuple(range(1, len(self._entries) + 1)), last=self._last)
+    def load(self) -> LoadedEntries:
+        """Return all entries."""
+        return LoadedEntries(entries=tuple(self._entries), line_numbers=tuple(range(1, len(self._entries) + 1)), last_id=self._last_id)
 
-    def refresh(self) -> Loaded:
-        """All entries: they are at hand."""
+    def refresh(self) -> LoadedEntries:
+        """Return all entries."""
         return self.load()
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
-        """Keep a batch."""
-        if expect not in {None, self._last}:
-            raise TranscriptConflictError(expect or "", _since(self._entries, expect or ""))
+        """Append a batch. Raises TranscriptConflictError if `expect` is not the id of the last entry."""
+        if expect not in {None, self._last_id}:
+            raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
         self._entries.extend(entries)
 
     @property
-    def _last(self) -> str:
+    def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
 
     @property
-    def place(self) -> str | None:
-        """No file."""
+    def file_path(self) -> str | None:
+        """None: there is no file."""
         return None
 
     @property
-    def lines(self) -> int:
-        """None: there is no file."""
+    def line_count(self) -> int:
+        """0: there is no file."""
         return 0
 
 
-def _since(entries: Sequence[Entry], known: str) -> list[Entry]:
-    for at in range(len(entries) - 1, -1, -1):
-        if entries[at].id == known:
-            return list(entries[at + 1 :])
+def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:
+    for index in range(len(entries) - 1, -1, -1):
+        if entries[index].id == entry_id:
+            return list(entries[index + 1 :])
     return list(entries)

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart
-from promptkit.compaction.policy.usage import Anchor, anchors
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Custom, CustomMessage, Edit, MessageEntry, Reset
+from promptkit.compaction.policy.usage import ProviderCount, iter_provider_counts
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomEntry, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.jsonl.records import message_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import NEVER_REPLAYED, ViewBuilder, build_view, summary_message
+from promptkit.transcript.view import UNREPLAYABLE_FINISHES, ViewBuilder, build_view, build_summary_message
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 def as_bytes(projection: TranscriptView) -> bytes:
     """All that a projection says, as bytes."""
-    items = [[item.entry, item.kind, message_to_json(item.message)] for item in projection.items]
-    return json.dumps([items, projection.checkpoint, [attrs.asdict(repair) for repair in projection.repairs]]).encode()
+    items = [[item.entry_id, item.kind, message_to_json(item.message)] for item in projection.items]
+    return json.dumps([items, projection.checkpoint_id, [attrs.asdict(repair) for repair in projection.repairs]]).encode()
 
 
 @given(steps())
@@ -71,7 +71,7 @@ def test_I3_a_reader_skips_what_it_cannot_read_and_keeps_all_else(steps: list[St
         loaded = JsonlStore(path).load()
         assert [entry.id for entry in loaded.entries] == [entry.id for at, entry in enumerate(transcript.entries, 1) if at != bad]
         assert {problem.line for problem in loaded.problems} == {bad + 1}
-        assert loaded.torn == len(b'{"id": "torn')
+        assert loaded.torn_bytes == len(b'{"id": "torn')
 
 
 @given(transcripts(unique=False))
@@ -125,7 +125,7 @@ def test_I7_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_th
         assert left.problems == ()
         # A last line that lacks nothing but its line break is all there.
         assert written in [file.ends[max(end for end in file.ends if end <= cut + more)] for more in (0, 1)]
-        left.say(said("afterwards"))
+        left.append_messages(said("afterwards"))
         after = new_transcript(JsonlStore(path))
         assert [entry.id for entry in after.entries] == [entry.id for entry in left.entries]
         assert after.problems == ()
@@ -144,7 +144,7 @@ def test_I8_the_same_path_gives_the_same_bytes_here_and_after_loading(transcript
 def test_I8_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> None:
     shown = build_view(transcript.path()).messages
     again = new_transcript()
-    again.say(*shown)
+    again.append_messages(*shown)
     assert build_view(again.path()).messages == shown
     assert build_view(again.path()).repairs == ()
 
@@ -156,18 +156,18 @@ def test_I8_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique
     for step in steps:
         grow(transcript, step, unique=unique)
         if step[1] % 3:
-            assert as_bytes(projector.project(transcript.path())) == as_bytes(build_view(transcript.path()))
+            assert as_bytes(projector.build(transcript.path())) == as_bytes(build_view(transcript.path()))
 
 
 @given(transcripts(), steps())
 def test_I9_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcript, more: list[Step]) -> None:
     path = transcript.path()
     shown = build_view(path)
-    if shown.checkpoint is None:
+    if shown.checkpoint_id is None:
         return
-    mark = next(at for at, entry in enumerate(path) if entry.id == shown.checkpoint)
+    mark = next(at for at, entry in enumerate(path) if entry.id == shown.checkpoint_id)
     others = [
-        attrs.evolve(entry, payload=Custom(name="nothing")) if isinstance(entry.payload, Checkpoint) and at != mark else entry
+        attrs.evolve(entry, payload=CustomEntry(name="nothing")) if isinstance(entry.payload, Checkpoint) and at != mark else entry
         for at, entry in enumerate(path)
     ]
     assert as_bytes(build_view(others)) == as_bytes(shown), "without the other checkpoints"
@@ -200,11 +200,11 @@ def test_I10_repairs_are_reported(transcript: Transcript) -> None:
 def test_I11_a_summary_is_shown_as_it_was_baked(transcript: Transcript) -> None:
     edited = {entry.payload.target for entry in transcript.path() if isinstance(entry.payload, Edit)}
     shown = build_view(transcript.path())
-    if shown.checkpoint is None or shown.checkpoint in edited:
+    if shown.checkpoint_id is None or shown.checkpoint_id in edited:
         return
-    checkpoint = transcript.get(shown.checkpoint).payload
+    checkpoint = transcript.get(shown.checkpoint_id).payload
     assert isinstance(checkpoint, Checkpoint)
-    opening = checkpoint.replacement if checkpoint.replacement is not None else (summary_message(checkpoint.summary),)
+    opening = checkpoint.replacement if checkpoint.replacement is not None else (build_summary_message(checkpoint.summary),)
     assert shown.messages[: len(opening)] == opening
 
 
@@ -219,9 +219,9 @@ def test_I12_a_count_of_the_provider_holds_only_for_the_view_it_was_made_of(tran
         and entry.payload.usage
         and entry.payload.usage.input_tokens > 0
         and at > max(changes, default=-1)
-        and entry.payload.finish not in NEVER_REPLAYED
+        and entry.payload.finish not in UNREPLAYABLE_FINISHES
     ]
-    assert [anchor.entry for anchor in anchors(path, model="m") if isinstance(anchor, Anchor)] == valid[::-1]
+    assert [anchor.entry for anchor in iter_provider_counts(path, model="m") if isinstance(anchor, ProviderCount)] == valid[::-1]
 
 
 def shown_by_the_book(path: Sequence[Entry]) -> list[Message]:
@@ -242,9 +242,9 @@ def shown_by_the_book(path: Sequence[Entry]) -> list[Message]:
         assert isinstance(checkpoint, Checkpoint)
         edit = edits.get(view[marks[-1]].id)
         if edit:
-            messages.append(summary_message("".join(part for part in edit.content or () if isinstance(part, str))))
+            messages.append(build_summary_message("".join(part for part in edit.content or () if isinstance(part, str))))
         else:
-            messages += (summary_message(checkpoint.summary),) if checkpoint.replacement is None else checkpoint.replacement
+            messages += (build_summary_message(checkpoint.summary),) if checkpoint.replacement is None else checkpoint.replacement
         kept = [at for at, entry in enumerate(view[: marks[-1]]) if entry.id == checkpoint.first_kept]
         view = [*(view[kept[0] : marks[-1]] if kept else ()), *view[marks[-1] + 1 :]]
     voiced = [(entry, message) for entry in view if (message := voice(entry, edits.get(entry.id)))]
@@ -279,7 +279,7 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
     if edit is not None and edit.content is None:
         return None
     match entry.payload:
-        case MessageEntry(message=message, finish=finish) if not (message.tool_calls and finish in NEVER_REPLAYED):
+        case MessageEntry(message=message, finish=finish) if not (message.tool_calls and finish in UNREPLAYABLE_FINISHES):
             shown = message
         case CustomMessage(message=message):
             shown = message
@@ -293,5 +293,5 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
 
 
 def test_a_memory_store_holds_what_a_file_holds() -> None:
-    entries = new_transcript(InMemoryStore()).say(said("one"), said("two"))
+    entries = new_transcript(InMemoryStore()).append_messages(said("one"), said("two"))
     assert Transcript(InMemoryStore(entries)).path() == tuple(entries)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.reader import FilePass
+from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from tests.crash.writer import write_until_killed
 
@@ -99,16 +99,16 @@ def _start(path: Path, seed: int) -> tuple[int, int]:
 
 
 def _is_torn(path: Path) -> bool:
-    going = FilePass(path)
+    going = TranscriptReader(path)
     for _ in going:
         pass
-    return going.torn > 0
+    return going.torn_bytes > 0
 
 
 def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
     """What is missing of what was acknowledged, and what else is wrong with the file."""
     try:
-        wrong = [f"{problem.line}: {problem.detail}" for problem in problems(FilePass(path))]
+        wrong = [f"{problem.line}: {problem.detail}" for problem in find_problems(TranscriptReader(path))]
         transcript = Transcript(JsonlStore(path))
         wrong += [f"{problem.line}: {problem.detail}" for problem in transcript.problems]
         names = Counter(entry.message.name or "" for entry in transcript.entries if entry.message)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from promptkit.transcript.jsonl.reader import FilePass
+from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ WRITER = """
 import json, sys
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError
-from promptkit.transcript.entries import Said
+from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -30,7 +30,7 @@ path, name, count, careful = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.arg
 transcript = Transcript(JsonlStore(path))
 written, conflicts = [], 0
 while len(written) < count:
-    said = [Said(message=Message(role="user", name=name, content=(str(len(written) + at) * 300,))) for at in range(len(written) % 3 + 1)]
+    said = [MessageEntry(message=Message(role="user", name=name, content=(str(len(written) + at) * 300,))) for at in range(len(written) % 3 + 1)]
     try:
         made = transcript.append(*said, expect=(transcript.leaf or "") if careful else None)
     except TranscriptConflictError:
@@ -73,7 +73,7 @@ def test_writers_at_the_same_time_do_not_corrupt(tmp_path: Path, manner: str) ->
     ]
     said = [json.loads(process.communicate()[0]) for process in started]
     transcript = Transcript(JsonlStore(path))
-    assert list(problems(FilePass(path))) == []
+    assert list(find_problems(TranscriptReader(path))) == []
     assert sorted(entry.id for entry in transcript.entries) == sorted(entry for written, _ in said for entry in written)
     for entries in (said[number][0] for number in range(3)):
         assert [entry.id for entry in transcript.entries if entry.id in set(entries)] == entries, "each in its order"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.archive import archive
+from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -38,13 +38,13 @@ def write_until_killed(path: Path, acknowledged: int, rng: random.Random) -> Non
         size = rng.choice([1, 1, 2, 5, 40])
         length = rng.choice([10, 300, 5_000, HUGE if size < 5 else 5_000])
         name = f"batch {rng.getrandbits(64):x} of {size}"
-        made = transcript.say(*(Message(role="user", name=name, content=("\u2028é" * (length // 2),)) for _ in range(size)))
+        made = transcript.append_messages(*(Message(role="user", name=name, content=("\u2028é" * (length // 2),)) for _ in range(size)))
         WRITE(acknowledged, f"{json.dumps([entry.id for entry in made])}\n".encode())
         if rng.random() < 0.2:
             transcript.refresh()
         if rng.random() < 0.1:
             try:
-                archive(store, through=rng.choice(transcript.entries).id)
+                archive_entries(store, through=rng.choice(transcript.entries).id)
             except TranscriptError:
                 continue  # nothing stands behind that entry
 

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import Message
-from promptkit.recordings.formats.claude_code import FINISHES, usage_of_answer
-from promptkit.recordings.formats.openai_chat import layout_of
-from promptkit.recordings.reading.codec import head_of
-from promptkit.recordings.reading.conversations import ConversationWriter, walk
-from promptkit.recordings.reading.json_values import object_of, rest, text_of
-from promptkit.recordings.reading.messages import ANTHROPIC, read_blocks
-from promptkit.transcript.entries import Custom, MessageEntry, Observation, Setting
+from promptkit.recordings.formats.claude_code import FINISH_REASONS, usage_from_anthropic
+from promptkit.recordings.formats.openai_chat import find_layout
+from promptkit.recordings.reading.codec import read_head
+from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
+from promptkit.recordings.reading.json_values import as_object, omit_fields, as_text
+from promptkit.recordings.reading.messages import ANTHROPIC, read_anthropic_content
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Json
-    from promptkit.recordings.reading.codec import Batch, Head
-    from promptkit.recordings.reading.conversations import Pattern
-    from promptkit.recordings.reading.json_stream import Path
-    from promptkit.recordings.reading.json_values import Record
-    from promptkit.recordings.reading.source import Source
-    from promptkit.transcript.entries import Payload
+    from promptkit.recordings.reading.codec import Batch, FileHead
+    from promptkit.recordings.reading.conversations import PathPattern
+    from promptkit.recordings.reading.json_stream import JsonPath
+    from promptkit.recordings.reading.json_values import JsonObject
+    from promptkit.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["Anthropic"]
+__all__ = ["AnthropicFormat"]
 
 NAME = ANTHROPIC
 KNOWN = {"role", "content", "model", "stop_reason", "usage"}
@@ -36,80 +36,80 @@ PLACES = ("content.item.type", "item.content.item.type", "messages.item.content.
 OF_OPENAI = {"system", "developer", "tool", "function"}
 
 
-class Anthropic:
+class AnthropicFormat:
     """Reads Anthropic messages."""
 
     name = NAME
     about = "Anthropic messages JSON"
 
-    def detects(self, head: Head) -> bool:
+    def detects(self, head: FileHead) -> bool:
         """Messages in which blocks have Anthropic's types, or that have a system prompt beside them; and none of OpenAI's roles."""
-        if layout_of(head) is None or any(fact.rpartition("role=")[2] in OF_OPENAI for fact in head.facts if "role=" in fact):
+        if find_layout(head) is None or any(fact.rpartition("role=")[2] in OF_OPENAI for fact in head.json_paths if "role=" in fact):
             return False
-        blocks = any(f"{place}={kind}" in head.facts for place in PLACES for kind in BLOCKS)
-        return blocks or bool({"system", "system.item.text", "item.system"} & head.facts)
+        blocks = any(f"{place}={kind}" in head.json_paths for place in PLACES for kind in BLOCKS)
+        return blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
-    def read(self, source: Source) -> Iterator[Batch]:
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
         """The entries of a file, message by message."""
-        pattern, depth = layout_of(head_of(source)) or ((None,), 0)
+        pattern, depth = find_layout(read_head(source)) or ((None,), 0)
         late = _late_prompts(source, pattern, depth)
         talks = ConversationWriter(NAME)
-        told: Path | None = None
-        for member in walk(source, [pattern], depth=depth):
-            talks.turn(member.talk)
-            if member.talk != told and member.talk in late:
-                yield talks.add([_prompt(late[member.talk])])
-            told = member.talk
+        told: JsonPath | None = None
+        for member in walk_members(source, [pattern], depth=depth):
+            talks.switch(member.conversation)
+            if member.conversation != told and member.conversation in late:
+                yield talks.add([_prompt(late[member.conversation])])
+            told = member.conversation
             if member.pattern is None and member.key == "system":
-                if member.talk not in late:
+                if member.conversation not in late:
                     yield talks.add([_prompt(member.value)])
             elif member.pattern is None:
                 yield talks.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
             elif not isinstance(member.value, Mapping):
-                yield talks.unread(member, "no JSON object.")
+                yield talks.keep_unreadable(member, "no JSON object.")
             elif payloads := _said(member.value):
                 yield talks.add(payloads, messages=1)
             else:
-                yield talks.add([Custom(name=f"{NAME}.message", data=member.value)])
+                yield talks.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
 
 
-def _late_prompts(source: Source, pattern: Pattern, depth: int) -> dict[Path, Json]:
+def _late_prompts(source: RecordingSource, pattern: PathPattern, depth: int) -> dict[JsonPath, Json]:
     """System prompts that stand behind the messages that they come before, which costs a pass of their own."""
-    late: dict[Path, Json] = {}
+    late: dict[JsonPath, Json] = {}
     if pattern != ("messages", None):
         return late
-    seen: Path | None = None
+    seen: JsonPath | None = None
     with suppress(TranscriptFormatError):  # the pass that reads the messages says where
-        for member in walk(source, [pattern], depth=depth):
+        for member in walk_members(source, [pattern], depth=depth):
             if member.pattern is not None:
-                seen = member.talk
-            elif member.key == "system" and member.talk == seen:
-                late[member.talk] = member.value
+                seen = member.conversation
+            elif member.key == "system" and member.conversation == seen:
+                late[member.conversation] = member.value
     return late
 
 
-def _prompt(value: Json) -> Payload:
-    return MessageEntry(message=Message(role="system", content=tuple(read_blocks(value).parts)))
+def _prompt(value: Json) -> EntryPayload:
+    return MessageEntry(message=Message(role="system", content=tuple(read_anthropic_content(value).parts)))
 
 
-def _said(record: Record) -> list[Payload]:
+def _said(record: JsonObject) -> list[EntryPayload]:
     role = record.get("role")
     if role not in ("user", "assistant", "system"):
         return []
-    blocks = read_blocks(record.get("content"))
-    payloads: list[Payload] = [MessageEntry(message=result) for result in blocks.results]
+    blocks = read_anthropic_content(record.get("content"))
+    payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
     if blocks.parts or blocks.calls or not payloads:
-        reason = text_of(record.get("stop_reason"))
+        reason = as_text(record.get("stop_reason"))
         message = Message(
             role="assistant" if role == "assistant" else "system" if role == "system" else "user",
             content=tuple(blocks.parts),
             tool_calls=tuple(blocks.calls) if role == "assistant" else (),
         )
-        usage = usage_of_answer(object_of(record.get("usage")))
+        usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
-            MessageEntry(message=message, usage=usage, model=text_of(record.get("model")), finish=FINISHES.get(reason or "", reason))
+            MessageEntry(message=message, usage=usage, model=as_text(record.get("model")), finish=FINISH_REASONS.get(reason or "", reason))
         )
     payloads.extend(Observation(name="tool_error", data={"call": call}) for call in blocks.failed)
-    if left := rest(record, KNOWN):
-        payloads.append(Custom(name=f"{NAME}.fields", data=left))
+    if left := omit_fields(record, KNOWN):
+        payloads.append(CustomEntry(name=f"{NAME}.fields", data=left))
     return payloads

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.messages import Message, Part, ToolCall, Usage
-from promptkit.recordings.reading.conversations import Ids
-from promptkit.recordings.reading.json_values import text_of
+from promptkit.recordings.reading.conversations import IdAllocator
+from promptkit.recordings.reading.json_values import as_text
 from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Setting
-from promptkit.transcript.transcript import LEAF
+from promptkit.transcript.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.recordings.reading.json_values import Record
-    from promptkit.recordings.reading.messages import Blocks
-    from promptkit.transcript.entries import Payload
+    from promptkit.recordings.reading.json_values import JsonObject
+    from promptkit.recordings.reading.messages import ContentBlocks
+    from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["Checkpointing", "Item", "Round", "SessionTree", "Spot", "Strand", "Strands"]
+__all__ = ["PendingCheckpoint", "HeldEntry", "HeldAnswer", "SessionTree", "LinePlace", "Conversation", "ConversationIndex"]
 
 
 MOST_ITEMS = 2_000
@@ -35,16 +35,16 @@ MOST_BYTES = 1 << 25
 
 
 @attrs.frozen(kw_only=True)
-class Item:
+class HeldEntry:
     """An entry that is to be."""
 
-    payload: Payload
+    payload: EntryPayload
     time: float
     entry_id: str
 
 
 @attrs.define(eq=False)
-class Round:
+class HeldAnswer:
     """An answer of the model, as far as it was read, and what came after it."""
 
     parent: str | None
@@ -56,7 +56,7 @@ class Round:
     usage: Usage | None = None
     model: str | None = None
     finish: str | None = None
-    items: list[Item] = attrs.field(factory=list[Item])
+    items: list[HeldEntry] = attrs.field(factory=list[HeldEntry])
     answered: set[str] = attrs.field(factory=set[str])
     size: int = 0
     tail: str | None = None
@@ -67,7 +67,7 @@ class Round:
         """Whether no call waits for its result."""
         return all(call.id in self.answered for call in self.calls)
 
-    def merge(self, blocks: Blocks, *, usage: Usage | None, model: str | None, finish: str | None) -> None:
+    def add(self, blocks: ContentBlocks, *, usage: Usage | None, model: str | None, finish: str | None) -> None:
         """Add a piece of the answer."""
         self.parts.extend(blocks.parts)
         self.calls.extend(blocks.calls)
@@ -77,7 +77,7 @@ class Round:
 
 
 @attrs.frozen(kw_only=True)
-class Checkpointing:
+class PendingCheckpoint:
     """A compaction whose summary has not been read yet."""
 
     entry_id: str
@@ -87,7 +87,7 @@ class Checkpointing:
 
 
 @attrs.define(eq=False)
-class Strand:
+class Conversation:
     """A conversation, or that of a subagent: lines of one follow each other, although those of others stand in between."""
 
     side: bool = False
@@ -100,13 +100,13 @@ class Strand:
     """The id of its first message."""
     uuid: str | None = None
     """Of the line that was read last."""
-    round: Round | None = None
-    pending: Checkpointing | None = None
+    round: HeldAnswer | None = None
+    pending: PendingCheckpoint | None = None
     settings: object = None
     """What the last line said about its session."""
 
 
-Spot: TypeAlias = tuple[Strand, "str | Round"]
+LinePlace: TypeAlias = tuple[Conversation, "str | HeldAnswer"]
 """Where a line went: the entry, or the round that it is part of."""
 
 
@@ -114,11 +114,11 @@ class SessionTree:
     """Entries in the making. `out` are those that are ready to be written."""
 
     def __init__(self) -> None:
-        self.ids = Ids()
-        self.places: dict[str, Spot] = {}
+        self.ids = IdAllocator()
+        self.places: dict[str, LinePlace] = {}
         """Where the line with a uuid went."""
         self.out: list[Entry] = []
-        self.main: Strand | None = None
+        self.main: Conversation | None = None
         """The conversation whose line was read last, not that of a subagent."""
         self._last: str | None = None
         self._time = 0.0
@@ -128,10 +128,10 @@ class SessionTree:
         made, self.out = tuple(self.out), []
         return made
 
-    def after(self, spot: Spot) -> str | None:
+    def after(self, spot: LinePlace) -> str | None:
         """The id of the entry behind which a child of a line stands; the round of that line is written first."""
         strand, place = spot
-        if isinstance(place, Round):
+        if isinstance(place, HeldAnswer):
             if place.tail is None:
                 self.close(strand)
             place = place.tail or place.entry_id
@@ -142,28 +142,28 @@ class SessionTree:
     def entry_of(self, uuid: str) -> str:
         """The id of the entry that a line became, or became part of."""
         _, place = self.places[uuid]
-        return place.entry_id if isinstance(place, Round) else uuid if uuid in self.ids else place
+        return place.entry_id if isinstance(place, HeldAnswer) else uuid if uuid in self.ids else place
 
-    def tail(self, strand: Strand) -> str | None:
+    def tail(self, strand: Conversation) -> str | None:
         """The id of the last entry of a strand, all that was held back written."""
         self.close(strand)
         if strand.pending:
             self.settle(strand)
         return strand.tail
 
-    def put(self, strand: Strand, payload: Payload, *, parent: str | None, time: float, wanted: str) -> str:
+    def put(self, strand: Conversation, payload: EntryPayload, *, parent: str | None, time: float, wanted: str) -> str:
         """Write an entry; its id is returned."""
-        return self._write(strand, payload, parent, time, self.ids.take(wanted))
+        return self._write(strand, payload, parent, time, self.ids.allocate(wanted))
 
-    def append(self, strand: Strand, payload: Payload, *, parent: str | None, time: float, wanted: str) -> None:
+    def append(self, strand: Conversation, payload: EntryPayload, *, parent: str | None, time: float, wanted: str) -> None:
         """Put an entry into the round that is held back, or where there is none, behind its parent."""
         held = strand.round
         if held is None:
             self.put(strand, payload, parent=parent, time=time, wanted=wanted)
         else:
-            held.items.append(Item(payload=payload, time=time, entry_id=self.ids.take(wanted)))
+            held.items.append(HeldEntry(payload=payload, time=time, entry_id=self.ids.allocate(wanted)))
 
-    def close(self, strand: Strand) -> None:
+    def close(self, strand: Conversation) -> None:
         """Write the round that is held back."""
         held, strand.round = strand.round, None
         if held is None:
@@ -175,27 +175,27 @@ class SessionTree:
             held.tail = self._write(strand, item.payload, held.tail, item.time, item.entry_id)
         held.parts, held.calls, held.items, held.answered = [], [], [], set()
 
-    def relieve(self, strand: Strand) -> None:
+    def relieve(self, strand: Conversation) -> None:
         """Write the round if it has grown too large to be held back."""
         if strand.round and (len(strand.round.items) > MOST_ITEMS or strand.round.size > MOST_BYTES):
             self.close(strand)
 
-    def settle(self, strand: Strand, summary: str = "") -> str | None:
+    def settle(self, strand: Conversation, summary: str = "") -> str | None:
         """Write the checkpoint of a strand with the summary that was read for it; its id is returned."""
         pending, strand.pending = strand.pending, None
         if pending is None:
             return None
         return self._write(strand, attrs.evolve(pending.made, summary=summary), pending.parent, pending.time, pending.entry_id)
 
-    def finish(self, strands: list[Strand]) -> None:
+    def finish(self, strands: list[Conversation]) -> None:
         """Write all that was held back. The conversation goes on where the main one ended, wherever the last line stands."""
         for strand in strands:
             self.tail(strand)
         main = self.main
         if main is not None and main.tail is not None and self._last != main.tail:
-            self.put(main, Setting(name=LEAF, value=main.tail), parent=main.tail, time=self._time, wanted=f"{main.tail}-leaf")
+            self.put(main, Setting(name=LEAF_SETTING, value=main.tail), parent=main.tail, time=self._time, wanted=f"{main.tail}-leaf")
 
-    def _write(self, strand: Strand, payload: Payload, parent: str | None, time: float, entry_id: str) -> str:
+    def _write(self, strand: Conversation, payload: EntryPayload, parent: str | None, time: float, entry_id: str) -> str:
         self.out.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
         self._last, self._time = entry_id, time
         is_shown = isinstance(payload, MessageEntry | Checkpoint)
@@ -206,47 +206,47 @@ class SessionTree:
         return entry_id
 
 
-class Strands:
+class ConversationIndex:
     """The conversations of a file."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Strand] = {}
-        self._agents: dict[str, Strand] = {}
-        self._nameless: list[tuple[Strand, str]] = []
+        self._sessions: dict[str, Conversation] = {}
+        self._agents: dict[str, Conversation] = {}
+        self._nameless: list[tuple[Conversation, str]] = []
         self.conversations = 0
         """How many have begun. A session that goes on where another one was is part of that one's."""
 
-    def __iter__(self) -> Iterator[Strand]:
+    def __iter__(self) -> Iterator[Conversation]:
         yield from self._sessions.values()
         yield from self._agents.values()
 
-    def first(self) -> Strand:
+    def first(self) -> Conversation:
         """Where lines go that come before those of any session."""
-        return self._sessions.setdefault("", Strand())
+        return self._sessions.setdefault("", Conversation())
 
-    def agent(self, name: str) -> Strand | None:
+    def agent(self, name: str) -> Conversation | None:
         """The conversation of a subagent, if it has begun."""
         return self._agents.get(f"agent {name}")
 
-    def of(self, record: Record, above: Spot | None, number: int) -> Strand:
+    def of(self, record: JsonObject, above: LinePlace | None, number: int) -> Conversation:
         """The conversation that a line belongs to, which may begin with it. `above` is where the line before it went."""
         side = record.get("isSidechain") is True
-        session = text_of(record.get("sessionId")) or ""
-        agent = text_of(record.get("agentId"))
+        session = as_text(record.get("sessionId")) or ""
+        agent = as_text(record.get("agentId"))
         if side and agent:
-            strand = self._agents.setdefault(f"agent {agent}", Strand(side=True))
+            strand = self._agents.setdefault(f"agent {agent}", Conversation(side=True))
         elif above and above[0].side is side:
             strand = above[0]
         elif side:
-            strand = self._agents.setdefault(f"side {record.get('parentUuid') or number}", Strand(side=True))
+            strand = self._agents.setdefault(f"side {record.get('parentUuid') or number}", Conversation(side=True))
         else:
-            strand = self._sessions.get(session) or self._sessions.pop("", None) or Strand()
+            strand = self._sessions.get(session) or self._sessions.pop("", None) or Conversation()
         if session not in self._sessions:
             self.conversations += above is None
-            self._sessions[session] = Strand() if side else strand
+            self._sessions[session] = Conversation() if side else strand
         return strand
 
-    def names(self, strand: Strand, root: str) -> Iterator[tuple[Strand, str, str]]:
+    def names(self, strand: Conversation, root: str) -> Iterator[tuple[Conversation, str, str]]:
         """Conversations that get a name now that one begins with the entry `root`: each with its first entry and its name.
 
         Several in one file have names; one alone needs none.

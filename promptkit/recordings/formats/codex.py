@@ -13,32 +13,32 @@ import attrs
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.recordings.reading.codec import Batch
-from promptkit.recordings.reading.conversations import EntryChain, Ids
+from promptkit.recordings.reading.conversations import EntryChain, IdAllocator
 from promptkit.recordings.reading.json_values import (
-    bad_line,
-    json_text,
-    object_of,
-    objects_of,
-    record_of,
-    rest,
-    seconds,
-    text_of,
-    usage_of,
-    values_of,
+    keep_bad_line,
+    dump_json,
+    as_object,
+    as_objects,
+    parse_object,
+    omit_fields,
+    parse_time,
+    as_text,
+    usage_from_openai,
+    as_list,
 )
-from promptkit.transcript.entries import Checkpoint, Custom, Entry, MessageEntry, Setting
-from promptkit.transcript.store import Problem
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
+from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Json
-    from promptkit.recordings.reading.codec import Head
-    from promptkit.recordings.reading.json_values import Record
-    from promptkit.recordings.reading.source import Source
-    from promptkit.transcript.entries import Payload
+    from promptkit.recordings.reading.codec import FileHead
+    from promptkit.recordings.reading.json_values import JsonObject
+    from promptkit.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["Codex"]
+__all__ = ["CodexFormat"]
 
 NAME = "codex"
 PROVIDER = "responses"
@@ -47,26 +47,26 @@ CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
 OUTPUTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output"}
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
-USER_CHARACTERS = 80_000
+MAX_USER_CHARACTERS = 80_000
 """Of the user's own messages that a compaction of older versions keeps beside its summary: the latest, 20,000 tokens of four characters."""
 
 
-class Codex:
+class CodexFormat:
     """Reads Codex CLI's rollout files."""
 
     name = NAME
     about = "Codex CLI rollout JSONL"
 
-    def detects(self, head: Head) -> bool:
+    def detects(self, head: FileHead) -> bool:
         """Lines of its types with a payload; in old files, the items themselves."""
         return any(
-            (text_of(record.get("type")) in LINES and isinstance(record.get("payload"), Mapping))
+            (as_text(record.get("type")) in LINES and isinstance(record.get("payload"), Mapping))
             or _is_item(record)
             or "record_type" in record
             for record in head.records
         )
 
-    def read(self, source: Source) -> Iterator[Batch]:
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
         """The entries of a file, line by line."""
         reading = _Reading()
         for number, line in source.lines():
@@ -74,8 +74,8 @@ class Codex:
         yield reading.take()
 
 
-def _is_item(record: Record) -> bool:
-    kind = text_of(record.get("type"))
+def _is_item(record: JsonObject) -> bool:
+    kind = as_text(record.get("type"))
     return "payload" not in record and ((kind in CALLS | OUTPUTS and "call_id" in record) or (kind == "message" and "role" in record))
 
 
@@ -87,14 +87,14 @@ class _Answer:
     parts: list[Part] = attrs.field(factory=list[Part])
     calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
     usage: Usage | None = None
-    behind: list[Payload] = attrs.field(factory=list["Payload"])
+    behind: list[EntryPayload] = attrs.field(factory=list["Payload"])
 
 
 class _Reading:
     """One pass through a file."""
 
     def __init__(self) -> None:
-        self._chain = EntryChain(Ids())
+        self._chain = EntryChain(IdAllocator())
         self._answer: _Answer | None = None
         self._entries: list[Entry] = []
         self._messages = 0
@@ -105,12 +105,12 @@ class _Reading:
 
     def line(self, number: int, line: bytes) -> Batch:
         """What a line comes to. It may be nothing yet, or an answer that was held back before it."""
-        record = record_of(line)
+        record = parse_object(line)
         if isinstance(record, str):
-            self._keep(bad_line(NAME, number, line, record))
-            return attrs.evolve(self._batch(), skipped=(Problem(line=number, detail=record),))
+            self._keep(keep_bad_line(NAME, number, line, record))
+            return attrs.evolve(self._batch(), skipped=(ReadProblem(line=number, detail=record),))
         begins, self._begun = not self._begun, True
-        self._time = seconds(record.get("timestamp")) or self._time
+        self._time = parse_time(record.get("timestamp")) or self._time
         payload = record.get("payload")
         if isinstance(payload, Mapping):
             self._typed(record, payload)
@@ -119,7 +119,7 @@ class _Reading:
         elif "instructions" in record and "type" not in record:
             self._write(Setting(name=f"{NAME}.session_meta", value=dict(record)))
         else:
-            self._keep(Custom(name=f"{NAME}.{text_of(record.get('type')) or 'unknown'}", data=record))
+            self._keep(CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record))
         return attrs.evolve(self._batch(), conversations=int(begins))
 
     def take(self) -> Batch:
@@ -132,26 +132,26 @@ class _Reading:
         self._entries, self._messages = [], 0
         return made
 
-    def _typed(self, record: Record, payload: Record) -> None:
+    def _typed(self, record: JsonObject, payload: JsonObject) -> None:
         match record.get("type"):
             case "response_item":
                 self._item(payload)
             case "compacted":
                 self._compacted(payload)
             case "session_meta" | "turn_context" as kind:
-                self._model = text_of(payload.get("model")) or self._model
+                self._model = as_text(payload.get("model")) or self._model
                 self._write(Setting(name=f"{NAME}.{kind}", value=dict(payload)))
             case "event_msg":
                 if payload.get("type") == "token_count" and self._answer:
-                    self._answer.usage = usage_of(object_of(payload.get("info")).get("last_token_usage")) or self._answer.usage
-                self._keep(Custom(name=f"{NAME}.event_msg.{text_of(payload.get('type')) or 'unknown'}", data=payload))
+                    self._answer.usage = usage_from_openai(as_object(payload.get("info")).get("last_token_usage")) or self._answer.usage
+                self._keep(CustomEntry(name=f"{NAME}.event_msg.{as_text(payload.get('type')) or 'unknown'}", data=payload))
             case _:
-                self._keep(Custom(name=f"{NAME}.{text_of(record.get('type')) or 'unknown'}", data=record))
+                self._keep(CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record))
 
-    def _item(self, item: Record) -> None:
+    def _item(self, item: JsonObject) -> None:
         """An item of the conversation."""
-        kind = text_of(item.get("type")) or "unknown"
-        role = ROLES.get(text_of(item.get("role")) or "")
+        kind = as_text(item.get("type")) or "unknown"
+        role = ROLES.get(as_text(item.get("role")) or "")
         if kind == "message" and role == "assistant":
             self._held().parts.extend(_parts(item.get("content")))
         elif kind == "message" and role:
@@ -163,29 +163,29 @@ class _Reading:
         elif kind in CALLS:
             self._held().calls.append(_call(item))
         elif kind in OUTPUTS:
-            message = Message(role="tool", tool_call_id=text_of(item.get("call_id")) or "", content=_output(item.get("output")))
+            message = Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_output(item.get("output")))
             self._write(MessageEntry(message=message))
             self._messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
             self._held().parts.append(OpaquePart(value=item, provider=PROVIDER))
         else:
-            self._keep(Custom(name=f"{NAME}.{kind}", data=item))
+            self._keep(CustomEntry(name=f"{NAME}.{kind}", data=item))
 
-    def _compacted(self, payload: Record) -> None:
-        text = text_of(payload.get("message")) or ""
+    def _compacted(self, payload: JsonObject) -> None:
+        text = as_text(payload.get("message")) or ""
         history = payload.get("replacement_history")
         if isinstance(history, list):
-            replacement = tuple(message for item in objects_of(history) if (message := _message(item)))
+            replacement = tuple(message for item in as_objects(history) if (message := _message(item)))
         else:
             asked = tuple(Message(role="user", content=(said,)) for said in self._asked)
             replacement = (*asked, Message(role="user", content=(text,))) if text else asked
-        left = rest(payload, {"message", "replacement_history"})
+        left = omit_fields(payload, {"message", "replacement_history"})
         self._write(Checkpoint(summary=text, replacement=replacement, trigger="unknown", model=self._model, facts=left))
         self._messages += bool(text)
 
     def _remember(self, text: str) -> None:
-        self._asked.append(text[:USER_CHARACTERS])
-        while sum(map(len, self._asked)) > USER_CHARACTERS:
+        self._asked.append(text[:MAX_USER_CHARACTERS])
+        while sum(map(len, self._asked)) > MAX_USER_CHARACTERS:
             del self._asked[0]
 
     def _held(self) -> _Answer:
@@ -194,14 +194,14 @@ class _Reading:
             self._messages += 1
         return self._answer
 
-    def _keep(self, payload: Payload) -> None:
+    def _keep(self, payload: EntryPayload) -> None:
         """What is no item does not end an answer: it comes behind it."""
         if self._answer:
             self._answer.behind.append(payload)
         else:
             self._entries += self._chain.add(payload, time=self._time)
 
-    def _write(self, payload: Payload) -> None:
+    def _write(self, payload: EntryPayload) -> None:
         self._close()
         self._entries += self._chain.add(payload, time=self._time)
 
@@ -216,19 +216,19 @@ class _Reading:
             self._entries += self._chain.add(*held.behind)
 
 
-def _call(item: Record) -> ToolCall:
-    kind, call = item.get("type"), text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+def _call(item: JsonObject) -> ToolCall:
+    kind, call = item.get("type"), as_text(item.get("call_id")) or as_text(item.get("id")) or ""
     match kind:
         case "local_shell_call":
-            return ToolCall(id=call, name="local_shell", arguments=json_text(item.get("action") or {}))
+            return ToolCall(id=call, name="local_shell", arguments=dump_json(item.get("action") or {}))
         case "custom_tool_call":
-            return ToolCall(id=call, name=text_of(item.get("name")) or "", arguments=json_text({"input": item.get("input")}))
+            return ToolCall(id=call, name=as_text(item.get("name")) or "", arguments=dump_json({"input": item.get("input")}))
         case _:
             arguments = item.get("arguments")
             return ToolCall(
                 id=call,
-                name=text_of(item.get("name")) or "",
-                arguments=arguments if isinstance(arguments, str) else json_text(arguments if arguments is not None else {}),
+                name=as_text(item.get("name")) or "",
+                arguments=arguments if isinstance(arguments, str) else dump_json(arguments if arguments is not None else {}),
             )
 
 
@@ -240,31 +240,31 @@ def _output(output: Json) -> tuple[Part, ...]:
         case str() | list() | None:
             return _parts(output)
         case _:
-            return (json_text(output),)
+            return (dump_json(output),)
 
 
-def _message(item: Record) -> Message | None:
+def _message(item: JsonObject) -> Message | None:
     """An item of the history that stands for what was before."""
-    kind, role = text_of(item.get("type")) or "unknown", ROLES.get(text_of(item.get("role")) or "")
+    kind, role = as_text(item.get("type")) or "unknown", ROLES.get(as_text(item.get("role")) or "")
     if role and kind in {"message", "unknown"}:
         return Message(role=role, content=_parts(item.get("content")))
     if kind in CALLS:
         return Message(role="assistant", tool_calls=(_call(item),))
     if kind in OUTPUTS:
-        return Message(role="tool", tool_call_id=text_of(item.get("call_id")) or "", content=_output(item.get("output")))
+        return Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_output(item.get("output")))
     return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
 
 
 def _parts(content: Json) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for block in values_of(content) if isinstance(content, list) else [content]:
+    for block in as_list(content) if isinstance(content, list) else [content]:
         match block:
             case None | "" | {"text": ""}:
                 continue
             case str(text) | {"type": "input_text" | "output_text" | "text", "text": str(text)}:
                 parts.append(text)
             case {"type": "input_image", "image_url": str(url)}:
-                parts.append(ImagePart(url=url, detail=text_of(object_of(block).get("detail"))))
+                parts.append(ImagePart(url=url, detail=as_text(as_object(block).get("detail"))))
             case _:
                 parts.append(OpaquePart(value=block, provider=PROVIDER))
     return tuple(parts)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from promptkit.recordings.reading.codec import Batch
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
 from promptkit.transcript.jsonl.format import header_from_line
-from promptkit.transcript.jsonl.reader import FilePass, Scanner, Stored
+from promptkit.transcript.jsonl.reader import TranscriptReader, LineScanner, StoredEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.recordings.reading.codec import Head
-    from promptkit.recordings.reading.source import Source
+    from promptkit.recordings.reading.codec import FileHead
+    from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import Problem
+    from promptkit.transcript.store import ReadProblem
 
 __all__ = ["PromptkitFormat"]
 
@@ -27,16 +27,16 @@ class PromptkitFormat:
     name = "promptkit"
     about = "promptkit transcript"
 
-    def detects(self, head: Head) -> bool:
+    def detects(self, head: FileHead) -> bool:
         """The header."""
         return bool(head.records) and head.records[0].get("promptkit") == "transcript"
 
-    def read(self, source: Source) -> Iterator[Batch]:
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
         """The entries of a file, one by one."""
         seen: set[str] = set()
         roots: set[str] = set()  # roots, and what stands behind them without a message
         for item in _items(source):
-            if not isinstance(item, Stored):
+            if not isinstance(item, StoredEntry):
                 yield Batch(skipped=(item,))
                 continue
             entry = item.entry
@@ -50,14 +50,14 @@ class PromptkitFormat:
             yield Batch(entries=(entry,), messages=int(is_said), conversations=int(at_root and is_said))
 
 
-def _items(source: Source) -> Iterator[Stored | Problem]:
+def _items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     """What is in a file; a compressed one is read by itself, whatever archives it names."""
     if not source.is_compressed:
-        return iter(FilePass(Path(source.path)))
-    file = source.begin()
+        return iter(TranscriptReader(Path(source.path)))
+    file = source.open()
     header = file.readline()
     header_from_line(header, source.path)
-    return Scanner(end=len(header), lines=1).scan(iter(file.readline, b""))
+    return LineScanner(end=len(header), lines=1).scan(iter(file.readline, b""))
 
 
 def _is_said(entry: Entry) -> bool:

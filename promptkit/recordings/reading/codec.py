@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from promptkit.errors import TranscriptFormatError
-from promptkit.recordings.reading.json_stream import steps
-from promptkit.recordings.reading.json_values import value_of
+from promptkit.recordings.reading.json_stream import walk_paths
+from promptkit.recordings.reading.json_values import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.recordings.reading.json_values import Record
-    from promptkit.recordings.reading.source import Source
+    from promptkit.recordings.reading.json_values import JsonObject
+    from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import Problem
+    from promptkit.transcript.store import ReadProblem
 
-__all__ = ["Batch", "Codec", "Head", "head_of"]
+__all__ = ["Batch", "RecordingFormat", "FileHead", "read_head"]
 
 
 LINES = 50
@@ -44,36 +44,36 @@ TELLING = ("role", "type", "trajectory_format", "source")
 
 
 @attrs.frozen(kw_only=True)
-class Head:
+class FileHead:
     """What was seen of a file."""
 
     name: str
     """Of the file, without a folder."""
-    records: tuple[Record, ...]
+    records: tuple[JsonObject, ...]
     """The first lines that are JSON objects."""
-    facts: frozenset[str]
+    json_paths: frozenset[str]
     """Paths in the JSON text, such as `messages.item.role`, and what stands there: `messages.item.role=user`. A list's members are `item`."""
 
 
-def head_of(source: Source) -> Head:
+def read_head(source: RecordingSource) -> FileHead:
     """How a file begins. Raises nothing for what is no JSON: it has no facts then."""
-    return Head(name=source.name, records=tuple(_as_far_as_it_goes(_records(source))), facts=frozenset(_facts(source)))
+    return FileHead(name=source.name, records=tuple(_as_far_as_it_goes(_records(source))), json_paths=frozenset(_facts(source)))
 
 
-def _as_far_as_it_goes(records: Iterator[Record]) -> Iterator[Record]:
+def _as_far_as_it_goes(records: Iterator[JsonObject]) -> Iterator[JsonObject]:
     with suppress(TranscriptFormatError):
         yield from records
 
 
-def _records(source: Source) -> Iterator[Record]:
-    file = source.begin()
+def _records(source: RecordingSource) -> Iterator[JsonObject]:
+    file = source.open()
     found = 0
     for _ in range(4 * LINES):
         line = file.readline(LINE_BYTES)
         if not line or found == LINES or (len(line) == LINE_BYTES and not line.endswith(b"\n")):
             return
         try:
-            value = value_of(line)
+            value = parse_json(line)
         except ValueError:
             continue
         if isinstance(value, Mapping):
@@ -81,10 +81,10 @@ def _records(source: Source) -> Iterator[Record]:
             yield value
 
 
-def _facts(source: Source) -> set[str]:
+def _facts(source: RecordingSource) -> set[str]:
     found: set[str] = set()
     with suppress(TranscriptFormatError):  # what came before still tells something
-        for count, (prefix, value) in enumerate(steps(source)):
+        for count, (prefix, value) in enumerate(walk_paths(source)):
             if count > EVENTS or len(found) > FACTS:
                 break
             if len(prefix) <= LONGEST:
@@ -104,15 +104,15 @@ class Batch:
     """Messages as the recording counts them: its own records, whatever number of entries they became."""
     conversations: int = 0
     """Conversations that begin here."""
-    scope: str = ""
+    call_id_scope: str = ""
     """Where call ids belong together: conversations that have nothing to do with each other have different ones."""
-    skipped: tuple[Problem, ...] = ()
+    skipped: tuple[ReadProblem, ...] = ()
     """Lines that could not be read. Their text is kept as a custom entry."""
-    mended: tuple[Problem, ...] = ()
+    relocated: tuple[ReadProblem, ...] = ()
     """What was read, but could not stand where the recording puts it."""
 
 
-class Codec(Protocol):
+class RecordingFormat(Protocol):
     """Reads one format."""
 
     @property
@@ -121,15 +121,15 @@ class Codec(Protocol):
         ...
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         """What writes such files, in a few words."""
         ...
 
-    def detects(self, head: Head) -> bool:
+    def matches(self, head: FileHead) -> bool:
         """Whether a file that begins so is of this format."""
         ...
 
-    def read(self, source: Source) -> Iterator[Batch]:
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
         """The entries of a recording, in its order. Holds ids and the round that is being read, never the whole file.
 
         Raises TranscriptFormatError for a file that stops being of the format, after all that could be read was given.

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.recordings.reading.codec import Batch
-from promptkit.recordings.reading.json_stream import members
-from promptkit.transcript.entries import Custom, Entry, Label
-from promptkit.transcript.store import Problem
+from promptkit.recordings.reading.json_stream import split_members
+from promptkit.transcript.entries import CustomEntry, Entry, Label
+from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.messages import Json
-    from promptkit.recordings.reading.json_stream import Path
-    from promptkit.recordings.reading.source import Source
-    from promptkit.transcript.entries import Payload
+    from promptkit.recordings.reading.json_stream import JsonPath
+    from promptkit.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["ConversationWriter", "EntryChain", "Ids", "Member", "Pattern", "walk"]
+__all__ = ["ConversationWriter", "EntryChain", "IdAllocator", "JsonMember", "PathPattern", "walk_members"]
 
 
-class Ids:
+class IdAllocator:
     """Ids of entries, each given out once."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Ids:
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._used
 
-    def take(self, wanted: str) -> str:
+    def allocate(self, wanted: str) -> str:
         """The wanted id, or where that is taken the next one like it."""
         entry_id = wanted
         while not entry_id or entry_id in self._used:
@@ -53,7 +53,7 @@ class EntryChain:
     time has that of the one before, the first 0.
     """
 
-    def __init__(self, ids: Ids, *, name: str = "", tail: str | None = None, time: float = 0.0) -> None:
+    def __init__(self, ids: IdAllocator, *, name: str = "", tail: str | None = None, time: float = 0.0) -> None:
         self._ids = ids
         self._prefix = f"{name}-" if name else ""
         self._count = 0
@@ -64,15 +64,15 @@ class EntryChain:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, *payloads: Payload, time: float | None = None, entry_id: str | None = None) -> tuple[Entry, ...]:
+    def add(self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None) -> tuple[Entry, ...]:
         """Entries of payloads; the first has the id that is given."""
         return tuple(self._one(payload, time, None if at else entry_id) for at, payload in enumerate(payloads))
 
-    def _one(self, payload: Payload, time: float | None, entry_id: str | None) -> Entry:
+    def _one(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
         self._count += 1
         self._time = self._time if time is None else time
         entry = Entry(
-            id=self._ids.take(entry_id or f"{self._prefix}{self._count}-{_digest(payload)}"),
+            id=self._ids.allocate(entry_id or f"{self._prefix}{self._count}-{_digest(payload)}"),
             parent_id=self.tail,
             time=self._time,
             payload=payload,
@@ -81,23 +81,23 @@ class EntryChain:
         return entry
 
 
-def _digest(payload: Payload) -> str:
+def _digest(payload: EntryPayload) -> str:
     return hashlib.blake2s(repr(payload).encode("utf-8", errors="backslashreplace"), digest_size=4).hexdigest()
 
 
-Pattern: TypeAlias = tuple[str | None, ...]
+PathPattern: TypeAlias = tuple[str | None, ...]
 """Where the messages of a conversation stand in a JSON text: keys, and None for any place in a list."""
 
 
 @attrs.frozen(kw_only=True)
-class Member:
+class JsonMember:
     """A value of a file."""
 
-    path: Path
+    path: JsonPath
     value: Json
-    pattern: Pattern | None
+    pattern: PathPattern | None
     """The pattern that it stands at; None for what stands beside the messages."""
-    talk: Path
+    conversation: JsonPath
     """Names the conversation that it belongs to."""
 
     @property
@@ -106,23 +106,23 @@ class Member:
         return next((str(part) for part in reversed(self.path) if isinstance(part, str)), "value")
 
 
-def walk(source: Source, patterns: Sequence[Pattern], *, depth: int = 0) -> Iterator[Member]:
+def walk_members(source: RecordingSource, patterns: Sequence[PathPattern], *, depth: int = 0) -> Iterator[JsonMember]:
     """The values of a file, messages one by one. `depth`: how many steps below the JSON text conversations begin.
 
     Raises TranscriptFormatError, after all before it was given, where the text is no JSON.
     """
     prefixes = {pattern[:end] for pattern in patterns for end in range(len(pattern))}
 
-    def split(path: Path) -> bool:
+    def split(path: JsonPath) -> bool:
         return _shape(path) in prefixes
 
     whole = set(patterns)
-    for path, value in members(source, split):
+    for path, value in split_members(source, split):
         shape = _shape(path)
-        yield Member(path=path, value=value, pattern=shape if shape in whole else None, talk=path[: 1 + depth])
+        yield JsonMember(path=path, value=value, pattern=shape if shape in whole else None, conversation=path[: 1 + depth])
 
 
-def _shape(path: Path) -> Pattern:
+def _shape(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
@@ -131,16 +131,16 @@ class ConversationWriter:
 
     def __init__(self, codec: str) -> None:
         self._codec = codec
-        self._ids = Ids()
+        self._ids = IdAllocator()
         self._number = 0
-        self._talk: Path | None = None
+        self._talk: JsonPath | None = None
         self._chain = EntryChain(self._ids)
         self._first: tuple[str, str] | None = None  # the first conversation's first message and name, until it has it
         self._begun = False
         self.title: str | None = None
         """What the present conversation is called."""
 
-    def turn(self, talk: Path) -> None:
+    def switch(self, talk: JsonPath) -> None:
         """What comes now is of this conversation."""
         if talk != self._talk:
             self._talk = talk
@@ -149,7 +149,7 @@ class ConversationWriter:
             self.title = None
             self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
 
-    def add(self, payloads: Sequence[Payload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
+    def add(self, payloads: Sequence[EntryPayload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
         """Entries of the present conversation; `messages` of the recording are among them."""
         entries = self._chain.add(*payloads, time=time, entry_id=entry_id)
         begins = bool(messages) and not self._begun
@@ -163,14 +163,14 @@ class ConversationWriter:
                     entries += self._chain.add(Label(target=self._first[0], label=self._first[1]))
                     self._first = None
                 entries += self._chain.add(Label(target=entries[0].id, label=title))
-        return Batch(entries=entries, messages=messages, conversations=int(begins), scope=f"{self._number}")
+        return Batch(entries=entries, messages=messages, conversations=int(begins), call_id_scope=f"{self._number}")
 
-    def beside(self, member: Member) -> Batch:
+    def keep(self, member: JsonMember) -> Batch:
         """What stands beside the messages, kept as it is."""
-        return self.add([Custom(name=f"{self._codec}.{member.key}", data=member.value)])
+        return self.add([CustomEntry(name=f"{self._codec}.{member.key}", data=member.value)])
 
-    def unread(self, member: Member, problem: str) -> Batch:
+    def keep_unreadable(self, member: JsonMember, problem: str) -> Batch:
         """A member that should be a message and is none, kept as it is and counted."""
-        kept = self.add([Custom(name=f"{self._codec}.bad_record", data=member.value)])
+        kept = self.add([CustomEntry(name=f"{self._codec}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:]))
-        return attrs.evolve(kept, skipped=(Problem(line=1, detail=f"{place or 'the text'}: {problem}"),))
+        return attrs.evolve(kept, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),))

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import ijson  # type: ignore[import-untyped]  # it has no types
 
 from promptkit.errors import TranscriptFormatError
-from promptkit.recordings.reading.json_values import is_deep
+from promptkit.recordings.reading.json_values import is_too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from promptkit.messages import Json
-    from promptkit.recordings.reading.source import Readable, Source
+    from promptkit.recordings.reading.source import Readable, RecordingSource
 
-__all__ = ["Path", "events", "members", "steps"]
+__all__ = ["JsonPath", "parse_events", "split_members", "walk_paths"]
 
 
 PIECE = 1 << 16
@@ -39,26 +39,26 @@ DEEPEST_STEP = 8
 """Lists and objects in each other, below which no format is told."""
 
 
-def events(source: Source) -> Iterator[tuple[str, Json]]:
+def parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """What a parser meets on its way through a file: `start_map`, `map_key`, `string` and so on, and the value of each.
 
     A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it is no JSON.
     """
     with _explained(source):
         # Typed here, since ijson does not: an event, and a value that JSON can hold, or a number with all its digits.
-        parsed = cast("Iterable[tuple[str, Json | Decimal]]", _backend(source).basic_parse(_Clean(source.begin()), **OPTIONS))
+        parsed = cast("Iterable[tuple[str, Json | Decimal]]", _backend(source).basic_parse(_Clean(source.open()), **OPTIONS))
         for event, value in parsed:
             yield event, _number(value) if isinstance(value, Decimal) else value
 
 
-def steps(source: Source) -> Iterator[tuple[str, Json]]:
+def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """Where the parser is, such as at `messages.item.role`, and the value there, as deep as is of interest for telling a format.
 
     Raises TranscriptFormatError where it is no JSON.
     """
     place: list[str] = []
     depth = 0
-    for event, value in events(source):
+    for event, value in parse_events(source):
         if event == "map_key":
             if depth <= DEEPEST_STEP:
                 place[-1] = str(value)
@@ -76,10 +76,10 @@ def steps(source: Source) -> Iterator[tuple[str, Json]]:
                 place.append("item" if event == "start_array" else "")
 
 
-def _backend(source: Source) -> Any:  # noqa: ANN401  # Any: a module without types
+def _backend(source: RecordingSource) -> Any:  # noqa: ANN401  # Any: a module without types
     """The fast parser; the safe one where a number, or what may be one, has more digits than Python takes: the fast one crashes on those."""
     if source.is_plain is None:
-        source.is_plain = not _has_long_number(source.begin())
+        source.is_plain = not _has_long_number(source.open())
     return ijson if source.is_plain else importlib.import_module("ijson.backends.python")
 
 
@@ -98,7 +98,7 @@ def _has_long_number(file: Readable) -> bool:
 
 
 @contextmanager
-def _explained(source: Source) -> Generator[None]:
+def _explained(source: RecordingSource) -> Generator[None]:
     """Have what a parser raises say which file it is about."""
     try:
         yield
@@ -128,13 +128,13 @@ def _number(value: Decimal) -> float | str:
     return number if math.isfinite(number) else str(value)
 
 
-Path: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands: the number of the JSON text in the file, then keys and places in lists."""
 
 STARTS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
 
 
-def members(source: Source, split: Callable[[Path], bool]) -> Iterator[tuple[Path, Json]]:
+def split_members(source: RecordingSource, split: Callable[[JsonPath], bool]) -> Iterator[tuple[JsonPath, Json]]:
     """The values of a file and where they stand; a list or object at a path for which `split` holds is given member by member.
 
     A value that is nested too deeply is replaced by a text that says so. Raises TranscriptFormatError, after all before it was given, where
@@ -142,7 +142,7 @@ def members(source: Source, split: Callable[[Path], bool]) -> Iterator[tuple[Pat
     """
     at = _Place()
     value = _Value()
-    for event, given in events(source):
+    for event, given in parse_events(source):
         if value.is_open:
             value.take(event, given)
             if not value.is_open:
@@ -166,10 +166,10 @@ class _Place:
         self._parts: list[str | int] = [-1]  # a place in a list is that of the member before, until the next one comes
 
     @property
-    def path(self) -> Path:
+    def path(self) -> JsonPath:
         return tuple(self._parts)
 
-    def step(self) -> Path:
+    def step(self) -> JsonPath:
         """The path of the value that begins now."""
         last = self._parts[-1]
         if isinstance(last, int):
@@ -201,7 +201,7 @@ class _Value:
     @property
     def whole(self) -> Json:
         made, self._made = self._made, None
-        return "nested too deeply" if is_deep(made) else made
+        return "nested too deeply" if is_too_deep(made) else made
 
     def take(self, event: str, given: Json) -> None:
         if event == "map_key":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["Readable", "Source", "open_source"]
+__all__ = ["Readable", "RecordingSource", "open_source"]
 
 LONGEST_LINE = 1 << 28
 """Bytes. A line that is longer is cut there: it is no record of any agent, and memory has an end."""
@@ -59,7 +59,7 @@ class _Unpacked:
             raise TranscriptFormatError(problem, file=self._path) from error
 
 
-class Source:
+class RecordingSource:
     """A recording. `name` is the name of its file without what says that it is compressed; `size` are its bytes on the disk."""
 
     def __init__(self, raw: BinaryIO, *, path: str, name: str, size: int) -> None:
@@ -75,7 +75,7 @@ class Source:
         """How many of its bytes on the disk have been read, for showing progress."""
         return self._raw.tell()
 
-    def begin(self) -> Readable:
+    def open(self) -> Readable:
         """Its content from the beginning, without a byte order mark."""
         file = self._content()
         return file if file.read(len(BOM)) == BOM else self._content()
@@ -93,7 +93,7 @@ class Source:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Its lines that are not blank, numbered from 1. They end at a line feed only: texts may hold other line breaks."""
-        file = self.begin()
+        file = self.open()
         number = 0
         while line := file.readline(LONGEST_LINE):
             number += 1
@@ -102,7 +102,7 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path) -> Generator[Source]:
+def open_source(path: Path) -> Generator[RecordingSource]:
     """Open a recording. Raises TranscriptError, in one line, for what cannot be read, also while it is being read."""
     try:
         if path.is_dir():
@@ -110,7 +110,7 @@ def open_source(path: Path) -> Generator[Source]:
             raise TranscriptError(problem)
         with path.open("rb") as raw:
             name = path.name.removesuffix(".gz")
-            yield Source(raw, path=str(path), name=name, size=path.stat().st_size)
+            yield RecordingSource(raw, path=str(path), name=name, size=path.stat().st_size)
     except FileNotFoundError as error:
         problem = f"there is no file {path}."
         raise TranscriptError(problem) from error

@@ -1,7 +1,7 @@
-"""Archives: old entries of a transcript, moved into compressed files beside it so that its own file stays short.
+"""Archiving: moving old entries of a transcript into compressed files next to it, so that the transcript's own file stays short.
 
-An archive is a transcript's file like any other, compressed: a header, and the lines byte for byte as they were. The transcript's file
-names its archives in its header, and is read together with them unless a store is told not to.
+An archive is a compressed transcript file: a header and the lines, byte for byte as they were. The transcript's file names its archives in
+its header. A reader reads them together with the file unless `read_archives` is off.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.transcript.jsonl.format import SUFFIX, VERSION, Header, Segment, header_line
-from promptkit.transcript.jsonl.reader import FilePass, Stored
-from promptkit.transcript.jsonl.store import replace
+from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, VERSION, Header, TranscriptArchive, encode_header
+from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +26,45 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.jsonl.store import JsonlStore
 
-__all__ = ["archive"]
+__all__ = ["archive_entries"]
 
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes that are copied at once."""
 
 
+def archive_entries(store: JsonlStore, *, through: str) -> TranscriptArchive:
+    """Move the entries up to one, with the rest of its batch, out of the transcript's file into an archive.
+
+    The archive is written, synced to the disk and read back before the file is replaced by one that names it. A crash in between leaves
+    the file unchanged, and the next attempt uses the archive that is there. Archiving entries again that are archived changes nothing.
+
+    Args:
+        store: The store of the transcript.
+        through: The id of the last entry to move.
+
+    Returns:
+        The archive that holds the entry.
+
+    Raises:
+        TranscriptError: There is no such entry, or no entry would remain in the file.
+        TranscriptWriteError: The archive or the file cannot be written; the file was not changed.
+    """
+    with store.lock():
+        found = _find_entries(store.path, through)
+        if isinstance(found, TranscriptArchive):
+            return found
+        try:
+            archive = _move_entries(store.path, found)
+        except (OSError, EOFError) as error:
+            problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
+            raise TranscriptWriteError(problem, file=str(store.path)) from error
+        store.catch_up()
+        return archive
+
+
 @attrs.frozen
-class _Cut:
-    """What is to be moved: the bytes of a file from `start` to `end`."""
+class _Range:
+    """The entries to move: the bytes of a file from `start` to `end`."""
 
     header: Header
     start: int
@@ -44,103 +74,82 @@ class _Cut:
     last: str
 
 
-def archive(store: JsonlStore, *, through: str) -> Segment:
-    """Move the entries up to one, with the rest of its batch, out of the transcript's file into an archive; the archive is returned.
-
-    First the archive is written, made safe and read back, then the file is replaced by one that names it: a crash in between leaves
-    the file as it was, and the next attempt uses what is there. Entries that are in an archive already stay there: asking twice
-    changes nothing. Raises TranscriptError for an entry that is not there, or behind which nothing would be left in the file, and
-    TranscriptWriteError.
-    """
-    with store.locked():
-        found = _find(store.path, through)
-        if isinstance(found, Segment):
-            return found
-        try:
-            segment = _move(store.path, found)
-        except (OSError, EOFError) as error:
-            problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
-            raise TranscriptWriteError(problem, file=str(store.path)) from error
-        store.catch_up()
-        return segment
-
-
-def _find(path: Path, through: str) -> _Cut | Segment:
-    """The archive that holds an entry, or the part of the file up to it."""
-    going = FilePass(path)
+def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
+    """Return the part of the file up to an entry, or the archive that already holds it."""
+    reader = TranscriptReader(path)
     ids: list[str] = []
     end = 0
-    for item in going:
-        if not isinstance(item, Stored):
+    for item in reader:
+        if not isinstance(item, StoredEntry):
             continue
         if item.archive is not None:
             if item.entry.id == through:
-                return next(segment for segment in going.header.segments if segment.file == item.archive)
+                return next(archive for archive in reader.header.archives if archive.file == item.archive)
             continue
-        if end and going.scanner.end > end:
-            if going.header.version != VERSION:
-                problem = f"{path} has version {going.header.version} of the format: append something first, which rewrites it."
+        if end and reader.scanner.end > end:
+            if reader.header.version != VERSION:
+                problem = f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
                 raise TranscriptError(problem)
-            return _Cut(going.header, going.body, end, len(ids), ids[0], ids[-1])
+            return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
         ids.append(item.entry.id)
         if item.entry.id == through:
-            end = going.scanner.end
-    why = f"nothing stands behind {through!r}: archive up to an earlier entry." if end else f"there is no entry {through!r}."
+            end = reader.scanner.end
+    why = f"no entry follows {through!r}: archive up to an earlier entry." if end else f"there is no entry {through!r}."
     problem = f"{path}: {why}"
     raise TranscriptError(problem)
 
 
-def _move(path: Path, cut: _Cut) -> Segment:
-    """Write the archive, then the file without what is in it."""
-    place = _place(path, cut)
+def _move_entries(path: Path, entries: _Range) -> TranscriptArchive:
+    """Write the archive, then the file without the entries in it."""
+    archive_path = _archive_path(path, entries)
     mode = stat.S_IMODE(path.stat().st_mode)
-    if not place.exists():
-        replace(place, lambda file: _compress(path, cut, file), mode=mode)
-    if not _holds(place, path, cut):
-        problem = f"{place.name} does not hold what was written to it"
+    if not archive_path.exists():
+        replace_file(archive_path, lambda file: _write_archive(path, entries, file), mode=mode)
+    if not _archive_holds(archive_path, path, entries):
+        problem = f"{archive_path.name} does not contain what was written to it"
         raise OSError(problem)
-    segment = Segment(file=place.name, entries=cut.entries, first=cut.first, last=cut.last)
+    archive = TranscriptArchive(file=archive_path.name, entries=entries.entries, first=entries.first, last=entries.last)
 
-    def rest(file: BinaryIO) -> None:
-        file.write(header_line(Header(segments=(*cut.header.segments, segment))))
-        file.writelines(_pieces(path, cut.end, None))
+    def write_rest(file: BinaryIO) -> None:
+        file.write(encode_header(Header(archives=(*entries.header.archives, archive))))
+        file.writelines(_read_chunks(path, entries.end, None))
 
-    replace(path, rest, mode=mode)
-    return segment
-
-
-def _place(path: Path, cut: _Cut) -> Path:
-    """A name for the archive that nothing has, or that of one just like it, which a crash has left."""
-    for number in itertools.count(len(cut.header.segments) + 1):
-        place = path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{SUFFIX}")
-        if not place.exists() or _holds(place, path, cut):
-            return place
-    raise AssertionError  # numbers do not end
+    replace_file(path, write_rest, mode=mode)
+    return archive
 
 
-def _compress(path: Path, cut: _Cut, file: BinaryIO) -> None:
+def _archive_path(path: Path, entries: _Range) -> Path:
+    """Return an unused path for the archive, or that of an identical archive, which a crash left."""
+    for number in itertools.count(len(entries.header.archives) + 1):
+        archive_path = path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}")
+        if not archive_path.exists() or _archive_holds(archive_path, path, entries):
+            return archive_path
+    raise AssertionError  # itertools.count does not end
+
+
+def _write_archive(path: Path, entries: _Range, file: BinaryIO) -> None:
     # Without a name and a time, the same entries always give the same bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        for piece in _content(path, cut):
-            packed.write(piece)
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
+        for chunk in _archive_content(path, entries):
+            compressed.write(chunk)
 
 
-def _holds(place: Path, path: Path, cut: _Cut) -> bool:
-    """Whether an archive holds just what is to be moved."""
+def _archive_holds(archive_path: Path, path: Path, entries: _Range) -> bool:
+    """Return whether an archive contains exactly these entries."""
     try:
-        with gzip.open(place, "rb") as file:
-            return all(file.read(len(piece)) == piece for piece in _content(path, cut)) and not file.read(1)
+        with gzip.open(archive_path, "rb") as file:
+            return all(file.read(len(chunk)) == chunk for chunk in _archive_content(path, entries)) and not file.read(1)
     except (OSError, EOFError, zlib.error):
         return False
 
 
-def _content(path: Path, cut: _Cut) -> Iterator[bytes]:
-    yield header_line(Header())
-    yield from _pieces(path, cut.start, cut.end)
+def _archive_content(path: Path, entries: _Range) -> Iterator[bytes]:
+    yield encode_header(Header())
+    yield from _read_chunks(path, entries.start, entries.end)
 
 
-def _pieces(path: Path, start: int, end: int | None) -> Iterator[bytes]:
+def _read_chunks(path: Path, start: int, end: int | None) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.seek(start)
-        while piece := file.read(PIECE if end is None else min(PIECE, end - file.tell())):
-            yield piece
+        while chunk := file.read(CHUNK_BYTES if end is None else min(CHUNK_BYTES, end - file.tell())):
+            yield chunk

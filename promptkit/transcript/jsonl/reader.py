@@ -1,7 +1,7 @@
-"""Going through a transcript's file, one line at a time: entries as they come, and what is wrong where.
+"""Reading a transcript's file line by line: the entries, and what is wrong in which line.
 
-A batch counts when all of it is there. What a crash leaves at the end of a file (a line without an end, a batch without its last
-lines) is of a write that nobody was told had succeeded, and is dropped. Damage elsewhere costs the lines that it touches and no other.
+A batch counts only if all of its lines are there. A line without an end or a batch without its last lines, at the end of the file, comes
+from a write that a crash cut short; `append` never returned for it, so it is dropped. Damage elsewhere affects the damaged lines only.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.transcript.jsonl.format import (
     MIGRATIONS,
     VERSION,
+    EntryLine,
     Header,
-    Line,
+    check_version,
+    encode_header,
     header_from_line,
-    header_line,
     line_from_bytes,
-    migrated,
+    migrate_records,
     object_from_bytes,
-    require_readable,
 )
 from promptkit.transcript.jsonl.records import entry_from_json
-from promptkit.transcript.store import Problem
+from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,227 +36,269 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.jsonl.format import Migrations, Record, Segment
+    from promptkit.transcript.jsonl.format import Migrations, Record, TranscriptArchive
 
-__all__ = ["FilePass", "Scanner", "Seen", "Stored"]
+__all__ = ["LineScanner", "ReadPosition", "StoredEntry", "TranscriptReader"]
 
-LONGEST_HEADER = 1 << 24
-"""Bytes. What has no line break for longer than this is no transcript, and is not read into memory to find out."""
-
-
-@attrs.frozen(kw_only=True)
-class Stored:
-    """An entry, and where it stands."""
-
-    entry: Entry
-    line: int
-    """From 1, in the file or in the archive that holds it."""
-    archive: str | None = None
+MAX_HEADER_BYTES = 1 << 24
+"""A file whose first line is longer is not a transcript. The limit keeps such a line out of memory."""
 
 
-@attrs.frozen(kw_only=True)
-class Seen:
-    """How far a file has been read: the place from which to go on."""
+class TranscriptReader:
+    """Read a transcript's file and its archives once, by iteration. The attributes are known after the iteration.
 
-    identity: tuple[int, int]
-    """Device and inode: a file that was replaced is another one."""
-    header: Header
-    end: int
-    """Bytes, up to the last line of the last whole batch."""
-    lines: int
-    """Line breaks among them."""
-    closed: bool = True
-    """Whether the last of them is a line break."""
-    last: str = ""
-    """The id of the last entry; empty where there is none."""
+    A file that does not exist is an empty transcript. Iteration raises TranscriptFormatError for a file that is not a transcript, and
+    TranscriptError for a file that cannot be read.
 
-
-@attrs.define
-class _Batch:
-    size: int
-    seen: int
-    line: int
-    damaged: bool = False
-    items: list[Stored | Problem] = attrs.field(factory=list["Stored | Problem"])
-
-
-class Scanner:
-    """Makes entries of lines. `end`, `lines`, `closed` and `last` are as in `Seen`; `read` is the end of all that was looked at, in bytes.
-
-    When an entry is given, `end` is that of its batch.
+    Args:
+        path: The file.
+        start: Where to continue reading. None, or a position in a file that has been replaced since: read from the beginning.
+        read_archives: Whether to read the archives that the header names.
+        migrations: How to read older versions of the format.
     """
 
-    def __init__(self, *, end: int = 0, lines: int = 0, closed: bool = True, last: str = "") -> None:
-        self.end = end
-        self.read = end
-        self.lines = lines
-        self.closed = closed
-        self.last = last
-
-    def scan(self, pieces: Iterable[bytes]) -> Iterator[Stored | Problem]:
-        """The entries of these lines, and problems in between; each piece ends with a line feed, but for the last one perhaps."""
-        lines, batch = self.lines, None
-        for piece in pieces:
-            before = self.read, lines
-            self.read += len(piece)
-            closed = piece.endswith(b"\n")
-            found = line_from_bytes(piece)
-            if isinstance(found, str) and not closed:
-                break
-            lines += closed
-            number = lines if closed else lines + 1
-            if isinstance(found, Line):
-                if batch and (batch.size, batch.seen + 1) != (found.size, found.place):
-                    self.end, self.lines = before
-                    yield from self._broken(batch)
-                    batch = None
-                batch = batch or _Batch(found.size, found.place - 1, number, damaged=found.place > 1)
-                batch.items.append(Stored(entry=found.entry, line=number))
-                batch.seen = found.place
-            elif isinstance(found, str):
-                batch = batch or _Batch(1, 0, number)
-                batch.items.append(Problem(line=number, detail=found))
-                batch.seen += 1
-                batch.damaged = True
-            if not batch or batch.damaged or batch.seen >= batch.size:
-                self.end, self.lines, self.closed = self.read, lines, closed
-            if batch and batch.seen >= batch.size:
-                yield from self._whole(batch)
-                batch = None
-        if batch and batch.damaged:
-            # A crash leaves no line that has an end and cannot be read: this was whole once.
-            yield from self._broken(batch)
-
-    def _whole(self, batch: _Batch) -> Iterator[Stored | Problem]:
-        for item in batch.items:
-            if isinstance(item, Stored):
-                self.last = item.entry.id
-            yield item
-
-    def _broken(self, batch: _Batch) -> Iterator[Stored | Problem]:
-        yield from self._whole(batch)
-        yield Problem(line=batch.line, detail=f"of a batch of {batch.size:,} entries that begins here some are missing.")
-
-
-class FilePass:
-    """One pass through a file and the archives that it points at. Iterate; then `seen`, `torn` and `partial` are known.
-
-    A file that does not exist is an empty transcript, and `seen` stays None. Raises TranscriptFormatError for a file that is no
-    transcript, TranscriptError for one that cannot be read.
-    """
-
-    def __init__(self, path: Path, *, start: Seen | None = None, archives: bool = True, migrations: Migrations = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        start: ReadPosition | None = None,
+        read_archives: bool = True,
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
         self._path = path
         self._start = start
-        self._archives = archives
+        self._read_archives = read_archives
         self._migrations = migrations
-        self.seen: Seen | None = None
+        self.position: ReadPosition | None = None
+        """How far the file has been read; None if it does not exist."""
         self.header = Header()
-        self.body = 0
-        """Where the first line behind the header begins, in bytes."""
-        self.scanner = Scanner()
-        self.torn = 0
-        """Bytes at the end that are of a write that was cut short."""
+        """The header of the file."""
+        self.body_start = 0
+        """The offset of the first line after the header, in bytes."""
+        self.scanner = LineScanner()
+        """The scanner of the file's own lines."""
+        self.torn_bytes = 0
+        """Bytes at the end of the file from a write that was cut short."""
         self.partial = False
-        """Whether there are archives that were not read, or not in full."""
-        self.whole = False
-        """Whether the pass began at the beginning."""
-        self.disturbed = False
-        """Whether somebody wrote to the file meanwhile, so that what was read of its end may be half old and half new."""
+        """Whether an archive was not read, or not completely."""
+        self.from_beginning = False
+        """Whether the file was read from the beginning."""
+        self.changed_while_reading = False
+        """Whether the file changed meanwhile, so that the end may have been read half in its old and half in its new state."""
 
-    def __iter__(self) -> Iterator[Stored | Problem]:
+    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
         try:
             if not stat.S_ISREG(self._path.stat().st_mode):
-                problem = "no regular file."
+                problem = "this is not a regular file."
                 raise TranscriptFormatError(problem, file=str(self._path))
             with self._path.open("rb") as file:
-                yield from self._from(file)
+                yield from self._read_file(file)
         except FileNotFoundError:
             return
         except OSError as error:
             problem = f"{self._path} cannot be read: {error.strerror}."
             raise TranscriptError(problem) from error
 
-    def _from(self, file: BinaryIO) -> Iterator[Stored | Problem]:
+    def _read_file(self, file: BinaryIO) -> Iterator[StoredEntry | ReadProblem]:
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)
         start = self._start
         if start is not None and start.identity == identity and start.end <= status.st_size:
-            self.partial = not self._archives and bool(start.header.segments)
+            self.partial = not self._read_archives and bool(start.header.archives)
             file.seek(start.end)
         else:
-            self.whole = True
-            first = file.readline(LONGEST_HEADER)
-            if header_line(Header()).startswith(first):
-                # Nothing, or the header of a file that was being made when its writer died.
-                whole = first.endswith(b"\n")
-                start = Seen(identity=identity, header=Header(), end=len(first) if whole else 0, lines=int(whole))
-                self.torn = 0 if whole else len(first)
-            else:
-                header = header_from_line(first, str(self._path))
-                require_readable(header.version, self._migrations, str(self._path))
-                last = header.segments[-1].last if header.segments else ""
-                closed = first.endswith(b"\n")
-                start = Seen(identity=identity, header=header, end=len(first), lines=int(closed), closed=closed, last=last)
-            self.header, self.body = start.header, start.end
-            yield from self._older(start.header.segments)
-        self.scanner = scanner = Scanner(end=start.end, lines=start.lines, closed=start.closed, last=start.last)
-        yield from self._entries(file, start.header, scanner)
-        self.torn += scanner.read - scanner.end
+            self.from_beginning = True
+            start = self._read_header(file.readline(MAX_HEADER_BYTES), identity)
+            self.header, self.body_start = start.header, start.end
+            yield from self._read_all_archives(start.header.archives)
+        self.scanner = scanner = LineScanner(start)
+        yield from self._read_entries(file, start.header, scanner)
+        self.torn_bytes += scanner.bytes_read - scanner.end
         now = os.fstat(file.fileno())
-        self.disturbed = (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns)
-        self.seen = attrs.evolve(start, end=scanner.end, lines=scanner.lines, closed=scanner.closed, last=scanner.last)
+        self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns)
+        self.position = attrs.evolve(
+            start,
+            end=scanner.end,
+            line_count=scanner.line_count,
+            ends_with_newline=scanner.ends_with_newline,
+            last_id=scanner.last_id,
+        )
 
-    def _entries(self, file: Iterable[bytes], header: Header, scanner: Scanner) -> Iterator[Stored | Problem]:
-        return scanner.scan(file) if header.version == VERSION else self._migrated(file, header.version, scanner)
+    def _read_header(self, line: bytes, identity: tuple[int, int]) -> ReadPosition:
+        """Return the position after the first line of the file."""
+        if encode_header(Header()).startswith(line):
+            # The file is empty, or its writer was killed while it wrote the header.
+            is_complete = line.endswith(b"\n")
+            self.torn_bytes = 0 if is_complete else len(line)
+            return ReadPosition(identity=identity, header=Header(), end=len(line) if is_complete else 0, line_count=int(is_complete))
+        header = header_from_line(line, str(self._path))
+        check_version(header.version, self._migrations, str(self._path))
+        closed = line.endswith(b"\n")
+        return ReadPosition(
+            identity=identity,
+            header=header,
+            end=len(line),
+            line_count=int(closed),
+            ends_with_newline=closed,
+            last_id=header.archives[-1].last if header.archives else "",
+        )
 
-    def _migrated(self, file: Iterable[bytes], version: int, scanner: Scanner) -> Iterator[Stored | Problem]:
-        problems: list[Problem] = []
+    def _read_entries(self, file: Iterable[bytes], header: Header, scanner: LineScanner) -> Iterator[StoredEntry | ReadProblem]:
+        return scanner.scan(file) if header.version == VERSION else self._migrate_entries(file, header.version, scanner)
 
-        def records() -> Iterator[Record]:
-            for piece in file:
-                found = object_from_bytes(piece)
-                scanner.read += len(piece)
-                if isinstance(found, str) and not piece.endswith(b"\n"):
+    def _migrate_entries(self, file: Iterable[bytes], version: int, scanner: LineScanner) -> Iterator[StoredEntry | ReadProblem]:
+        problems: list[ReadProblem] = []
+
+        def read_records() -> Iterator[Record]:
+            for line in file:
+                value = object_from_bytes(line)
+                scanner.bytes_read += len(line)
+                if isinstance(value, str) and not line.endswith(b"\n"):
                     break
-                scanner.end, scanner.lines = scanner.read, scanner.lines + 1
-                if isinstance(found, dict):
-                    yield found
-                elif piece.strip():
-                    problems.append(Problem(line=scanner.lines, detail=found))
+                scanner.end, scanner.line_count = scanner.bytes_read, scanner.line_count + 1
+                if isinstance(value, dict):
+                    yield value
+                elif line.strip():
+                    problems.append(ReadProblem(line=scanner.line_count, detail=value))
 
-        for record in migrated(records(), version, self._migrations):
+        for record in migrate_records(read_records(), version, self._migrations):
             try:
                 entry = entry_from_json(record)
             except TranscriptError as error:
-                problems.append(Problem(line=scanner.lines, detail=str(error)))
+                problems.append(ReadProblem(line=scanner.line_count, detail=str(error)))
                 continue
-            scanner.last = entry.id
-            yield Stored(entry=entry, line=scanner.lines)
+            scanner.last_id = entry.id
+            yield StoredEntry(entry=entry, line=scanner.line_count)
         yield from problems
 
-    def _older(self, segments: tuple[Segment, ...]) -> Iterator[Stored | Problem]:
-        for segment in segments:
-            if not self._archives:
+    def _read_all_archives(self, archives: tuple[TranscriptArchive, ...]) -> Iterator[StoredEntry | ReadProblem]:
+        for archive in archives:
+            if not self._read_archives:
                 self.partial = True
                 continue
             try:
-                yield from self._segment(segment)
+                yield from self._read_archive(archive)
             except FileNotFoundError:
                 self.partial = True
-                yield Problem(line=1, detail=f"the archive {segment.file} is not there, and its entries ({segment.entries:,}) are missing.")
+                yield ReadProblem(line=1, detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.")
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
-                yield Problem(line=1, detail=f"the archive {segment.file} is damaged, and entries of it are missing: {error}")
+                yield ReadProblem(line=1, detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}")
 
-    def _segment(self, segment: Segment) -> Iterator[Stored | Problem]:
-        place = self._path.with_name(segment.file)
-        with gzip.open(place, "rb") as file:
-            first = file.readline()
-            header = header_from_line(first, str(place))
-            require_readable(header.version, self._migrations, str(place))
-            for item in self._entries(file, header, Scanner(end=len(first), lines=1)):
-                if isinstance(item, Stored):
-                    yield attrs.evolve(item, archive=segment.file)
+    def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
+        path = self._path.with_name(archive.file)
+        with gzip.open(path, "rb") as file:
+            line = file.readline()
+            header = header_from_line(line, str(path))
+            check_version(header.version, self._migrations, str(path))
+            after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+            for item in self._read_entries(file, header, LineScanner(after_header)):
+                if isinstance(item, StoredEntry):
+                    yield attrs.evolve(item, archive=archive.file)
                 else:
-                    yield attrs.evolve(item, detail=f"in {segment.file}: {item.detail}")
+                    yield attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+
+
+@attrs.frozen(kw_only=True)
+class StoredEntry:
+    """An entry and its place in a file."""
+
+    entry: Entry
+    """The entry."""
+    line: int
+    """The number of its line, counted from 1, in the transcript's file or in the archive."""
+    archive: str | None = None
+    """The name of the archive that contains the entry; None for the transcript's own file."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadPosition:
+    """How far a file has been read: where the next reader continues."""
+
+    identity: tuple[int, int]
+    """Device and inode. A file that was replaced has another identity."""
+    header: Header
+    """The header of the file."""
+    end: int
+    """The offset after the last line of the last complete batch, in bytes."""
+    line_count: int
+    """Line breaks before `end`."""
+    ends_with_newline: bool = True
+    """Whether the last byte before `end` is a line break."""
+    last_id: str = ""
+    """The id of the last entry; empty if there is none."""
+
+
+class LineScanner:
+    """Turn lines into entries. When an entry is yielded, the attributes describe the file up to the end of its batch.
+
+    Args:
+        start: Where the lines begin. None: at the beginning of a file.
+    """
+
+    def __init__(self, start: ReadPosition | None = None) -> None:
+        self.end = start.end if start else 0
+        """As `ReadPosition.end`."""
+        self.bytes_read = self.end
+        """The offset after the last line that was looked at, in bytes."""
+        self.line_count = start.line_count if start else 0
+        """As `ReadPosition.line_count`."""
+        self.ends_with_newline = start.ends_with_newline if start else True
+        """As `ReadPosition.ends_with_newline`."""
+        self.last_id = start.last_id if start else ""
+        """As `ReadPosition.last_id`."""
+
+    def scan(self, lines: Iterable[bytes]) -> Iterator[StoredEntry | ReadProblem]:
+        """Yield the entries of lines and the problems between them. Only the last line may lack a line break."""
+        count, batch = self.line_count, None
+        for line in lines:
+            before_line = self.bytes_read, count
+            self.bytes_read += len(line)
+            closed = line.endswith(b"\n")
+            parsed = line_from_bytes(line)
+            if isinstance(parsed, str) and not closed:
+                break
+            count += closed
+            number = count if closed else count + 1
+            if isinstance(parsed, EntryLine):
+                if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
+                    self.end, self.line_count = before_line
+                    yield from self._report_incomplete(batch)
+                    batch = None
+                batch = batch or _Batch(parsed.size, parsed.position - 1, number, damaged=parsed.position > 1)
+                batch.items.append(StoredEntry(entry=parsed.entry, line=number))
+                batch.position = parsed.position
+            elif isinstance(parsed, str):
+                batch = batch or _Batch(1, 0, number)
+                batch.items.append(ReadProblem(line=number, detail=parsed))
+                batch.position += 1
+                batch.damaged = True
+            if not batch or batch.damaged or batch.position >= batch.size:
+                self.end, self.line_count, self.ends_with_newline = self.bytes_read, count, closed
+            if batch and batch.position >= batch.size:
+                yield from self._release(batch)
+                batch = None
+        if batch and batch.damaged:
+            # A crash leaves no complete line that cannot be read, so this batch was complete once.
+            yield from self._report_incomplete(batch)
+
+    def _release(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
+        for item in batch.items:
+            if isinstance(item, StoredEntry):
+                self.last_id = item.entry.id
+            yield item
+
+    def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
+        yield from self._release(batch)
+        yield ReadProblem(line=batch.first_line, detail=f"entries are missing from the batch of {batch.size:,} that begins here.")
+
+
+@attrs.define
+class _Batch:
+    """A batch of which not all lines have been read."""
+
+    size: int
+    position: int
+    first_line: int
+    damaged: bool = False
+    items: list[StoredEntry | ReadProblem] = attrs.field(factory=list["StoredEntry | ReadProblem"])

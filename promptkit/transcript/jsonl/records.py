@@ -1,4 +1,4 @@
-"""Entries as JSON, one object each, and back: what is written is what is read, and what is not understood is kept."""
+"""Entries and messages as JSON objects, and back. What this version does not understand is kept unchanged."""
 
 from __future__ import annotations
 
@@ -12,29 +12,98 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from promptkit.errors import TranscriptError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part
-from promptkit.transcript.entries import KINDS, BranchSummary, Checkpoint, Custom, Entry, Observation, Setting, Unknown
+from promptkit.transcript.entries import KINDS, BranchSummary, Checkpoint, CustomEntry, Entry, Observation, Setting, UnknownEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from promptkit.transcript.entries import Payload
+    from promptkit.transcript.entries import EntryPayload
 
 __all__ = ["entry_from_json", "entry_to_json", "message_from_json", "message_to_json"]
 
-PARTS = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart, "boundary": CacheBreakpointPart}
-NAMES = {kind: name for name, kind in PARTS.items()}
-PAYLOADS: dict[str, type[Payload]] = {kind: payload for payload, kind in KINDS.items() if payload is not Unknown}
+PART_CLASSES = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart, "boundary": CacheBreakpointPart}
+PART_NAMES = {part_class: name for name, part_class in PART_CLASSES.items()}
+PAYLOAD_CLASSES: dict[str, type[EntryPayload]] = {kind: payload for payload, kind in KINDS.items() if payload is not UnknownEntry}
 FIELDS = ("id", "parent_id", "kind", "time", "data")
-WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
+TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
-# A converter that leaves out what has its default, so that a line holds what there is to say.
+
+def message_to_json(message: Message) -> dict[str, Json]:
+    """Convert a message to a JSON object. Fields that have their default are omitted."""
+    record: dict[str, Json] = _convert.unstructure(message, Message)
+    return record
+
+
+def message_from_json(data: Mapping[str, Json]) -> Message:
+    """Convert a JSON object of `message_to_json` back. Raises TranscriptError if it is not a message."""
+    try:
+        return _convert.structure(data, Message)
+    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise TranscriptError(_describe(error)) from error
+
+
+def entry_to_json(entry: Entry) -> dict[str, Json]:
+    """Convert an entry to a JSON object with the fields `id`, `parent_id`, `kind`, `time` and `data`."""
+    if isinstance(entry.payload, UnknownEntry):
+        kind, data = entry.payload.kind, entry.payload.data
+    else:
+        kind, data = entry.kind, _convert.unstructure(entry.payload, type(entry.payload))
+    return {"id": entry.id, "parent_id": entry.parent_id, "kind": kind, "time": entry.time, "data": data}
+
+
+def entry_from_json(record: Mapping[str, Json]) -> Entry:
+    """Convert a JSON object of `entry_to_json` back. An unknown kind becomes an `UnknownEntry`.
+
+    Raises TranscriptError, with a message of one line, if it is not an entry.
+    """
+    match record:
+        case {
+            "id": str(entry_id),
+            "parent_id": None | str() as parent,
+            "kind": str(kind),
+            "time": int() | float() as time,
+            "data": dict(data),
+        } if entry_id and type(time) is not bool and math.isfinite(time):
+            return Entry(id=entry_id, parent_id=parent, time=time, payload=_payload_from_json(kind, data))
+        case _:
+            missing = [name for name in FIELDS if name not in record]
+            problem = f"the entry has no {', '.join(missing)}." if missing else "a field of the entry has an invalid value."
+            raise TranscriptError(problem)
+
+
+def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
+    payload_class = PAYLOAD_CLASSES.get(kind)
+    if payload_class is None:
+        return UnknownEntry(kind=kind, data=data)
+    try:
+        payload: EntryPayload = _convert.structure(data, payload_class)
+    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
+        problem = f"the data of the {kind} cannot be read: {_describe(error)}"
+        raise TranscriptError(problem) from error
+    return payload
+
+
+def _describe(error: Exception) -> str:
+    return "; ".join(cattrs.transform_error(error, format_exception=_format_exception))
+
+
+def _format_exception(error: BaseException, target: type | None) -> str:
+    return str(error) if type(error) in {ValueError, Exception} else cattrs.v.format_exception(error, target)
+
+
+def _abbreviate(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"  # noqa: PLR2004  # characters, so that a problem fits on one line
+
+
+# The converter omits fields that have their default, which keeps lines short.
 _convert = cattrs.Converter(omit_if_default=True)
 
 
-def _exactly(value: object, kind: type) -> object:
-    """A value of just this kind. Left to itself the converter would make texts of numbers, and lists of the letters of a text."""
+def _require_type(value: object, kind: type) -> object:
+    """Refuse a value of another type. By itself the converter would turn numbers into text and text into lists of characters."""
     if type(value) is not kind:
-        problem = f"{_shown(value)} stands where {WORDS[kind]} is wanted"
+        problem = f"{_abbreviate(value)} must be {TYPE_NAMES[kind]}"
         raise ValueError(problem)
     return value
 
@@ -44,46 +113,46 @@ def _is_tuple(kind: object) -> bool:
     return origin is tuple
 
 
-def _tuple_of_list(kind: type) -> Callable[[object, type], tuple[object, ...]]:
+def _make_tuple_hook(kind: type) -> Callable[[object, type], tuple[object, ...]]:
     structure = list_structure_factory(kind, _convert)
 
-    def hook(value: object, wanted: type) -> tuple[object, ...]:
-        made: list[object] = structure(_exactly(value, list), wanted)
-        return tuple(made)
+    def tuple_from_list(value: object, target: type) -> tuple[object, ...]:
+        items: list[object] = structure(_require_type(value, list), target)
+        return tuple(items)
 
-    return hook
+    return tuple_from_list
 
 
 def _part_to_json(part: Part) -> object:
-    return part if isinstance(part, str) else {"type": NAMES[type(part)], **_convert.unstructure(part, type(part))}
+    return part if isinstance(part, str) else {"type": PART_NAMES[type(part)], **_convert.unstructure(part, type(part))}
 
 
 def _part_from_json(value: object, _: object) -> Part:
     match value:
         case str():
             return value
-        case {"type": str(name)} if name in PARTS:
-            return _convert.structure(cast("dict[str, Json]", value), PARTS[name])  # read from JSON
+        case {"type": str(name)} if name in PART_CLASSES:
+            return _convert.structure(cast("dict[str, Json]", value), PART_CLASSES[name])  # read from JSON
         case {"type": str()}:
-            # A part of a later version: kept, and sent to nobody.
+            # A part of a later version is kept and not sent to any provider.
             return OpaquePart(value=cast("Json", value), tokens=0, provider="unknown")  # read from JSON
         case _:
-            problem = f"{_shown(value)} is no part of a message"
+            problem = f"{_abbreviate(value)} is not a part of a message"
             raise ValueError(problem)
 
 
-def _as_it_is(value: object, *_: object) -> object:
+def _pass_through(value: object, *_: object) -> object:
     return value
 
 
-def _object(value: object, _: object) -> object:
-    return _exactly(value, dict)
+def _require_object(value: object, _: object) -> object:
+    return _require_type(value, dict)
 
 
-def _keep_json(kind: type[attrs.AttrsInstance]) -> None:
-    """Have the fields of a class that hold any JSON passed on as they are."""
+def _register_json_fields(kind: type[attrs.AttrsInstance]) -> None:
+    """Register hooks for a class that pass its fields of type Json through unchanged."""
     fields = {
-        field.name: override(struct_hook=_object if "Mapping" in str(field.type) else _as_it_is, unstruct_hook=_as_it_is)
+        field.name: override(struct_hook=_require_object if "Mapping" in str(field.type) else _pass_through, unstruct_hook=_pass_through)
         for field in attrs.fields(kind)
         if "Json" in str(field.type)
     }
@@ -92,74 +161,9 @@ def _keep_json(kind: type[attrs.AttrsInstance]) -> None:
 
 
 for _plain in (str, int, bool):
-    _convert.register_structure_hook(_plain, _exactly)
-_convert.register_structure_hook_factory(_is_tuple, _tuple_of_list)
+    _convert.register_structure_hook(_plain, _require_type)
+_convert.register_structure_hook_factory(_is_tuple, _make_tuple_hook)
 _convert.register_unstructure_hook(Part, _part_to_json)
 _convert.register_structure_hook(Part, _part_from_json)
-for _kind in (OpaquePart, Checkpoint, BranchSummary, Custom, Setting, Observation):
-    _keep_json(_kind)
-
-
-def message_to_json(message: Message) -> dict[str, Json]:
-    """A message with all that it holds. What has its default is left out."""
-    made: dict[str, Json] = _convert.unstructure(message, Message)
-    return made
-
-
-def message_from_json(data: Mapping[str, Json]) -> Message:
-    """The message that `message_to_json` wrote. Raises TranscriptError for what is none."""
-    try:
-        return _convert.structure(data, Message)
-    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise TranscriptError(_problem(error)) from error
-
-
-def entry_to_json(entry: Entry) -> dict[str, Json]:
-    """An entry: `{"id", "parent_id", "kind", "time", "data"}`."""
-    if isinstance(entry.payload, Unknown):
-        kind, data = entry.payload.kind, entry.payload.data
-    else:
-        kind, data = entry.kind, _convert.unstructure(entry.payload, type(entry.payload))
-    return {"id": entry.id, "parent_id": entry.parent_id, "kind": kind, "time": entry.time, "data": data}
-
-
-def entry_from_json(record: Mapping[str, Json]) -> Entry:
-    """The entry of a record. A kind that is not known becomes an `Unknown`. Raises TranscriptError, in one line, for what is no entry."""
-    match record:
-        case {
-            "id": str(entry_id),
-            "parent_id": None | str() as parent,
-            "kind": str(kind),
-            "time": int() | float() as time,
-            "data": dict(data),
-        } if entry_id and type(time) is not bool and math.isfinite(time):
-            return Entry(id=entry_id, parent_id=parent, time=time, payload=_payload(kind, data))
-        case _:
-            missing = [name for name in FIELDS if name not in record]
-            problem = f"an entry has no {', '.join(missing)}." if missing else "a field of an entry has a value that it cannot have."
-            raise TranscriptError(problem)
-
-
-def _payload(kind: str, data: Mapping[str, Json]) -> Payload:
-    known = PAYLOADS.get(kind)
-    if known is None:
-        return Unknown(kind=kind, data=data)
-    try:
-        payload: Payload = _convert.structure(data, known)
-    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
-        problem = f"the data of the {kind} cannot be read: {_problem(error)}"
-        raise TranscriptError(problem) from error
-    return payload
-
-
-def _problem(error: Exception) -> str:
-    return "; ".join(cattrs.transform_error(error, format_exception=_said))
-
-
-def _said(error: BaseException, wanted: type | None) -> str:
-    return str(error) if type(error) in {ValueError, Exception} else cattrs.v.format_exception(error, wanted)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"  # noqa: PLR2004  # characters, so that a problem stays one line
+for _kind in (OpaquePart, Checkpoint, BranchSummary, CustomEntry, Setting, Observation):
+    _register_json_fields(_kind)

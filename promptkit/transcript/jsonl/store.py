@@ -1,10 +1,8 @@
-"""Transcripts in a file of JSON lines, which several processes may append to and a kill at any moment leaves readable.
+"""The store of transcripts in JSON Lines files. Several processes may append to a file, and a kill at any moment leaves it readable.
 
-Appending: under a lock, what others have written since is read, what a crash left behind the last whole batch is cut off, and the
-batch is written and made safe. The lock is on a file of its own beside the transcript and not on the transcript: archiving and
-migration replace the transcript's file, and a lock on a file that has been replaced keeps nobody out. Reading takes no lock.
-
-Files that are replaced as a whole: whoever opens one reads the old or the new, never half of either.
+To append, a store takes a lock, reads what other processes have written, cuts off what a crash left after the last complete batch, and
+writes and syncs the batch. The lock is a separate file, because archiving and migration replace the transcript's file, and a lock on a
+replaced file excludes no other process. Reading takes no lock.
 """
 
 from __future__ import annotations
@@ -19,223 +17,208 @@ from typing import TYPE_CHECKING, NoReturn
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
-from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, batch_lines, header_line
-from promptkit.transcript.jsonl.reader import FilePass, Seen, Stored
-from promptkit.transcript.store import Loaded, Problem
+from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.store import LoadedEntries, ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.jsonl.format import Migrations, Segment
+    from promptkit.transcript.jsonl.format import Migrations, TranscriptArchive
 
-__all__ = ["JsonlStore", "replace", "sync_folder"]
+__all__ = ["JsonlStore", "replace_file", "sync_directory"]
 
-
-def replace(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0o600) -> None:
-    """Have `write` fill a file beside `path`, make sure that it is on the disk, and put it there. Raises OSError; `path` is as it was then.
-
-    Only for who holds the lock: the file beside has a fixed name, so that one which a crash left is used up by the next attempt.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk. Raises OSError."""
-    if os.name != "posix":
-        return  # other systems cannot open a folder, and keep names safe themselves
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-POLL = 0.005
-"""Seconds between two attempts to get the lock: it is held for as long as a batch takes to reach the disk."""
+LOCK_POLL_SECONDS = 0.005
+"""Seconds between two attempts to take the lock. Another process holds it for as long as a batch takes to reach the disk."""
 
 
 class JsonlStore:
-    """Keeps entries in a file. It is made when the first entry is appended, for its owner alone to read; the folder must be there.
+    """Keep the entries of a transcript in a JSON Lines file.
 
-    `archives`: read the entries that were moved into archives, too. Without them a transcript begins later, and loads faster.
-    `lock_timeout`: seconds to wait while another process writes. `migrations`: how files of older versions are read.
+    The first append creates the file, readable by its owner only; its directory must exist.
+
+    Args:
+        path: The file.
+        read_archives: Whether to read entries that were moved into archives. Without them a transcript begins later and loads faster.
+        lock_timeout: Seconds to wait while another process writes.
+        migrations: How to read files of older versions of the format.
+
+    >>> transcript = Transcript(JsonlStore("talk.jsonl"))
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        archives: bool = True,
+        read_archives: bool = True,
         lock_timeout: float = 30.0,
         migrations: Migrations = MIGRATIONS,
     ) -> None:
-        self._path = Path(os.path.realpath(path))  # a link stays a link when its file is replaced
-        self._archives = archives
+        self._path = Path(os.path.realpath(path))  # a symbolic link stays one when its file is replaced
+        self._read_archives = read_archives
         self._lock_timeout = lock_timeout
         self._migrations = migrations
-        self._seen: Seen | None = None
-        self._unread: list[Loaded] = []  # what others wrote, found while appending
+        self._position: ReadPosition | None = None
+        self._unreported: list[LoadedEntries] = []  # entries of other processes that were read while appending
 
     @property
     def path(self) -> Path:
-        """The file, from the root."""
+        """The absolute path of the file."""
         return self._path
 
     @property
-    def place(self) -> str:
-        """The path of the file, from the root."""
+    def file_path(self) -> str:
+        """The absolute path of the file, as text."""
         return str(self._path)
 
     @property
-    def lines(self) -> int:
-        """The lines of the file, as far as it has been read and written; a last one without a line break counts."""
-        return self._seen.lines + (not self._seen.closed) if self._seen else 0
+    def line_count(self) -> int:
+        """Lines of the file, as far as it has been read and written. A last line without a line break counts."""
+        return self._position.line_count + (not self._position.ends_with_newline) if self._position else 0
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def archives(self) -> tuple[TranscriptArchive, ...]:
         """The archives, oldest first, as of when the file was last read."""
-        return self._seen.header.segments if self._seen else ()
+        return self._position.header.archives if self._position else ()
 
-    def load(self) -> Loaded:
-        """All entries. Raises TranscriptFormatError for a file that is no transcript, TranscriptError for one that cannot be read."""
-        self._unread.clear()
-        self._seen = None
-        return self._settled()
+    def load(self) -> LoadedEntries:
+        """Read all entries.
 
-    def refresh(self) -> Loaded:
-        """What others have written since this store read the file. Raises TranscriptError if the file was removed or cut."""
-        found = self._settled(self._seen)
-        unread, self._unread = [*self._unread, found], []
-        return Loaded(
-            entries=tuple(entry for loaded in unread for entry in loaded.entries),
-            problems=tuple(problem for loaded in unread for problem in loaded.problems),
-            lines=tuple(line for loaded in unread for line in loaded.lines),
-            last=found.last,
-            torn=found.torn,
-            partial=found.partial,
+        Raises TranscriptFormatError for a file that is not a transcript, TranscriptError for a file that cannot be read.
+        """
+        self._unreported.clear()
+        self._position = None
+        return self._read_consistently()
+
+    def refresh(self) -> LoadedEntries:
+        """Read what other processes appended since the last read. Raises TranscriptError if the file was removed or cut."""
+        latest = self._read_consistently(self._position)
+        loads, self._unreported = [*self._unreported, latest], []
+        return LoadedEntries(
+            entries=tuple(entry for loaded in loads for entry in loaded.entries),
+            problems=tuple(problem for loaded in loads for problem in loaded.problems),
+            line_numbers=tuple(line for loaded in loads for line in loaded.line_numbers),
+            last_id=latest.last_id,
+            torn_bytes=latest.torn_bytes,
+            partial=latest.partial,
         )
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
-        """Write a batch; when this returns, it is on the disk.
+        """Append a batch. When this returns, the batch is on the disk. If it raises, the file contains nothing of it.
 
-        Raises TranscriptConflictError as `Store` says, and TranscriptWriteError for a full disk, a folder that is read-only, a lock that
-        another process keeps. The file has all of the batch or nothing of it.
+        Args:
+            entries: The batch.
+            expect: The id of the entry that the caller believes to be the last; an empty string for an empty file. None: append
+                whatever the last entry is.
+
+        Raises:
+            TranscriptConflictError: Another process appended entries since. The error carries them.
+            TranscriptWriteError: The disk is full, the directory is read-only, or another process holds the lock.
         """
-        data = batch_lines(entries)
+        data = encode_batch(entries)
         if not data:
             return
-        with self.locked():
+        with self.lock():
             self.catch_up()
-            last = self._seen.last if self._seen else ""
-            unread = [entry for loaded in self._unread for entry in loaded.entries]
-            if expect is not None and (unread or expect != last):
-                raise TranscriptConflictError(expect, unread)
-            if self._seen and self._seen.header.version != VERSION:
-                self._rewrite_old(self._seen)
+            last_id = self._position.last_id if self._position else ""
+            unreported = [entry for loaded in self._unreported for entry in loaded.entries]
+            if expect is not None and (unreported or expect != last_id):
+                raise TranscriptConflictError(expect, unreported)
+            if self._position and self._position.header.version != VERSION:
+                self._rewrite_old_version(self._position)
             self._write(data, entries)
 
     @contextmanager
-    def locked(self) -> Generator[None]:
-        """Keep all other writers out. Raises TranscriptWriteError."""
+    def lock(self) -> Generator[None]:
+        """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
         if not self._path.parent.is_dir():
-            self._fail(f"there is no folder {self._path.parent}: make it first.")
+            self._fail(f"there is no directory {self._path.parent}: create it first.")
         lock = FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=self._lock_timeout)
         try:
-            lock.acquire(poll_interval=POLL)
+            lock.acquire(poll_interval=LOCK_POLL_SECONDS)
         except Timeout as error:
             self._fail(f"another process has been writing for more than {self._lock_timeout:g} seconds; nothing was written.", error)
         except OSError as error:
-            self._fail(f"the lock beside it cannot be taken: {error.strerror}; nothing was written.", error)
+            self._fail(f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.", error)
         try:
             yield
         finally:
             lock.release()
 
-    def _settled(self, start: Seen | None = None) -> Loaded:
-        loaded, sure = self._read(start)
-        if not sure:
-            # While the lock is held, nobody writes. Where it cannot be had, what was read has to do, and the next look begins where this did.
+    def catch_up(self) -> None:
+        """Read what other processes have written and keep it for the next `refresh`. The caller must hold the lock."""
+        position = self._position
+        try:
+            status = self._path.stat()
+        except OSError:
+            status = None  # reading reports what is wrong
+        if position and status and (status.st_dev, status.st_ino) == position.identity and status.st_size == position.end:
+            return
+        loaded, _ = self._read(position)
+        if loaded.entries or loaded.problems:
+            self._unreported.append(loaded)
+
+    def _read_consistently(self, start: ReadPosition | None = None) -> LoadedEntries:
+        loaded, is_consistent = self._read(start)
+        if not is_consistent:
+            # No other process writes while the lock is held. If it cannot be taken, the next read starts where this one did.
             try:
-                with self.locked():
+                with self.lock():
                     loaded, _ = self._read(start)
             except TranscriptWriteError:
-                self._seen = start
+                self._position = start
         return loaded
 
-    def _read(self, start: Seen | None) -> tuple[Loaded, bool]:
-        """What is there, and whether it is sure that nobody was writing meanwhile."""
+    def _read(self, start: ReadPosition | None) -> tuple[LoadedEntries, bool]:
+        """Read the file from a position. Returns the entries, and whether certainly no other process was writing meanwhile."""
         entries: list[Entry] = []
         lines: list[int] = []
-        problems: list[Problem] = []
-        going = FilePass(self._path, start=start, archives=self._archives, migrations=self._migrations)
-        for item in going:
-            if isinstance(item, Stored):
+        problems: list[ReadProblem] = []
+        reader = TranscriptReader(self._path, start=start, read_archives=self._read_archives, migrations=self._migrations)
+        for item in reader:
+            if isinstance(item, StoredEntry):
                 entries.append(item.entry)
                 lines.append(item.line)
             else:
                 problems.append(item)
-        if start is not None and start.last and (going.seen is None or going.whole):
-            known = self._known(start, going.seen, entries)
+        if start is not None and start.last_id and (reader.position is None or reader.from_beginning):
+            known = self._count_known(start, reader.position, entries)
             del entries[:known], lines[:known]
-        self._seen = going.seen
-        loaded = Loaded(
+        self._position = reader.position
+        loaded = LoadedEntries(
             entries=tuple(entries),
             problems=tuple(problems),
-            lines=tuple(lines),
-            last=going.seen.last if going.seen else "",
-            torn=going.torn,
-            partial=going.partial,
+            line_numbers=tuple(lines),
+            last_id=reader.position.last_id if reader.position else "",
+            torn_bytes=reader.torn_bytes,
+            partial=reader.partial,
         )
-        return loaded, not (problems or going.torn or going.disturbed)
+        return loaded, not (problems or reader.torn_bytes or reader.changed_while_reading)
 
-    def _known(self, before: Seen, now: Seen | None, entries: Sequence[Entry]) -> int:
-        """How many of the entries of a file that is another than before were known. Raises TranscriptError if it does not go on from those.
+    def _count_known(self, before: ReadPosition, now: ReadPosition | None, entries: Sequence[Entry]) -> int:
+        """Count the entries of a replaced file that were read before.
 
-        After an archiving it does.
+        Raises TranscriptError if the new file does not continue the old one. After archiving it does.
         """
-        at = next((at for at, entry in enumerate(entries, 1) if entry.id == before.last), 0)
-        segments = now.header.segments if now else ()
-        if at or any(segment.last == before.last for segment in segments):
-            return at
-        if not self._archives and segments:
-            archived = FilePass(self._path, migrations=self._migrations)
-            if any(isinstance(item, Stored) and item.entry.id == before.last for item in archived):
+        count = next((number for number, entry in enumerate(entries, 1) if entry.id == before.last_id), 0)
+        archives = now.header.archives if now else ()
+        if count or any(archive.last == before.last_id for archive in archives):
+            return count
+        if not self._read_archives and archives:
+            reader = TranscriptReader(self._path, migrations=self._migrations)
+            if any(isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader):
                 return 0
-        problem = f"{self._path} was removed, cut or replaced since it was read: the entry {before.last!r} is gone. Nothing was written."
+        problem = f"{self._path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
         raise TranscriptError(problem)
 
-    def catch_up(self) -> None:
-        """Read what others have written, for the next `refresh`. For who holds the lock."""
-        seen = self._seen
-        try:
-            status = self._path.stat()
-        except OSError:
-            status = None  # reading says what is wrong
-        if seen and status and (status.st_dev, status.st_ino) == seen.identity and status.st_size == seen.end:
-            return
-        loaded, _ = self._read(seen)
-        if loaded.entries or loaded.problems:
-            self._unread.append(loaded)
-
     def _write(self, data: bytes, entries: Sequence[Entry]) -> None:
-        """Write lines behind the last whole batch. The lock is held."""
-        seen = self._seen
-        end = seen.end if seen else 0
-        head = b"" if end else header_line(Header())
-        data = head + (b"" if seen is None or seen.closed else b"\n") + data
+        """Write lines after the last complete batch. The lock is held."""
+        position = self._position
+        end = position.end if position else 0
+        header = b"" if end else encode_header(Header())
+        data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         except OSError as error:
@@ -244,15 +227,15 @@ class JsonlStore:
             if os.fstat(descriptor).st_size != end:
                 os.ftruncate(descriptor, end)
             os.lseek(descriptor, end, os.SEEK_SET)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            unwritten = memoryview(data)
+            while unwritten:
+                unwritten = unwritten[os.write(descriptor, unwritten) :]
             os.fsync(descriptor)
             if not end:
-                sync_folder(self._path.parent)
+                sync_directory(self._path.parent)
             status = os.fstat(descriptor)
         except BaseException as error:
-            # Where even this fails, what is left is a torn end, or is found as if another had written it.
+            # If the cut fails as well, the next reader finds a torn end, or complete entries as if another process had written them.
             with suppress(OSError):
                 os.ftruncate(descriptor, end)
                 os.fsync(descriptor)
@@ -261,42 +244,81 @@ class JsonlStore:
             self._fail(f"nothing was written: {error.strerror}.", error)
         finally:
             os.close(descriptor)
-        self._seen = Seen(
+        self._position = ReadPosition(
             identity=(status.st_dev, status.st_ino),
-            header=seen.header if seen else Header(),
+            header=position.header if position else Header(),
             end=end + len(data),
-            lines=(seen.lines if seen else 0) + data.count(b"\n"),
-            last=entries[-1].id,
+            line_count=(position.line_count if position else 0) + data.count(b"\n"),
+            last_id=entries[-1].id,
         )
 
-    def _rewrite_old(self, seen: Seen) -> None:
-        """Bring the file to the present version; the old one is kept beside it. The lock is held."""
-        entries = [item.entry for item in FilePass(self._path, archives=False, migrations=self._migrations) if isinstance(item, Stored)]
+    def _rewrite_old_version(self, position: ReadPosition) -> None:
+        """Rewrite the file in the present version of the format and keep the old file next to it. The lock is held."""
+        reader = TranscriptReader(self._path, read_archives=False, migrations=self._migrations)
+        entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
 
-        def write(file: BinaryIO) -> None:
-            file.write(header_line(Header(segments=seen.header.segments)))
-            file.writelines(batch_lines([entry]) for entry in entries)
+        def write_entries(file: BinaryIO) -> None:
+            file.write(encode_header(Header(archives=position.header.archives)))
+            file.writelines(encode_batch([entry]) for entry in entries)
+
+        def write_old_content(file: BinaryIO) -> None:
+            file.write(old_content)
 
         try:
             mode = stat.S_IMODE(self._path.stat().st_mode)
-            old = self._path.read_bytes()
-            replace(self._kept_as(seen.header.version, old), lambda file: _write_all(file, old), mode=mode)
-            replace(self._path, write, mode=mode)
+            old_content = self._path.read_bytes()
+            replace_file(self._backup_path(position.header.version, old_content), write_old_content, mode=mode)
+            replace_file(self._path, write_entries, mode=mode)
         except OSError as error:
-            self._fail(f"its format is version {seen.header.version}, and it cannot be rewritten: {error.strerror}.", error)
+            self._fail(f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.", error)
         self._read(None)
 
-    def _kept_as(self, version: int, content: bytes) -> Path:
-        """A name for an old file that nothing else has."""
+    def _backup_path(self, version: int, content: bytes) -> Path:
+        """Return a path for the old file that no other file has."""
         for number in itertools.count(1):
             path = self._path.with_name(f"{self._path.name}.v{version}{'' if number == 1 else f'.{number}'}")
             if not path.exists() or path.read_bytes() == content:
                 return path
-        raise AssertionError  # numbers do not end
+        raise AssertionError  # itertools.count does not end
 
     def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
         raise TranscriptWriteError(why, file=str(self._path)) from error
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
+def replace_file(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0o600) -> None:
+    """Replace a file atomically: other processes read the old or the new content, never half of either.
+
+    The new content goes into a temporary file with a fixed name in the same directory, so the caller must hold the lock of `path`. The
+    next attempt overwrites a temporary file that a crash left.
+
+    Args:
+        path: The file.
+        write: Write the new content into a binary file.
+        mode: The permissions of the new file.
+
+    Raises:
+        OSError: The file cannot be replaced; it was not changed.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Write the file names in a directory to the disk. Raises OSError if that fails."""
+    if os.name != "posix":
+        return  # other systems cannot open a directory, and sync names themselves
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

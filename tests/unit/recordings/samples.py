@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit import Message
-    from promptkit.recordings.counts import Counts
+    from promptkit.recordings.counts import RecordingCounts
     from promptkit.recordings.reading.codec import Batch
     from promptkit.transcript.entries import Entry
 
@@ -39,7 +39,7 @@ class Read:
         return [entry for batch in self.batches for entry in batch.entries]
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RecordingCounts:
         tally = RecordingTotals()
         for batch in self.batches:
             tally.add(batch)
@@ -55,12 +55,12 @@ class Read:
 
     @property
     def problems(self) -> list[str]:
-        return [problem.detail for batch in self.batches for problem in (*batch.skipped, *batch.mended)]
+        return [problem.detail for batch in self.batches for problem in (*batch.skipped, *batch.relocated)]
 
 
 def read(path: Path, codec: str = "auto") -> Read:
     """Read a file; entries must have ids of their own, and parents before them."""
-    pairs = list(read_recording(path, codec=codec))
+    pairs = list(read_recording(path, format_name=codec))
     made = Read(format=pairs[0][0].name if pairs else "", batches=tuple(batch for _, batch in pairs))
     seen: set[str] = set()
     for entry in made.entries:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from promptkit import Checkpoint, Message, build_view
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
-from promptkit.recordings.counts import Counts
-from promptkit.transcript.entries import Custom, MessageEntry, Setting
+from promptkit.recordings.counts import RecordingCounts
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
 from tests.unit.recordings.samples import CLAUDE, answer, lines, read_text, result, text, use, user
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class TestSubagents:
         assert texts(made.shown) == ["a", "task", "done", "thanks"]
         assert ["search", "found"] in [branch(made, leaf.id) for leaf in made.transcript.leaves()]
         assert "subagent z" in made.transcript.labels
-        assert made.counts == Counts(conversations=1, messages=6, tool_calls=1, tool_results=1)
+        assert made.counts == RecordingCounts(conversations=1, messages=6, tool_calls=1, tool_results=1)
 
     def test_a_file_of_one_subagent_is_a_conversation(self, tmp_path: Path) -> None:
         made = read(
@@ -225,11 +225,11 @@ class TestCompactions:
 class TestNothingIsLost:
     def test_a_file_that_begins_with_marks_alone_is_told(self, tmp_path: Path) -> None:
         marks = [{"type": "queue-operation", "operation": "enqueue", "timestamp": "2026-01-01T00:00:00Z", "sessionId": "s"}] * 100
-        assert read(tmp_path, *marks, user("u1", None, "a")).counts == Counts(conversations=1, messages=1)
+        assert read(tmp_path, *marks, user("u1", None, "a")).counts == RecordingCounts(conversations=1, messages=1)
 
     def test_every_field_of_every_line_is_in_an_entry(self, tmp_path: Path) -> None:
         made = read(tmp_path, *CLAUDE)
-        kept = json.dumps([entry.payload.data for entry in made.entries if isinstance(entry.payload, Custom)])
+        kept = json.dumps([entry.payload.data for entry in made.entries if isinstance(entry.payload, CustomEntry)])
         for word in ("toolUseResult", "snapshot", "hook_progress", "isVisibleInTranscriptOnly", "cache_creation_input_tokens", "m1"):
             assert word in kept
         assert next(entry.payload.value for entry in made.entries if isinstance(entry.payload, Setting)) == {"sessionId": "s"}
@@ -241,7 +241,7 @@ class TestNothingIsLost:
         assert made.counts.skipped_lines == 4
         assert [problem.line for batch in made.batches for problem in batch.skipped] == [1, 3, 4, 5]
         data = [
-            entry.payload.data for entry in made.entries if isinstance(entry.payload, Custom) and entry.payload.name.endswith("bad_line")
+            entry.payload.data for entry in made.entries if isinstance(entry.payload, CustomEntry) and entry.payload.name.endswith("bad_line")
         ]
         assert [record["text"] for record in data if isinstance(record, dict)] == bad
 
@@ -251,5 +251,5 @@ class TestNothingIsLost:
         )
         assert (texts(made.shown), made.counts.messages) == (["a", "c"], 2)
         assert {"claude_code.user", "claude_code.unknown"} <= {
-            entry.payload.name for entry in made.entries if isinstance(entry.payload, Custom)
+            entry.payload.name for entry in made.entries if isinstance(entry.payload, CustomEntry)
         }

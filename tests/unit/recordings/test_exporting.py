@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from promptkit import Checkpoint, InMemoryStore, JsonlStore, Message, ToolCall, Transcript, build_view
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.recordings.exporting import messages_of, to_anthropic_json, to_openai_json, transcript_lines
+from promptkit.recordings.exporting import messages_from_entries, to_anthropic_json, to_openai_json, encode_transcript
 from promptkit.transcript.entries import MessageEntry
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines, read_text
 
@@ -41,7 +41,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 
 def transcript_of(messages: Sequence[Message]) -> Transcript:
     transcript = Transcript()
-    transcript.say(*messages)
+    transcript.append_messages(*messages)
     return transcript
 
 
@@ -54,14 +54,14 @@ def again(folder: Path, value: object, codec: str) -> list[Message]:
 @settings(max_examples=60, deadline=None)
 @given(messages=talks())
 def test_chat_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
-    value = to_openai_json(messages_of(transcript_of(messages).path()))
+    value = to_openai_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("chat"), value, "openai_chat") == messages
 
 
 @settings(max_examples=60, deadline=None)
 @given(messages=talks())
 def test_anthropic_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
-    value = to_anthropic_json(messages_of(transcript_of(messages).path()))
+    value = to_anthropic_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("anthropic"), value, "anthropic") == messages
 
 
@@ -69,14 +69,14 @@ def test_our_own_transcript_is_read_as_it_was(tmp_path: Path) -> None:
     for name, (_, content) in SAMPLES.items():
         made = read_text(tmp_path, content)
         out = tmp_path / f"{name}.jsonl"
-        out.write_bytes(b"".join(transcript_lines(made.entries)))
+        out.write_bytes(b"".join(encode_transcript(made.entries)))
         back = Transcript(JsonlStore(out))
         assert list(back.entries) == made.entries
         assert build_view(back.path()) == build_view(made.transcript.path())
 
 
 def test_thinking_goes_back_to_its_provider_and_to_no_other(tmp_path: Path) -> None:
-    messages = messages_of(read_text(tmp_path, lines(CLAUDE[:9])).transcript.path())
+    messages = messages_from_entries(read_text(tmp_path, lines(CLAUDE[:9])).transcript.path())
     assert "sig" in json.dumps(to_anthropic_json(messages))
     assert "sig" not in json.dumps(to_openai_json(messages))
 
@@ -100,15 +100,15 @@ def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_im
 
 def test_arguments_that_are_no_object_do_not_end_an_export() -> None:
     call = ToolCall(id="a", name="run", arguments="ls -l")
-    made = to_anthropic_json(messages_of(transcript_of([Message(role="assistant", tool_calls=(call,))]).path()))
+    made = to_anthropic_json(messages_from_entries(transcript_of([Message(role="assistant", tool_calls=(call,))]).path()))
     assert made["messages"][0]["content"][0]["input"] == {"arguments": "ls -l"}
 
 
 def test_full_shows_what_a_compaction_hides(tmp_path: Path) -> None:
     path = read_text(tmp_path, lines(CLAUDE)).transcript.path()
     assert any(isinstance(entry.payload, Checkpoint) for entry in path)
-    assert [message.text for message in messages_of(path, full=True)][-2:] == ["go on", "Yes."]
-    assert (len(messages_of(path)), len(messages_of(path, full=True))) == (3, 7)
+    assert [message.text for message in messages_from_entries(path, full=True)][-2:] == ["go on", "Yes."]
+    assert (len(messages_from_entries(path)), len(messages_from_entries(path, full=True))) == (3, 7)
 
 
 def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
     transcript = transcript_of(messages)
     transcript.append(Checkpoint(summary="sesame", facts={"files": ["sesame"]}))
     for leaving in (
-        json.dumps(to_openai_json(messages_of(transcript.path(), full=True, redact=redact))),
-        json.dumps(to_anthropic_json(messages_of(transcript.path(), redact=redact))),
-        b"".join(transcript_lines(transcript.entries, redact=redact)).decode(),
+        json.dumps(to_openai_json(messages_from_entries(transcript.path(), full=True, redact=redact))),
+        json.dumps(to_anthropic_json(messages_from_entries(transcript.path(), redact=redact))),
+        b"".join(encode_transcript(transcript.entries, redact=redact)).decode(),
     ):
         assert "sesame" not in leaving
         assert "[secret]" in leaving
     out = tmp_path / "out.jsonl"
-    out.write_bytes(b"".join(transcript_lines(transcript.entries, redact=redact)))
+    out.write_bytes(b"".join(encode_transcript(transcript.entries, redact=redact)))
     assert Transcript(JsonlStore(out)).problems == ()
     assert [entry.id for entry in Transcript(InMemoryStore(transcript.entries)).entries] == [entry.id for entry in transcript.entries]

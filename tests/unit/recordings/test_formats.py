@@ -13,9 +13,9 @@ import pytest
 from promptkit import Checkpoint, Message, build_view
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
-from promptkit.recordings.counts import Counts
-from promptkit.recordings.formats.codex import USER_CHARACTERS
-from promptkit.transcript.entries import BranchSummary, Custom, CustomMessage, MessageEntry, Observation, Setting
+from promptkit.recordings.counts import RecordingCounts
+from promptkit.recordings.formats.codex import MAX_USER_CHARACTERS
+from promptkit.transcript.entries import BranchSummary, CustomEntry, CustomMessage, MessageEntry, Observation, Setting
 from tests.unit.recordings.samples import (
     ANTHROPIC,
     CHAT,
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from tests.unit.recordings.samples import Read
 
 
-CHAT_COUNTS = Counts(conversations=1, messages=5, tool_calls=1, tool_results=1, images=1)
+CHAT_COUNTS = RecordingCounts(conversations=1, messages=5, tool_calls=1, tool_results=1, images=1)
 
 EXPECTED = {
-    "claude_code": Counts(conversations=1, messages=8, tool_calls=2, tool_results=2, images=2, thinking=1, compactions=1),
-    "pi": Counts(conversations=1, messages=8, tool_calls=1, tool_results=1, thinking=1, compactions=1),
-    "codex": Counts(conversations=1, messages=7, tool_calls=3, tool_results=2, unanswered=1, thinking=1, compactions=1),
+    "claude_code": RecordingCounts(conversations=1, messages=8, tool_calls=2, tool_results=2, images=2, thinking=1, compactions=1),
+    "pi": RecordingCounts(conversations=1, messages=8, tool_calls=1, tool_results=1, thinking=1, compactions=1),
+    "codex": RecordingCounts(conversations=1, messages=7, tool_calls=3, tool_results=2, unanswered=1, thinking=1, compactions=1),
     "openai_chat": CHAT_COUNTS,
     "openai_chat_request": CHAT_COUNTS,
-    "openai_chat_lines": Counts(conversations=2, messages=10, tool_calls=2, tool_results=2, images=2),
-    "anthropic": Counts(conversations=1, messages=4, tool_calls=2, tool_results=2, thinking=1),
-    "gemini_cli": Counts(conversations=1, messages=2, tool_calls=2, tool_results=1, unanswered=1, thinking=1),
-    "swe_agent": Counts(conversations=1, messages=5, tool_calls=2, tool_results=2, repeated_ids=1),
-    "mini_swe_agent": Counts(conversations=1, messages=4, tool_calls=1, tool_results=1),
-    "openhands": Counts(conversations=1, messages=4, tool_calls=1, tool_results=1),
-    "openhands_events": Counts(conversations=1, messages=4, tool_calls=1, tool_results=1),
-    "tau_bench": Counts(conversations=2, messages=9, tool_calls=2, tool_results=2, images=1),
+    "openai_chat_lines": RecordingCounts(conversations=2, messages=10, tool_calls=2, tool_results=2, images=2),
+    "anthropic": RecordingCounts(conversations=1, messages=4, tool_calls=2, tool_results=2, thinking=1),
+    "gemini_cli": RecordingCounts(conversations=1, messages=2, tool_calls=2, tool_results=1, unanswered=1, thinking=1),
+    "swe_agent": RecordingCounts(conversations=1, messages=5, tool_calls=2, tool_results=2, repeated_ids=1),
+    "mini_swe_agent": RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1),
+    "openhands": RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1),
+    "openhands_events": RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1),
+    "tau_bench": RecordingCounts(conversations=2, messages=9, tool_calls=2, tool_results=2, images=1),
 }
 
 
@@ -120,7 +120,7 @@ class TestPi:
         assert payloads(made, BranchSummary) == [BranchSummary(summary="Went astray.", leaf="a6")]
         assert len(payloads(made, CustomMessage)) == 1
         assert made.transcript.labels == {"start": "a1"}
-        assert "pi.novelty" in [custom.name for custom in payloads(made, Custom) if isinstance(custom, Custom)]
+        assert "pi.novelty" in [custom.name for custom in payloads(made, CustomEntry) if isinstance(custom, CustomEntry)]
 
     def test_an_entry_without_a_parent_begins_a_branch_and_one_with_a_missing_parent_is_told(self, tmp_path: Path) -> None:
         again = {"type": "message", "id": "z", "parentId": None, "message": {"role": "user", "content": "anew"}}
@@ -164,7 +164,7 @@ class TestCodex:
     def test_a_compaction_without_a_history_keeps_what_the_user_said(self, tmp_path: Path) -> None:
         made = sample("codex", tmp_path)
         assert [message.text for message in made.shown] == ["list", "Listed files.", "thanks"]
-        long = lines([said_item("user", "x" * USER_CHARACTERS), said_item("user", "later"), CODEX[13]])
+        long = lines([said_item("user", "x" * MAX_USER_CHARACTERS), said_item("user", "later"), CODEX[13]])
         assert [message.text for message in read_text(tmp_path, long).shown] == ["later", "Listed files."]
 
     def test_a_compaction_with_a_history_is_shown_as_that(self, tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ class TestCodex:
             *(record["payload"] for record in (CODEX[2], CODEX[6], CODEX[9])),
         ]
         made = read_text(tmp_path, lines(bare))
-        assert (made.format, made.counts) == ("codex", Counts(conversations=1, messages=3, tool_calls=1, tool_results=1))
+        assert (made.format, made.counts) == ("codex", RecordingCounts(conversations=1, messages=3, tool_calls=1, tool_results=1))
 
     def test_what_is_said_twice_is_read_once_and_kept(self, tmp_path: Path) -> None:
         made = sample("codex", tmp_path)
         assert [message.text for message in made.shown].count("list") == 1
-        names = [custom.name for custom in payloads(made, Custom) if isinstance(custom, Custom)]
+        names = [custom.name for custom in payloads(made, CustomEntry) if isinstance(custom, CustomEntry)]
         assert {"codex.event_msg.user_message", "codex.event_msg.token_count", "codex.novelty"} <= set(names)
 
     def test_images_and_searches_keep_their_place(self, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ class TestJsonTexts:
         assert (asked.text, answered.text, result.text) == ("write", "I write.", "written")
         assert missing.tool_call_id == "w2"
         assert said(made)[1].usage == Usage(input_tokens=50, output_tokens=7, cached_tokens=20)
-        assert "gemini_cli.info" in [custom.name for custom in payloads(made, Custom) if isinstance(custom, Custom)]
+        assert "gemini_cli.info" in [custom.name for custom in payloads(made, CustomEntry) if isinstance(custom, CustomEntry)]
 
     def test_steps_of_swe_agent_are_read_where_there_is_no_history(self, tmp_path: Path) -> None:
         made = read_text(tmp_path, json.dumps({"trajectory": SWE["trajectory"], "info": {}}))
@@ -260,7 +260,7 @@ class TestJsonTexts:
             {"role": "critic", "content": "no"},
         ]
         made = read_text(tmp_path, json.dumps(messages))
-        assert made.counts == Counts(conversations=1, messages=5, tool_calls=2, tool_results=1, unanswered=1, thinking=1)
+        assert made.counts == RecordingCounts(conversations=1, messages=5, tool_calls=2, tool_results=1, unanswered=1, thinking=1)
         assert [message.role for message in made.shown] == ["system", "user", "assistant", "tool", "assistant", "tool"]
 
     def test_lists_of_lists_and_messages_one_a_line_are_read(self, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_our_own_transcripts_are_read(tmp_path: Path) -> None:
         tmp_path,
         '{"promptkit":"transcript","version":1}\n{"id":"a","parent_id":null,"kind":"message","time":1,"data":{"message":{"role":"user","content":["a"]}}}\n',
     )
-    assert (made.format, made.counts) == ("promptkit", Counts(conversations=1, messages=1))
+    assert (made.format, made.counts) == ("promptkit", RecordingCounts(conversations=1, messages=1))
     assert read_text(tmp_path, packed((tmp_path / "recording").read_text(encoding="utf-8")), name="x.jsonl.gz").entries == made.entries
 
 
@@ -308,14 +308,14 @@ def shown(made: Read) -> list[str]:
 
 
 def kept(made: Read) -> list[str]:
-    return [entry.payload.name for entry in made.entries if isinstance(entry.payload, Custom)]
+    return [entry.payload.name for entry in made.entries if isinstance(entry.payload, CustomEntry)]
 
 
 class TestLinesOfGeminiCli:
     def test_a_message_that_is_written_again_is_one_with_what_it_has_in_the_end(self, tmp_path: Path) -> None:
         grown = ({**CALLING, "toolCalls": [CALL]}, {**CALLING, "toolCalls": [{**CALL, "result": GAVE}]})
         made = read_text(tmp_path, lines([SESSION, ASKED, CALLING, {"$set": {"lastUpdated": "x"}}, *grown, DONE]))
-        assert (made.format, made.counts) == ("gemini_cli", Counts(conversations=1, messages=3, tool_calls=1, tool_results=1))
+        assert (made.format, made.counts) == ("gemini_cli", RecordingCounts(conversations=1, messages=3, tool_calls=1, tool_results=1))
         assert shown(made) == ["user", "assistant", "tool", "assistant"]
 
     def test_what_was_taken_back_is_no_longer_shown_and_is_still_there(self, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ CONTENTS: list[Json] = [
 @pytest.mark.parametrize("content", [CONTENTS, {"history": CONTENTS, "authType": "x"}], ids=["list", "history"])
 def test_a_checkpoint_of_gemini_cli_has_calls_with_their_results(content: Json, tmp_path: Path) -> None:
     made = read_text(tmp_path, json.dumps(content))
-    assert (made.format, made.counts) == ("gemini_cli", Counts(conversations=1, messages=4, tool_calls=1, tool_results=1, thinking=1))
+    assert (made.format, made.counts) == ("gemini_cli", RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1, thinking=1))
     assert shown(made) == ["user", "assistant", "tool", "assistant"]
     assert made.shown[2].content == ("x = 1",)
 
@@ -355,14 +355,14 @@ def test_a_checkpoint_of_gemini_cli_has_calls_with_their_results(content: Json, 
 @pytest.mark.parametrize(("text", "count"), [(json.dumps(TASK), 1), (lines([TASK, TASK]), 2)], ids=["one", "lines"])
 def test_tasks_of_tau_bench_need_no_list(text: str, count: int, tmp_path: Path) -> None:
     made = read_text(tmp_path, text)
-    assert (made.format, made.counts) == ("tau_bench", Counts(conversations=count, messages=2 * count))
+    assert (made.format, made.counts) == ("tau_bench", RecordingCounts(conversations=count, messages=2 * count))
 
 
 def test_a_condensation_of_openhands_is_no_call_of_a_tool(tmp_path: Path) -> None:
     said = {"id": 0, "source": "user", "action": "message", "args": {"content": "Hello."}}
     condensed = {"id": 1, "source": "agent", "action": "condensation", "args": {"forgotten_event_ids": [0], "summary": "Greeted."}}
     made = read_text(tmp_path, json.dumps([said, condensed]))
-    assert made.counts == Counts(conversations=1, messages=1)
+    assert made.counts == RecordingCounts(conversations=1, messages=1)
     assert kept(made) == ["openhands.fields", "openhands.condensation"]
 
 
@@ -376,6 +376,6 @@ def test_mini_swe_agent_over_the_responses_interface_has_calls_and_results(tmp_p
     output = {"type": "function_call_output", "call_id": "c1", "output": "x = 1", "extra": {"returncode": 0}}
     asked = {"role": "user", "content": "Look."}
     made = read_text(tmp_path, json.dumps({"trajectory_format": "mini-swe-agent-1.1", "messages": [asked, answer, output]}))
-    assert made.counts == Counts(conversations=1, messages=3, tool_calls=1, tool_results=1, thinking=1)
+    assert made.counts == RecordingCounts(conversations=1, messages=3, tool_calls=1, tool_results=1, thinking=1)
     assert shown(made) == ["user", "assistant", "tool"]
     assert made.shown[1].content[1:] == ("I look.",)

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
-from promptkit.recordings.exporting import transcript_lines
+from promptkit.recordings.exporting import encode_transcript
 from promptkit.recordings.importing import import_recording
-from promptkit.recordings.reading.json_values import DEEPEST
-from promptkit.transcript.jsonl.reader import FilePass, Stored
+from promptkit.recordings.reading.json_values import MAX_DEPTH
+from promptkit.transcript.jsonl.reader import TranscriptReader, StoredEntry
 from tests.unit.recordings.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def survived(data: bytes, codec: str) -> Read | None:
             return None
         assert made.counts.messages >= 0
         out = Path(folder) / "out.jsonl"
-        out.write_bytes(b"".join(transcript_lines(made.entries)))
-        stored = list(FilePass(out))
-        assert [item.entry.id for item in stored if isinstance(item, Stored)] == [entry.id for entry in made.entries]
+        out.write_bytes(b"".join(encode_transcript(made.entries)))
+        stored = list(TranscriptReader(out))
+        assert [item.entry.id for item in stored if isinstance(item, StoredEntry)] == [entry.id for entry in made.entries]
         assert len(stored) == len(made.entries)
         return made
 
@@ -177,7 +177,7 @@ class TestOneByOne:
         assert made.counts.skipped_lines == 1
 
     def test_deep_json_is_kept_as_text(self, tmp_path: Path) -> None:
-        for depth in (DEEPEST + 5, 100_000):
+        for depth in (MAX_DEPTH + 5, 100_000):
             deep = "[" * depth + "]" * depth
             made = read_text(tmp_path, lines(CLAUDE[1:2]) + f'{{"type": "user", "uuid": "d", "x": {deep}}}\n')
             assert (made.counts.messages, made.counts.skipped_lines, made.problems) == (1, 1, ["nested too deeply."])

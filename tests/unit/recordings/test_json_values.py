@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.messages import Usage
-from promptkit.recordings.reading.json_values import number_of, rest, seconds, usage_of
+from promptkit.recordings.reading.json_values import as_count, omit_fields, parse_time, usage_from_openai
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_time_is_in_seconds_however_it_is_written(value: Json, expected: float | None) -> None:
-    assert seconds(value) == expected
+    assert parse_time(value) == expected
 
 
 def test_a_count_is_whole_and_not_below_zero() -> None:
     values: list[Json] = [0, 7, 2.9, -1, True, "7", math.inf, math.nan, None]
-    assert [number_of(value) for value in values] == [0, 7, 2, None, None, None, None, None, None]
+    assert [as_count(value) for value in values] == [0, 7, 2, None, None, None, None, None, None]
 
 
 def test_usage_is_read_under_the_names_that_interfaces_give_it() -> None:
-    assert usage_of({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}) == Usage(
+    assert usage_from_openai({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}) == Usage(
         input_tokens=9, output_tokens=2, cached_tokens=4
     )
-    assert usage_of({"input_tokens": 9, "cached_input_tokens": 20}) == Usage(input_tokens=9, cached_tokens=9)
-    assert usage_of({"total_tokens": 9}) is None
-    assert usage_of(None) is None
+    assert usage_from_openai({"input_tokens": 9, "cached_input_tokens": 20}) == Usage(input_tokens=9, cached_tokens=9)
+    assert usage_from_openai({"total_tokens": 9}) is None
+    assert usage_from_openai(None) is None
 
 
 def test_what_is_left_says_something() -> None:
-    assert rest({"a": 1, "b": None, "c": [], "d": {}, "e": "", "f": 0, "g": False}, {"a"}) == {"f": 0, "g": False}
+    assert omit_fields({"a": 1, "b": None, "c": [], "d": {}, "e": "", "f": 0, "g": False}, {"a"}) == {"f": 0, "g": False}

@@ -12,8 +12,8 @@ import pytest
 
 from promptkit import JsonlStore, Transcript, build_view
 from promptkit.recordings.importing import import_recording
-from promptkit.transcript.jsonl.reader import FilePass
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.reader import TranscriptReader
+from promptkit.transcript.jsonl.validate import find_problems
 
 TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
 FILES = sorted(path for path in TRANSCRIPTS.glob("*/*") if path.is_file())
@@ -150,7 +150,7 @@ def test_the_figures_are_those_of_the_file(path: Path, tmp_path: Path) -> None:
     figures = attrs.asdict(made.counts)
     assert made.format == path.parent.name.replace("-", "_")
     assert figures == COUNTERS.get(path.parent.name, json_text)(path).figures | {"conversations": figures["conversations"]}
-    assert list(problems(FilePass(out))) == []
+    assert list(find_problems(TranscriptReader(out))) == []
     transcript = Transcript(JsonlStore(out))
     assert transcript.problems == ()
     for leaf in transcript.leaves():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
-from promptkit.transcript.redaction import redact_json, redact_payload, redact_secrets
+from promptkit.transcript.redaction import redact_json, redact_message, redact_secrets
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -104,7 +104,7 @@ class TestMessages:
             tool_calls=(ToolCall(id="c", name="f", arguments='{ "a":1 }'),),
         )
 
-        assert redact_payload(message, redact_secrets) is message
+        assert redact_message(message, redact_secrets) is message
 
     def test_texts_addresses_and_names_are_looked_at(self) -> None:
         message = Message(
@@ -112,7 +112,7 @@ class TestMessages:
             content=(GITHUB, ImagePart(url=f"https://x/?k={GITHUB}"), DocumentPart(data="d", media_type="m", name=f"{GITHUB}.pdf")),
         )
 
-        text, image, document = redact_payload(message, redact_secrets).content
+        text, image, document = redact_message(message, redact_secrets).content
 
         assert text == "[redacted: access token]"
         assert image == ImagePart(url="https://x/?k=[redacted: access token]")
@@ -121,17 +121,17 @@ class TestMessages:
     def test_the_bytes_of_pictures_are_not(self) -> None:
         message = Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{GITHUB}"),))
 
-        assert redact_payload(message, redact_secrets) is message
+        assert redact_message(message, redact_secrets) is message
 
     def test_a_secret_in_two_texts_that_are_read_as_one_is_found(self) -> None:
         message = Message(role="user", content=("a ", GITHUB[:20], GITHUB[20:], ImagePart(url="u"), "b"))
 
-        assert redact_payload(message, redact_secrets).content == ("a [redacted: access token]", ImagePart(url="u"), "b")
+        assert redact_message(message, redact_secrets).content == ("a [redacted: access token]", ImagePart(url="u"), "b")
 
     def test_a_providers_own_part_goes_whole_since_it_may_be_signed(self) -> None:
         thought = OpaquePart(value={"type": "thinking", "thinking": f"I use {GITHUB}.", "signature": "s"})
 
-        assert redact_payload(Message(role="assistant", content=(thought, "ok")), redact_secrets).content == ("ok",)
+        assert redact_message(Message(role="assistant", content=(thought, "ok")), redact_secrets).content == ("ok",)
 
     @pytest.mark.parametrize(
         ("arguments", "shown"),
@@ -146,19 +146,19 @@ class TestMessages:
     def test_arguments_are_looked_at_as_values(self, arguments: str, shown: str) -> None:
         call = ToolCall(id="c", name="f", arguments=arguments)
 
-        assert redact_payload(Message(role="assistant", tool_calls=(call,)), word).tool_calls == (
+        assert redact_message(Message(role="assistant", tool_calls=(call,)), word).tool_calls == (
             ToolCall(id="c", name="f", arguments=shown),
         )
 
     def test_the_name_beside_a_value_tells_what_it_is(self) -> None:
         call = ToolCall(id="c", name="f", arguments='{"password": "correct-horse-7"}')
-        (shown,) = redact_payload(Message(role="assistant", tool_calls=(call,)), redact_secrets).tool_calls
+        (shown,) = redact_message(Message(role="assistant", tool_calls=(call,)), redact_secrets).tool_calls
 
         assert json.loads(shown.arguments) == {"password": "[redacted: value]"}
 
     def test_arguments_stay_json_whatever_a_redactor_does(self) -> None:
         call = ToolCall(id="c", name="f", arguments='{"a": 12345}')
-        (shown,) = redact_payload(Message(role="assistant", tool_calls=(call,)), lambda text: text.replace("12345}", "***")).tool_calls
+        (shown,) = redact_message(Message(role="assistant", tool_calls=(call,)), lambda text: text.replace("12345}", "***")).tool_calls
 
         assert json.loads(shown.arguments) == {"redacted": '{"a": ***'}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from promptkit import Message, ToolCall, Usage
-from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Observation, Reset, Unknown
-from promptkit.transcript.statistics import Statistics, TranscriptTotals, statistics
+from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Observation, Reset, UnknownEntry
+from promptkit.transcript.statistics import TranscriptStatistics, TranscriptTotals, compute_statistics
 
 
 def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
@@ -18,13 +18,13 @@ ENTRIES = [
     entry("b", "a", 1, MessageEntry(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
     entry("b", "a", 99, Reset()),
     entry("c", "a", 2, Checkpoint(summary="s", usage=Usage(input_tokens=1, cached_tokens=1))),
-    entry("d", "c", 5, Unknown(kind="novel", data={})),
+    entry("d", "c", 5, UnknownEntry(kind="novel", data={})),
     entry("e", "d", 4, Observation(name="o")),
 ]
 
 
 def test_counts_each_entry_once() -> None:
-    assert statistics(ENTRIES) == Statistics(
+    assert compute_statistics(ENTRIES) == TranscriptStatistics(
         entries=5,
         kinds={"message": 2, "checkpoint": 1, "novel": 1, "observation": 1},
         roles={"user": 1, "assistant": 1},
@@ -39,7 +39,7 @@ def test_counts_each_entry_once() -> None:
 
 
 def test_counts_tokens_if_it_is_told_how() -> None:
-    assert statistics(ENTRIES, count=lambda message: len(message.text.split()) + 1).tokens == {"user": 3, "assistant": 1}
+    assert compute_statistics(ENTRIES, count_tokens=lambda message: len(message.text.split()) + 1).tokens == {"user": 3, "assistant": 1}
 
 
 def test_of_nothing_is_nothing() -> None:

@@ -22,7 +22,7 @@ from promptkit.transcript.view import ViewBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.transcript.entries import Payload
+    from promptkit.transcript.entries import EntryPayload
 
 
 def said(text: str) -> Message:
@@ -34,7 +34,7 @@ def talk(*texts: str, store: InMemoryStore | None = None) -> Transcript:
     names = iter("abcdefghijklmnopqrstuvwxyz")
     transcript = Transcript(store, clock=lambda: 5.0, new_id=lambda: next(names))
     for text in texts:
-        transcript.say(said(text))
+        transcript.append_messages(said(text))
     return transcript
 
 
@@ -45,7 +45,7 @@ def ids(entries: Sequence[Entry]) -> str:
 class TestAppending:
     def test_puts_a_batch_behind_the_leaf(self) -> None:
         transcript = talk("one")
-        made = transcript.say(said("two"), said("three"))
+        made = transcript.append_messages(said("two"), said("three"))
         assert made == [
             Entry(id="b", parent_id="a", time=5.0, payload=MessageEntry(message=said("two"))),
             Entry(id="c", parent_id="b", time=5.0, payload=MessageEntry(message=said("three"))),
@@ -63,7 +63,7 @@ class TestAppending:
         with pytest.raises(TranscriptError, match="the call 'c1', which is not on this path: append the call first"):
             transcript.append(result)
         with pytest.raises(TranscriptError, match="the call None"):
-            transcript.say(Message(role="tool"))
+            transcript.append_messages(Message(role="tool"))
         call = MessageEntry(message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
         with pytest.raises(TranscriptError, match="append the call first"):
             transcript.append(result, call)
@@ -72,10 +72,10 @@ class TestAppending:
 
     def test_refuses_a_result_whose_call_is_on_another_branch(self) -> None:
         transcript = talk("one")
-        transcript.say(Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        transcript.append_messages(Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
         transcript.rewind("a")
         with pytest.raises(TranscriptError, match="append the call first"):
-            transcript.say(Message(role="tool", tool_call_id="c1"))
+            transcript.append_messages(Message(role="tool", tool_call_id="c1"))
 
     @pytest.mark.parametrize(
         ("payload", "why"),
@@ -87,7 +87,7 @@ class TestAppending:
             (BranchSummary(leaf="x", summary="s"), "'x', which is not in this transcript"),
         ],
     )
-    def test_refuses_what_refers_to_nothing(self, payload: Payload, why: str) -> None:
+    def test_refuses_what_refers_to_nothing(self, payload: EntryPayload, why: str) -> None:
         transcript = talk("one", "two")
         transcript.rewind("a")
         with pytest.raises(TranscriptError, match=why):
@@ -97,10 +97,10 @@ class TestAppending:
     def test_refuses_an_id_that_was_used_before(self) -> None:
         transcript = Transcript(new_id=lambda: "same")
         with pytest.raises(TranscriptError, match="'same' was used before"):
-            transcript.say(said("one"), said("two"))
-        transcript.say(said("one"))
+            transcript.append_messages(said("one"), said("two"))
+        transcript.append_messages(said("one"))
         with pytest.raises(TranscriptError, match="'same' was used before"):
-            transcript.say(said("two"))
+            transcript.append_messages(said("two"))
 
     def test_expects_the_leaf_that_the_caller_saw(self) -> None:
         transcript = talk("one", "two")
@@ -116,7 +116,7 @@ class TestAppending:
         one = talk("one", store=store)
         other = Transcript(store)
         other.rewind(None)
-        other.say(said("elsewhere"))
+        other.append_messages(said("elsewhere"))
         one.refresh()
         assert one.leaf == "a"
         one.append(MessageEntry(message=said("two")), expect="a")
@@ -128,7 +128,7 @@ class TestAppending:
                 super().append(entries, expect=expect)
 
         transcript = Transcript(Slow())
-        threads = [threading.Thread(target=lambda: [transcript.say(said("x")) for _ in range(200)]) for _ in range(4)]
+        threads = [threading.Thread(target=lambda: [transcript.append_messages(said("x")) for _ in range(200)]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -144,8 +144,8 @@ class TestAppending:
 
         def turn() -> None:
             call = ToolCall(id=f"c{len(transcript)}", name="read")
-            transcript.say(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id=call.id))
-            projector.project(transcript.path())
+            transcript.append_messages(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id=call.id))
+            projector.build(transcript.path())
 
         turn()
         few = lines_run(turn)
@@ -176,21 +176,21 @@ class TestBranches:
         transcript = talk("one", "two", "three")
         marker = transcript.rewind("a")
         assert marker.payload == Setting(name="leaf", value="a")
-        transcript.say(said("another"))
+        transcript.append_messages(said("another"))
         assert ids(transcript.path()) == "ade"
         assert ids(transcript.path("c")) == "abc"
         assert ids(transcript.leaves()) == "ce"
         assert ids(transcript.children("a")) == "bd"
         assert ids(transcript.children(None)) == "a"
-        assert ids(transcript.only_on("c")) == "bc"
-        assert ids(transcript.only_on("e", "c")) == "de"
+        assert ids(transcript.branch_entries("c")) == "bc"
+        assert ids(transcript.branch_entries("e", "c")) == "de"
         assert transcript.parent("d") == transcript.get("a")
         assert transcript.parent("a") is None
 
     def test_can_begin_before_the_first_entry(self) -> None:
         transcript = talk("one")
         transcript.rewind(None)
-        transcript.say(said("instead"))
+        transcript.append_messages(said("instead"))
         assert ids(transcript.path()) == "bc"
         assert ids(transcript.children(None)) == "ab"
 
@@ -221,7 +221,7 @@ class TestBranches:
 
     def test_that_are_not_there_are_named(self) -> None:
         transcript = talk("one")
-        for ask in (transcript.get, transcript.path, transcript.rewind, transcript.children, transcript.parent, transcript.only_on):
+        for ask in (transcript.get, transcript.path, transcript.rewind, transcript.children, transcript.parent, transcript.branch_entries):
             with pytest.raises(TranscriptError, match="there is no entry 'x' in this transcript"):
                 ask("x")
 
@@ -230,11 +230,11 @@ class TestLookingThingsUp:
     def test_by_label(self) -> None:
         transcript = talk("one", "two")
         transcript.append(Label(target="a", label="start"), Label(target="a", label="again"))
-        assert transcript.labelled("start").id == "a"
+        assert transcript.get_by_label("start").id == "a"
         transcript.append(Label(target="b", label="start"))
         assert transcript.labels == {"start": "b", "again": "a"}
         with pytest.raises(TranscriptError, match="no entry of this transcript is labelled 'none'"):
-            transcript.labelled("none")
+            transcript.get_by_label("none")
 
     def test_by_setting(self) -> None:
         transcript = talk("one")
@@ -247,7 +247,7 @@ class TestLookingThingsUp:
     def test_a_path_that_was_asked_for_does_not_grow(self) -> None:
         transcript = talk("one")
         path = transcript.path()
-        transcript.say(said("two"))
+        transcript.append_messages(said("two"))
         assert ids(path) == "a"
 
     def test_membership(self) -> None:
@@ -259,10 +259,10 @@ class TestFork:
     def test_copies_the_path_and_nothing_else(self) -> None:
         transcript = talk("one", "two")
         transcript.rewind("a")
-        transcript.say(said("three"))
+        transcript.append_messages(said("three"))
         fork = transcript.fork(InMemoryStore())
         assert fork.entries == list(transcript.path())
-        fork.say(said("four"))
+        fork.append_messages(said("four"))
         assert len(fork) == len(transcript.path()) + 1
         assert ids(transcript.fork(InMemoryStore(), at="b").entries) == "ab"
 
@@ -286,7 +286,7 @@ class TestLoading:
         transcript = Transcript(InMemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")]))
         assert ids(transcript.path()) == "abc"
         assert [(problem.line, problem.detail) for problem in transcript.problems] == [
-            (2, "the entry 'b' belongs behind 'gone', which is not there before it; it stands behind 'a' instead.")
+            (2, "the entry 'b' follows 'gone', which is not before it in the file; it was placed after 'a' instead.")
         ]
         assert transcript.entries[1].parent_id == "gone", "what was written is as it was"
 
@@ -316,7 +316,7 @@ class TestRefreshing:
         one.refresh()
         assert one.leaf == other.leaf
         other.rewind("a")
-        other.say(said("elsewhere"))
+        other.append_messages(said("elsewhere"))
         assert len(one.refresh()) == 2
         assert one.leaf != other.leaf
         assert one.path()[-1].payload == Observation(name="seen")
@@ -333,7 +333,7 @@ class TestRefreshing:
         one = talk("one", store=store)
         Transcript(store).append(Label(target="a", label="start"))
         one.refresh()
-        assert one.labelled("start").id == "a"
+        assert one.get_by_label("start").id == "a"
 
 
 def test_an_entry_is_a_value() -> None:

@@ -8,7 +8,7 @@ from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import ViewBuilder, ViewItem, build_view, summary_message
+from promptkit.transcript.view import ViewBuilder, ViewItem, build_view, build_summary_message
 
 
 def said(text: str) -> Message:
@@ -19,7 +19,7 @@ def talk(*texts: str) -> Transcript:
     """A transcript with entries a, b, c … and these texts."""
     transcript = Transcript(new_id=iter("abcdefghijklmnopqrstuvwxyz").__next__)
     for text in texts:
-        transcript.say(said(text))
+        transcript.append_messages(said(text))
     return transcript
 
 
@@ -35,7 +35,7 @@ class TestEdits:
     def test_show_other_content_in_the_place_of_the_entry(self) -> None:
         transcript = talk("one", "two")
         transcript.append(Edit(target="a", content=("short",), reason="pruned"))
-        assert build_view(transcript.path()).items == (ViewItem(message=said("short"), entry="a"), ViewItem(message=said("two"), entry="b"))
+        assert build_view(transcript.path()).items == (ViewItem(message=said("short"), entry_id="a"), ViewItem(message=said("two"), entry_id="b"))
 
     def test_the_latest_of_an_entry_holds(self) -> None:
         transcript = talk("one")
@@ -65,9 +65,9 @@ class TestEdits:
     def test_of_a_checkpoint_undo_it_or_word_it_otherwise(self) -> None:
         transcript = talk("one")
         transcript.append(Checkpoint(summary="with a secret"))
-        transcript.say(said("two"))
+        transcript.append_messages(said("two"))
         transcript.append(Edit(target="b", content=("without", " it"), reason="redacted"))
-        assert build_view(transcript.path()).messages == (summary_message("without it"), said("two"))
+        assert build_view(transcript.path()).messages == (build_summary_message("without it"), said("two"))
         hide(transcript, "b")
         assert texts(transcript) == ["one", "two"]
 
@@ -75,16 +75,16 @@ class TestEdits:
         transcript = talk("one")
         transcript.append(Checkpoint(summary="s", replacement=(said("x"), said("secret"))))
         transcript.append(Edit(target="b", content=("y",), reason="redacted"))
-        assert build_view(transcript.path()).messages == (summary_message("y"),)
+        assert build_view(transcript.path()).messages == (build_summary_message("y"),)
 
     def test_of_the_latest_checkpoint_bring_back_the_one_before(self) -> None:
         transcript = talk("one")
         transcript.append(Checkpoint(summary="first"))
-        transcript.say(said("two"))
+        transcript.append_messages(said("two"))
         transcript.append(Checkpoint(summary="second"))
         hide(transcript, "d")
-        assert build_view(transcript.path()).messages == (summary_message("first"), said("two"))
-        assert build_view(transcript.path()).checkpoint == "b"
+        assert build_view(transcript.path()).messages == (build_summary_message("first"), said("two"))
+        assert build_view(transcript.path()).checkpoint_id == "b"
 
     def test_of_a_reset_undo_it(self) -> None:
         transcript = talk("one")
@@ -105,7 +105,7 @@ class TestEdits:
     def test_that_hide_calls_hide_their_results(self) -> None:
         transcript = talk("one")
         call = ToolCall(id="c", name="read")
-        transcript.say(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c", content=("ok",)))
+        transcript.append_messages(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c", content=("ok",)))
         hide(transcript, "b")
         shown = build_view(transcript.path())
         assert (shown.messages, shown.repairs) == ((said("one"),), ())
@@ -113,7 +113,7 @@ class TestEdits:
     def test_leave_calls_as_they_are(self) -> None:
         transcript = talk()
         call = ToolCall(id="c", name="read")
-        transcript.say(Message(role="assistant", content=("long",), tool_calls=(call,)), Message(role="tool", tool_call_id="c"))
+        transcript.append_messages(Message(role="assistant", content=("long",), tool_calls=(call,)), Message(role="tool", tool_call_id="c"))
         transcript.append(Edit(target="a", content=(), reason="pruned"), Edit(target="b", content=("gone",), reason="pruned"))
         assert build_view(transcript.path()).messages == (
             Message(role="assistant", tool_calls=(call,)),
@@ -125,7 +125,7 @@ class TestWhatIsShown:
     def test_of_custom_messages_is_the_message(self) -> None:
         transcript = talk("one")
         transcript.append(CustomMessage(name="hook", message=said("mind the style")))
-        assert build_view(transcript.path()).items[1] == ViewItem(message=said("mind the style"), entry="b", kind="custom_message")
+        assert build_view(transcript.path()).items[1] == ViewItem(message=said("mind the style"), entry_id="b", kind="custom_message")
 
     @pytest.mark.parametrize("finish", [None, "stop", "error", "aborted"])
     def test_of_an_answer_without_anything_in_it_is_nothing(self, finish: str | None) -> None:
@@ -145,7 +145,7 @@ class TestWhatIsShown:
 
     def test_repairs_name_entries(self) -> None:
         transcript = talk("one")
-        transcript.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)), said("two"))
+        transcript.append_messages(Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)), said("two"))
         assert [repair.detail for repair in build_view(transcript.path()).repairs] == [
             "entry b: call 'c' has no result; '[no result was recorded]' answers it."
         ]
@@ -155,36 +155,36 @@ class TestTheProjector:
     def test_gives_the_very_same_view_while_nothing_was_appended(self) -> None:
         transcript = talk("one")
         projector = ViewBuilder()
-        assert projector.project(transcript.path()) is projector.project(transcript.path())
+        assert projector.build(transcript.path()) is projector.build(transcript.path())
 
     def test_keeps_the_items_that_it_showed_before(self) -> None:
         transcript = talk("one", "two")
         projector = ViewBuilder()
-        before = projector.project(transcript.path()).items
-        transcript.say(said("three"))
-        assert all(mine is theirs for mine, theirs in zip(projector.project(transcript.path()).items, before, strict=False))
+        before = projector.build(transcript.path()).items
+        transcript.append_messages(said("three"))
+        assert all(mine is theirs for mine, theirs in zip(projector.build(transcript.path()).items, before, strict=False))
 
     def test_notices_another_branch_a_shorter_path_and_another_transcript(self) -> None:
         transcript = talk("one", "two", "three")
         projector = ViewBuilder()
-        projector.project(transcript.path())
+        projector.build(transcript.path())
         transcript.rewind("b")
-        transcript.say(said("four"))
+        transcript.append_messages(said("four"))
         for path in (transcript.path(), transcript.path("b"), transcript.path("c"), (), talk("else", "where").path(), transcript.path()):
-            assert projector.project(path) == build_view(path)
+            assert projector.build(path) == build_view(path)
 
     def test_notices_an_entry_that_changes_what_was_before(self) -> None:
         transcript = talk("one", "two")
         projector = ViewBuilder()
-        projector.project(transcript.path())
+        projector.build(transcript.path())
         for payload in (Edit(target="a", content=("x",), reason="r"), Checkpoint(summary="s", first_kept="b"), Reset()):
             transcript.append(payload)
-            assert projector.project(transcript.path()) == build_view(transcript.path())
+            assert projector.build(transcript.path()) == build_view(transcript.path())
 
     def test_can_be_used_for_a_reloaded_transcript(self) -> None:
         transcript = talk("one", "two")
         projector = ViewBuilder()
-        projector.project(transcript.path())
+        projector.build(transcript.path())
         loaded = Transcript(InMemoryStore(list(transcript.entries)))
-        loaded.say(said("three"))
-        assert projector.project(loaded.path()) == build_view(loaded.path())
+        loaded.append_messages(said("three"))
+        assert projector.build(loaded.path()) == build_view(loaded.path())

@@ -15,7 +15,7 @@ from promptkit.transcript.entries import (
     KINDS,
     BranchSummary,
     Checkpoint,
-    Custom,
+    CustomEntry,
     CustomMessage,
     Edit,
     Entry,
@@ -24,7 +24,7 @@ from promptkit.transcript.entries import (
     Observation,
     Reset,
     Setting,
-    Unknown,
+    UnknownEntry,
 )
 from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json, message_from_json, message_to_json
 
@@ -71,12 +71,12 @@ payloads = st.one_of(
     st.builds(BranchSummary, summary=texts, leaf=texts, facts=objects),
     st.builds(Edit, target=texts, content=st.none() | contents, reason=texts),
     st.builds(Reset, reason=texts),
-    st.builds(Custom, name=texts, data=json_values),
+    st.builds(CustomEntry, name=texts, data=json_values),
     st.builds(CustomMessage, name=texts, message=messages),
     st.builds(Setting, name=texts, value=json_values),
     st.builds(Label, target=texts, label=texts),
     st.builds(Observation, name=texts, data=json_values),
-    st.builds(Unknown, kind=st.just("of a later version"), data=objects),
+    st.builds(UnknownEntry, kind=st.just("of a later version"), data=objects),
 )
 entries = st.builds(
     Entry,
@@ -114,15 +114,15 @@ def test_a_part_of_a_later_version_is_kept_and_sent_to_nobody() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ({"role": "user", "content": "letters"}, r"'letters' stands where a list is wanted @ \$\.content"),
-        ({"role": "user", "content": [5]}, r"5 is no part of a message @ \$\.content\[0\]"),
-        ({"role": "user", "name": 5}, r"5 stands where a text is wanted @ \$\.name"),
+        ({"role": "user", "content": "letters"}, r"'letters' must be a list @ \$\.content"),
+        ({"role": "user", "content": [5]}, r"5 is not a part of a message @ \$\.content\[0\]"),
+        ({"role": "user", "name": 5}, r"5 must be a text @ \$\.name"),
         ({"role": "nobody"}, r"nobody not in literal .* @ \$\.role"),
         ({"role": ["user"]}, "not in literal"),
         ({}, r"required field missing @ \$\.role"),
-        ({"role": "user", "tool_calls": [{"id": None, "name": "x"}]}, r"None stands where a text is wanted @ \$\.tool_calls\[0\]\.id"),
-        ({"role": "user", "content": [{"type": "image", "url": "u", "width": True}]}, "True stands where a whole number is wanted"),
-        ({"role": "user", "content": {"x" * 100: 1}}, r"\{'x+… stands where a list is wanted"),
+        ({"role": "user", "tool_calls": [{"id": None, "name": "x"}]}, r"None must be a text @ \$\.tool_calls\[0\]\.id"),
+        ({"role": "user", "content": [{"type": "image", "url": "u", "width": True}]}, "True must be a whole number"),
+        ({"role": "user", "content": {"x" * 100: 1}}, r"\{'x+… must be a list"),
     ],
 )
 def test_nothing_is_made_into_what_it_is_not(data: dict[str, Json], why: str) -> None:
@@ -137,13 +137,13 @@ GOOD: dict[str, Json] = {"id": "a", "parent_id": None, "kind": "reset", "time": 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"id": ""}, "a field of an entry has a value that it cannot have"),
-        ({"id": 1}, "a field of an entry has a value"),
-        ({"time": True}, "a field of an entry has a value"),
-        ({"time": float("inf")}, "a field of an entry has a value"),
-        ({"data": []}, "a field of an entry has a value"),
+        ({"id": ""}, "a field of the entry has an invalid value"),
+        ({"id": 1}, "a field of the entry has an invalid value"),
+        ({"time": True}, "a field of the entry has an invalid value"),
+        ({"time": float("inf")}, "a field of the entry has an invalid value"),
+        ({"data": []}, "a field of the entry has an invalid value"),
         ({"kind": "checkpoint"}, r"the data of the checkpoint cannot be read: required field missing @ \$\.summary"),
-        ({"kind": "checkpoint", "data": {"summary": "s", "facts": 5}}, "5 stands where an object is wanted"),
+        ({"kind": "checkpoint", "data": {"summary": "s", "facts": 5}}, "5 must be an object"),
         ({"kind": "message", "data": {"message": []}}, "the data of the message cannot be read"),
     ],
 )
@@ -155,5 +155,5 @@ def test_what_is_no_entry_is_named(changes: dict[str, Json], why: str) -> None:
 
 
 def test_missing_fields_are_named() -> None:
-    with pytest.raises(TranscriptError, match="an entry has no parent_id, time"):
+    with pytest.raises(TranscriptError, match="the entry has no parent_id, time"):
         entry_from_json({"id": "a", "kind": "reset", "data": {}})

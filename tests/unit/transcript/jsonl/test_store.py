@@ -16,9 +16,9 @@ from filelock import FileLock
 
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
-from promptkit.transcript.entries import MessageEntry, Unknown
+from promptkit.transcript.entries import MessageEntry, UnknownEntry
 from promptkit.transcript.jsonl import reader
-from promptkit.transcript.jsonl.format import Line, line_from_bytes
+from promptkit.transcript.jsonl.format import EntryLine, line_from_bytes
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -50,7 +50,7 @@ def opened(path: Path) -> Transcript:
 class TestTheFile:
     def test_has_a_header_and_then_a_line_for_each_entry(self, path: Path) -> None:
         transcript = opened(path)
-        transcript.say(said("Grüße\u2028"))
+        transcript.append_messages(said("Grüße\u2028"))
         lines = path.read_bytes().split(b"\n")
         assert lines[0] + b"\n" == HEADER
         assert lines[2] == b""
@@ -64,13 +64,13 @@ class TestTheFile:
         assert "Grüße\u2028".encode() in lines[1], "a person can read and search it"
 
     def test_says_of_each_entry_of_a_batch_where_it_stands_in_it(self, path: Path) -> None:
-        opened(path).say(said("one"), said("two"))
+        opened(path).append_messages(said("one"), said("two"))
         assert [json.loads(line)["batch"] for line in path.read_bytes().splitlines()[1:]] == [[1, 2], [2, 2]]
 
     def test_is_made_when_the_first_entry_is_written_and_for_its_owner_alone(self, path: Path) -> None:
         transcript = opened(path)
         assert not path.exists()
-        transcript.say(said("one"))
+        transcript.append_messages(said("one"))
         assert path.stat().st_mode & 0o777 == 0o600
 
     def test_is_not_made_for_nothing(self, path: Path) -> None:
@@ -80,40 +80,40 @@ class TestTheFile:
     def test_that_is_a_link_stays_one(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(path)
         transcript = opened(tmp_path / "link")
-        transcript.say(said("one"))
+        transcript.append_messages(said("one"))
         assert (tmp_path / "link").is_symlink()
-        assert transcript.store.place == str(path.resolve())
+        assert transcript.store.file_path == str(path.resolve())
 
     def test_knows_how_many_lines_it_has(self, path: Path) -> None:
         transcript = opened(path)
-        assert transcript.store.lines == 0
-        transcript.say(said("one"), said("two"))
-        assert transcript.store.lines == 3
-        assert opened(path).store.lines == 3
+        assert transcript.store.line_count == 0
+        transcript.append_messages(said("one"), said("two"))
+        assert transcript.store.line_count == 3
+        assert opened(path).store.line_count == 3
         path.write_bytes(path.read_bytes() + b"no entry\n")
-        assert opened(path).store.lines == 4
+        assert opened(path).store.line_count == 4
 
     def test_may_lack_its_last_line_break(self, path: Path) -> None:
-        opened(path).say(said("one"), said("two"))
+        opened(path).append_messages(said("one"), said("two"))
         path.write_bytes(path.read_bytes()[:-1])
         transcript = opened(path)
         assert texts(transcript) == ["one", "two"]
-        assert transcript.store.lines == 3
-        transcript.say(said("three"))
+        assert transcript.store.line_count == 3
+        transcript.append_messages(said("three"))
         assert texts(opened(path)) == ["one", "two", "three"]
-        assert transcript.store.lines == path.read_bytes().count(b"\n") == 4
+        assert transcript.store.line_count == path.read_bytes().count(b"\n") == 4
 
 
 class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("content", "why"),
         [
-            (b"hello\n", "no transcript"),
-            (b'{"id": "e1"}\n', "no transcript"),
-            (b'{"promptkit": "transcript", "version": true}\n', "no transcript"),
-            (b"\xff\xfe\n", "no transcript"),
-            (b'{"promptkit": "transcript", "version": 2}\n', "version 2 of the format; this promptkit reads up to 1"),
-            (b'{"promptkit": "transcript", "version": 0}\n', "version 0 of the format, which is not known"),
+            (b"hello\n", "this is not a transcript"),
+            (b'{"id": "e1"}\n', "this is not a transcript"),
+            (b'{"promptkit": "transcript", "version": true}\n', "this is not a transcript"),
+            (b"\xff\xfe\n", "this is not a transcript"),
+            (b'{"promptkit": "transcript", "version": 2}\n', "version 2 of the format, and this promptkit reads up to 1"),
+            (b'{"promptkit": "transcript", "version": 0}\n', "version 0 of the format, which is unknown"),
             (b'{"promptkit": "transcript", "version": 1, "archives": 3}\n', "list of archives in the header is damaged"),
             (
                 b'{"promptkit":"transcript","version":1,"archives":[{"file":"../../x.jsonl.gz","entries":1,"first":"a","last":"b"}]}\n',
@@ -127,22 +127,22 @@ class TestWhatIsRefused:
             opened(path)
         assert caught.value.file == str(path)
         with pytest.raises(TranscriptFormatError):
-            JsonlStore(path).append(Transcript().say(said("no")))
+            JsonlStore(path).append(Transcript().append_messages(said("no")))
         assert path.read_bytes() == content
 
     def test_is_what_is_no_regular_file(self, path: Path) -> None:
         os.mkfifo(path)
-        with pytest.raises(TranscriptFormatError, match="no regular file"):
+        with pytest.raises(TranscriptFormatError, match="not a regular file"):
             opened(path)
         path.unlink()
         path.mkdir()
-        with pytest.raises(TranscriptFormatError, match="no regular file"):
+        with pytest.raises(TranscriptFormatError, match="not a regular file"):
             opened(path)
 
     def test_is_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
         transcript = opened(tmp_path / "none" / "talk.jsonl")
-        with pytest.raises(TranscriptWriteError, match=r"there is no folder .*none: make it first"):
-            transcript.say(said("one"))
+        with pytest.raises(TranscriptWriteError, match=r"there is no directory .*none: create it first"):
+            transcript.append_messages(said("one"))
 
     def test_is_a_path_through_a_file(self, path: Path) -> None:
         path.write_bytes(b"")
@@ -153,39 +153,39 @@ class TestWhatIsRefused:
 class TestAWriteThatWasCutShort:
     @pytest.mark.parametrize("torn", [b'{"id":"x', b'{"id":"x"}', HEADER[:10]])
     def test_is_no_problem_and_goes_with_the_next_write(self, path: Path, torn: bytes) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         whole = path.read_bytes()
         path.write_bytes(whole + torn)
         transcript = opened(path)
         loaded = JsonlStore(path).load()
-        assert (loaded.problems, len(loaded.entries), loaded.torn) == ((), 1, len(torn))
-        transcript.say(said("two"))
+        assert (loaded.problems, len(loaded.entries), loaded.torn_bytes) == ((), 1, len(torn))
+        transcript.append_messages(said("two"))
         assert path.read_bytes().startswith(whole)
         assert texts(opened(path)) == ["one", "two"]
 
     def test_takes_its_whole_batch_with_it(self, path: Path) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         whole = path.read_bytes()
-        opened(path).say(said("two"), said("three"), said("four"))
+        opened(path).append_messages(said("two"), said("three"), said("four"))
         lines = path.read_bytes()[len(whole) :].splitlines(keepends=True)
         for left in (lines[0], lines[0] + lines[1], lines[0] + lines[1] + lines[2][:-5]):
             path.write_bytes(whole + left)
             loaded = JsonlStore(path).load()
             assert len(loaded.entries) == 1
             assert loaded.problems == ()
-            assert loaded.torn == len(left)
+            assert loaded.torn_bytes == len(left)
 
     def test_of_the_header_is_met_like_any_other(self, path: Path) -> None:
         for end in range(len(HEADER)):
             path.write_bytes(HEADER[:end])
             transcript = opened(path)
             assert transcript.problems == ()
-            transcript.say(said("one"))
+            transcript.append_messages(said("one"))
             assert path.read_bytes().startswith(HEADER)
             assert texts(opened(path)) == ["one"]
 
     def test_is_told_apart_from_damage(self, path: Path) -> None:
-        opened(path).say(said("one"), said("two"), said("three"))
+        opened(path).append_messages(said("one"), said("two"), said("three"))
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([*lines[:2], b"damaged\n", lines[3]]))
         transcript = opened(path)
@@ -197,10 +197,10 @@ class TestAWriteThatWasCutShort:
 
 class TestWhatCannotBeRead:
     def test_is_reported_with_its_line_and_stays_where_it_is(self, path: Path) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         path.write_bytes(path.read_bytes() + b'not json\n\n{"id": 7}\n')
         transcript = opened(path)
-        transcript.say(said("two"))
+        transcript.append_messages(said("two"))
         assert [problem.line for problem in transcript.problems] == [3, 5]
         assert b"\nnot json\n\n" in path.read_bytes()
         assert texts(opened(path)) == ["one", "two"]
@@ -209,17 +209,17 @@ class TestWhatCannotBeRead:
         record = {"id": "n1", "parent_id": None, "kind": "novel", "time": 1, "data": {"a": [1, None]}}
         path.write_bytes(HEADER + json.dumps(record).encode() + b"\n")
         transcript = opened(path)
-        assert transcript.entries[0].payload == Unknown(kind="novel", data={"a": [1, None]})
+        assert transcript.entries[0].payload == UnknownEntry(kind="novel", data={"a": [1, None]})
         copy = transcript.fork(JsonlStore(path.with_name("copy.jsonl")))
         assert copy.entries == transcript.entries
 
     def test_is_an_id_that_was_there_before(self, path: Path) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         content = path.read_bytes()
         path.write_bytes(content + content[len(HEADER) :])
         transcript = opened(path)
         assert texts(transcript) == ["one"]
-        assert [(problem.line, "is that of an entry before" in problem.detail) for problem in transcript.problems] == [(3, True)]
+        assert [(problem.line, "was used by an earlier entry" in problem.detail) for problem in transcript.problems] == [(3, True)]
 
 
 FAILURES: dict[str, tuple[str, int]] = {"a full disk": ("write", errno.ENOSPC), "an error of the disk": ("fsync", errno.EIO)}
@@ -231,7 +231,7 @@ class TestAFailedWrite:
     def test_leaves_memory_and_file_as_they_were(self, path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, first: bool) -> None:
         transcript = opened(path)
         if not first:
-            transcript.say(said("before"))
+            transcript.append_messages(said("before"))
         before = path.read_bytes() if path.exists() else b""
         name, code = FAILURES[failure]
         calls = 0
@@ -247,10 +247,10 @@ class TestAFailedWrite:
         with monkeypatch.context() as patched:
             patched.setattr(os, name, fail)
             with pytest.raises(TranscriptWriteError, match=os.strerror(code)) as caught:
-                transcript.say(said("lost"), said("lost"))
+                transcript.append_messages(said("lost"), said("lost"))
         assert str(caught.value).startswith(f"{path}: nothing was written")
         assert path.read_bytes() == before
-        transcript.say(said("after"))
+        transcript.append_messages(said("after"))
         assert texts(transcript) == texts(opened(path)) == ["before"] * (not first) + ["after"]
 
     def test_by_the_limit_of_the_process_says_so(self, path: Path) -> None:
@@ -265,11 +265,11 @@ transcript = Transcript(JsonlStore({str(path)!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
 for number in range(10):
     try:
-        transcript.say(Message(role="user", content=("x" * 700,)))
+        transcript.append_messages(Message(role="user", content=("x" * 700,)))
     except TranscriptWriteError as error:
         print(number, error)
         break
-transcript.say(Message(role="user", content=("small",)))
+transcript.append_messages(Message(role="user", content=("small",)))
 print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getrlimit(resource.RLIMIT_FSIZE)[0])
 """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -278,7 +278,7 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
 
     def test_that_cannot_even_be_taken_back_is_a_torn_end(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         transcript = opened(path)
-        transcript.say(said("before"))
+        transcript.append_messages(said("before"))
         write = os.write
         pieces = iter([7])
 
@@ -291,14 +291,14 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
             patched.setattr(os, "write", fail)
             patched.setattr(os, "ftruncate", fail)
             with pytest.raises(TranscriptWriteError):
-                transcript.say(said("lost"))
-        assert JsonlStore(path).load().torn == 7
-        transcript.say(said("after"))
+                transcript.append_messages(said("lost"))
+        assert JsonlStore(path).load().torn_bytes == 7
+        transcript.append_messages(said("after"))
         assert texts(opened(path)) == ["before", "after"]
 
     def test_of_which_all_is_there_is_found_as_if_another_had_written_it(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         transcript = opened(path)
-        transcript.say(said("before"))
+        transcript.append_messages(said("before"))
 
         def fail(*_: int) -> None:
             raise OSError(errno.EIO, "gone")
@@ -307,14 +307,14 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
             patched.setattr(os, "fsync", fail)
             patched.setattr(os, "ftruncate", fail)
             with pytest.raises(TranscriptWriteError):
-                transcript.say(said("there"))
+                transcript.append_messages(said("there"))
         assert texts(transcript) == ["before"]
         assert [entry.message for entry in transcript.refresh()] == [said("there")]
         assert texts(opened(path)) == ["before", "there"]
 
     def test_that_is_interrupted_leaves_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         transcript = opened(path)
-        transcript.say(said("before"))
+        transcript.append_messages(said("before"))
         before = path.read_bytes()
 
         def interrupt(*_: int) -> None:
@@ -323,9 +323,9 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         with monkeypatch.context() as patched:
             patched.setattr(os, "write", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                transcript.say(said("lost"))
+                transcript.append_messages(said("lost"))
         assert path.read_bytes() == before
-        transcript.say(said("after"))
+        transcript.append_messages(said("after"))
         assert texts(opened(path)) == ["before", "after"]
 
     @pytest.mark.parametrize("name", ["talk.jsonl", ".talk.jsonl.lock"])
@@ -340,17 +340,17 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         monkeypatch.setattr(os, "open", refuse)  # who runs the tests may be allowed everything
         transcript = opened(path)
         with pytest.raises(TranscriptWriteError, match=r"Permission denied"):
-            transcript.say(said("one"))
+            transcript.append_messages(said("one"))
         assert len(transcript) == 0
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
     def test_to_a_folder_that_is_read_only_says_so(self, path: Path) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         path.parent.chmod(0o500)
         try:
             transcript = opened(path)
             with pytest.raises(TranscriptWriteError, match=r"Permission denied"):
-                transcript.say(said("two"))
+                transcript.append_messages(said("two"))
             assert texts(transcript) == ["one"]
         finally:
             path.parent.chmod(0o700)
@@ -358,53 +358,53 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
     def test_because_of_another_process_that_keeps_the_lock_says_so(self, path: Path) -> None:
         transcript = Transcript(JsonlStore(path, lock_timeout=0.05))
         with FileLock(path.with_name(".talk.jsonl.lock")), pytest.raises(TranscriptWriteError, match=r"for more than 0\.05 seconds"):
-            transcript.say(said("one"))
-        transcript.say(said("one"))
+            transcript.append_messages(said("one"))
+        transcript.append_messages(said("one"))
         assert texts(opened(path)) == ["one"]
 
 
 class TestTwoWriters:
     def test_see_each_others_entries_when_they_look(self, path: Path) -> None:
         one, other = opened(path), opened(path)
-        one.say(said("one"))
+        one.append_messages(said("one"))
         assert texts(other) == []
         assert [entry.message for entry in other.refresh()] == [said("one")]
         assert other.leaf == one.leaf
-        other.say(said("two"), said("three"))
+        other.append_messages(said("two"), said("three"))
         assert [entry.message for entry in one.refresh()] == [said("two"), said("three")]
         assert one.refresh() == ()
         assert [entry.message for entry in opened(path).path()] == [said("one"), said("two"), said("three")]
 
     def test_do_not_lose_what_they_found_while_writing(self, path: Path) -> None:
         one, other = opened(path), opened(path)
-        one.say(said("one"))
-        other.say(said("two"))
-        one.say(said("three"))
+        one.append_messages(said("one"))
+        other.append_messages(said("two"))
+        one.append_messages(said("three"))
         assert [entry.message for entry in one.refresh()] == [said("two")]
         assert sorted(texts(one)) == sorted(texts(opened(path))) == ["one", "three", "two"]
 
     @pytest.mark.parametrize("torn", [b"", b'{"id":"torn'])
     def test_can_load_while_another_writes(self, path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         other = opened(path)
         path.write_bytes(path.read_bytes() + torn)
         waiting = [said("two")]
 
-        def meanwhile(line: bytes) -> Line | str | None:
+        def meanwhile(line: bytes) -> EntryLine | str | None:
             if waiting:
-                other.say(waiting.pop())
+                other.append_messages(waiting.pop())
             return line_from_bytes(line)
 
         monkeypatch.setattr(reader, "line_from_bytes", meanwhile)
         loaded = JsonlStore(path).load()
         assert list(loaded.entries) == list(other.entries), "and nothing that is half torn and half new"
-        assert (len(other), loaded.torn, loaded.problems) == (2, 0, ())
+        assert (len(other), loaded.torn_bytes, loaded.problems) == (2, 0, ())
 
     def test_get_a_conflict_only_if_they_ask_for_it(self, path: Path) -> None:
         one, other = opened(path), opened(path)
-        one.say(said("one"))
+        one.append_messages(said("one"))
         other.refresh()
-        other.say(said("two"))
+        other.append_messages(said("two"))
         before = path.read_bytes()
         with pytest.raises(TranscriptConflictError) as caught:
             one.append(MessageEntry(message=said("three")), expect=one.leaf)
@@ -416,9 +416,9 @@ class TestTwoWriters:
 
     def test_get_a_conflict_for_what_they_have_not_read_though_they_wrote_behind_it(self, path: Path) -> None:
         one, other = opened(path), opened(path)
-        one.say(said("one"))
-        other.say(said("two"))
-        one.say(said("three"))
+        one.append_messages(said("one"))
+        other.append_messages(said("two"))
+        one.append_messages(said("three"))
         with pytest.raises(TranscriptConflictError) as caught:
             one.append(MessageEntry(message=said("four")), expect=one.leaf)
         assert [entry.message for entry in caught.value.entries] == [said("two")]
@@ -431,34 +431,34 @@ class TestTwoWriters:
             other.append(MessageEntry(message=said("two")), expect="")
 
     def test_on_a_file_without_a_last_line_break_go_on_counting_lines(self, path: Path) -> None:
-        opened(path).say(said("one"))
+        opened(path).append_messages(said("one"))
         path.write_bytes(path.read_bytes()[:-1])
         one, other = opened(path), opened(path)
-        one.say(said("two"))
+        one.append_messages(said("two"))
         path.write_bytes(path.read_bytes() + b"bad\n")
         other.refresh()
         assert [problem.line for problem in other.problems] == [4]
 
     def test_say_when_the_file_was_removed_or_cut_behind_their_back(self, path: Path) -> None:
         transcript = opened(path)
-        transcript.say(said("one"))
+        transcript.append_messages(said("one"))
         length = path.stat().st_size
-        transcript.say(said("two"))
+        transcript.append_messages(said("two"))
         content = path.read_bytes()
         for spoil in (path.unlink, lambda: path.write_bytes(content[:length]), lambda: path.write_bytes(HEADER)):
             spoil()
-            for attempt in (lambda: transcript.say(said("three")), transcript.refresh):
+            for attempt in (lambda: transcript.append_messages(said("three")), transcript.refresh):
                 with pytest.raises(TranscriptError, match="removed, cut or replaced since it was read"):
                     attempt()
             assert texts(transcript) == ["one", "two"]
             path.write_bytes(content)
-        transcript.say(said("three"))
+        transcript.append_messages(said("three"))
         assert texts(opened(path)) == ["one", "two", "three"]
 
     def test_find_a_file_that_was_replaced_by_one_that_goes_on(self, path: Path) -> None:
         transcript = opened(path)
-        transcript.say(said("one"))
-        opened(path).say(said("two"))
+        transcript.append_messages(said("one"))
+        opened(path).append_messages(said("two"))
         content = path.read_bytes()
         path.unlink()
         path.write_bytes(content)
@@ -500,25 +500,25 @@ class TestOlderVersions:
 
     def test_E96_are_rewritten_when_something_is_appended_and_kept(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         transcript = Transcript(store())
-        transcript.say(said("three"))
+        transcript.append_messages(said("three"))
         assert path.read_bytes().startswith(HEADER)
         assert path.with_name("talk.jsonl.v0").read_bytes() == self.OLD
         again = opened(path)
         assert again.path() == transcript.path()
         assert again.problems == ()
-        assert again.store.lines == transcript.store.lines == 5
+        assert again.store.line_count == transcript.store.line_count == 5
 
     def test_E96_migrating_twice_gives_the_same_entries(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         once, twice = Transcript(store()), Transcript(store())
         assert once.entries == twice.entries
-        once.say(said("three"))
-        twice.say(said("four"))
+        once.append_messages(said("three"))
+        twice.append_messages(said("four"))
         assert texts(opened(path)) == ["one", "two", "three", "four"]
         assert sorted(place.name for place in path.parent.glob("talk*")) == ["talk.jsonl", "talk.jsonl.v0"]
 
     def test_an_old_file_that_was_kept_before_is_not_overwritten(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         path.with_name("talk.jsonl.v0").write_bytes(b"another")
-        Transcript(store()).say(said("three"))
+        Transcript(store()).append_messages(said("three"))
         assert path.with_name("talk.jsonl.v0").read_bytes() == b"another"
         assert path.with_name("talk.jsonl.v0.2").read_bytes() == self.OLD
 
@@ -531,7 +531,7 @@ class TestOlderVersions:
         transcript = Transcript(store())
         monkeypatch.setattr(os, "fsync", fail)
         with pytest.raises(TranscriptWriteError, match="version 0, and it cannot be rewritten: full"):
-            transcript.say(said("three"))
+            transcript.append_messages(said("three"))
         assert path.read_bytes() == self.OLD
         assert [place.name for place in path.parent.glob("*talk*")] in [
             [".talk.jsonl.lock", "talk.jsonl"],

@@ -8,27 +8,27 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Reset
-from promptkit.transcript.jsonl.archive import archive
-from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
-from promptkit.transcript.jsonl.reader import FilePass
+from promptkit.transcript.jsonl.archive import archive_entries
+from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import problems
+from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.transcript.entries import Payload
+    from promptkit.transcript.entries import EntryPayload
 
 
 def found(path: Path) -> list[tuple[int, str]]:
-    return [(problem.line, problem.detail) for problem in problems(FilePass(path))]
+    return [(problem.line, problem.detail) for problem in find_problems(TranscriptReader(path))]
 
 
-def write(path: Path, *payloads: Payload) -> None:
+def write(path: Path, *payloads: EntryPayload) -> None:
     """A file whatever it holds: the library would not write all of these."""
     entries = [Entry(id=f"e{at}", parent_id=f"e{at - 1}" if at else None, time=0, payload=payload) for at, payload in enumerate(payloads)]
-    path.write_bytes(header_line(Header()) + b"".join(batch_lines([entry]) for entry in entries))
+    path.write_bytes(encode_header(Header()) + b"".join(encode_batch([entry]) for entry in entries))
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def path(tmp_path: Path) -> Path:
 def test_nothing_in_what_the_library_wrote(path: Path) -> None:
     transcript = Transcript(JsonlStore(path))
     call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),))
-    made = transcript.say(Message(role="user"), call, Message(role="tool", tool_call_id="c"))
+    made = transcript.append_messages(Message(role="user"), call, Message(role="tool", tool_call_id="c"))
     transcript.append(Checkpoint(summary="s", first_kept=made[1].id), Label(target=made[0].id, label="l"))
     transcript.rewind(made[0].id)
     transcript.append(BranchSummary(summary="s", leaf=made[2].id), Edit(target=made[0].id, content=None, reason="r"))
     assert found(path) == []
-    archive(JsonlStore(path), through=made[2].id)
+    archive_entries(JsonlStore(path), through=made[2].id)
     assert found(path) == []
     path.write_bytes(path.read_bytes() + b'{"torn')
     assert found(path) == []
@@ -58,10 +58,10 @@ def test_nothing_in_what_the_library_wrote(path: Path) -> None:
         (Label(target="e9", label="l"), "the label refers to the entry 'e9', which is not before it."),
         (BranchSummary(leaf="e9", summary="s"), "the branch_summary refers to the entry 'e9', which is not before it."),
         (Checkpoint(summary="s", first_kept="e9"), "the checkpoint refers to the entry 'e9', which is not before it."),
-        (MessageEntry(message=Message(role="tool", tool_call_id="c")), "a result answers the call 'c', which is not before it."),
+        (MessageEntry(message=Message(role="tool", tool_call_id="c")), "a tool result answers the call 'c', which is not before it."),
     ],
 )
-def test_what_refers_to_nothing(path: Path, payload: Payload, detail: str) -> None:
+def test_what_refers_to_nothing(path: Path, payload: EntryPayload, detail: str) -> None:
     write(path, Reset(), payload)
     assert found(path) == [(3, detail)]
 
@@ -71,16 +71,16 @@ def test_an_id_that_was_there_before_and_a_parent_that_was_not(path: Path) -> No
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], lines[1], lines[1], b"bad\n", lines[3]]))
     assert found(path) == [
-        (3, "the id 'e0' is that of an entry before; this one is left out."),
-        (4, "no JSON: Expecting value at column 1."),
-        (5, "the entry 'e2' belongs behind 'e1', which is not there before it; it stands behind 'e0' instead."),
+        (3, "the id 'e0' was used by an earlier entry; this entry is ignored."),
+        (4, "the line is not JSON: Expecting value at column 1."),
+        (5, "the entry 'e2' follows 'e1', which is not before it in the file; it was placed after 'e0' instead."),
     ]
 
 
 def test_a_missing_archive_but_not_what_refers_into_it(path: Path) -> None:
     transcript = Transcript(JsonlStore(path))
-    made = transcript.say(Message(role="user"))
+    made = transcript.append_messages(Message(role="user"))
     transcript.append(Reset())
     transcript.append(Edit(target=made[0].id, content=None, reason="r"))
-    path.with_name(archive(JsonlStore(path), through=made[0].id).file).unlink()
-    assert found(path) == [(1, "the archive talk.0001.jsonl.gz is not there, and its entries (1) are missing.")]
+    path.with_name(archive_entries(JsonlStore(path), through=made[0].id).file).unlink()
+    assert found(path) == [(1, "the archive talk.0001.jsonl.gz does not exist; missing entries: 1.")]
