@@ -1,6 +1,6 @@
-"""A summary in the making beside the conversation: started early, taken when it is needed, dropped when it is stale.
+"""The background summary: started before it is needed, taken when it is needed, cancelled when it is stale.
 
-One pass at a time, each with a number of its own: what settles late, after it was cancelled or another was begun, changes nothing.
+Only one pass runs at a time. Each has a number, so that a pass that finishes after it was cancelled changes nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["Background", "Work"]
 
 Work: TypeAlias = "Callable[[], Coroutine[object, object, DraftSummary | None]]"
-"""Makes the summary of one pass; None is a failure: somebody called it off."""
+"""Makes the summary of one pass. A result of None counts as a failure: a hook cancelled it."""
 
-PATIENCE = 5.0
-"""Seconds that `close` waits for work that was cancelled."""
+CLOSE_SECONDS = 5.0
+"""How long `close` waits for cancelled work, in seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class BackgroundPass:
-    """One summary in the making, and what it is made for."""
+    """One running or finished pass, and the plan it is made for."""
 
     number: int
     plan: Plan
@@ -35,20 +35,20 @@ class BackgroundPass:
 
 
 class Background:
-    """The background pass of one conversation: idle → running → ready or failed → idle. For use within one event loop.
+    """The background summary of one conversation: idle → running → ready or failed → idle. For use in one event loop.
 
     | | idle | running | ready | failed |
     |---|---|---|---|---|
     | `start` | running | nothing | nothing | running |
-    | the work is done | | ready | | |
+    | the work succeeds | | ready | | |
     | the work fails | | failed | | |
     | `wait` | returns | waits, raises nothing | returns | returns |
-    | `take` | None | None, goes on running | the result, idle | None, idle |
-    | `cancel` | idle | idle, the work is cancelled | idle, the result is given back | idle |
+    | `take` | None | None, still running | the result, idle | None, idle |
+    | `cancel` | idle | idle, the work is cancelled | idle, the result is returned | idle |
 
-    `unused` is told of a result that came after its pass was cancelled: work may heed that late, or not at all.
+    `unused` is called with a result that arrives after its pass was cancelled: work may react to a cancellation late, or not at all.
 
-    Source: VS Code's background summarizer, with a number for each pass, so that work that settles late settles nothing.
+    Source: VS Code's background summarizer, with a number for each pass.
     """
 
     def __init__(self, *, unused: Callable[[DraftSummary], object] | None = None) -> None:
@@ -60,20 +60,20 @@ class Background:
         self._closed = False
         self._ending: set[asyncio.Task[DraftSummary | None]] = set()
         self.error: BaseException | None = None
-        """Why the last pass failed; None once another has begun, and where it was called off."""
+        """Why the last pass failed; None after another one has started, and if a hook cancelled it."""
 
     @property
     def state(self) -> BackgroundState:
-        """Where it stands."""
+        """The state of the pass."""
         return self._state
 
     @property
     def plan(self) -> Plan | None:
-        """What the pass at hand is made for."""
+        """The plan of the current pass."""
         return self._pass.plan if self._pass else None
 
     def start(self, work: Work, plan: Plan) -> bool:
-        """Begin a pass as a task of the running loop, unless one is running or ready, or it is closed. Whether it was begun."""
+        """Start a pass as a task of the running loop. Returns False if one is running or ready, or after `close`."""
         if self._closed or self._state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
@@ -82,33 +82,33 @@ class Background:
         self._state = "running"
         self._draft = self.error = None
         self._pass = BackgroundPass(number=number, plan=plan, task=task)
-        task.add_done_callback(lambda done: self._settled(number, done))
+        task.add_done_callback(lambda done: self._on_done(number, done))
         return True
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the pass is settled, at most so many seconds. Raises nothing of the pass's own, and does not cancel it."""
+        """Wait until the pass has ended, at most `seconds`. Its exception is not raised, and it is not cancelled."""
         running = self._pass
         if self._state == "running" and running is not None:
             await asyncio.wait([running.task], timeout=seconds)
 
     def take(self) -> DraftSummary | None:
-        """The result, once; None while there is none. After a failure the way is free for another pass."""
+        """Take the result. Returns None while the pass is running, and after a failure; then another pass can be started."""
         return None if self._state == "running" else self._reset()
 
     def cancel(self) -> DraftSummary | None:
-        """End the pass. What it had made is not used: it is returned so that the caller can say so."""
+        """Cancel the pass. An unused result is returned, so that the caller can report it."""
         ended = self._pass
-        self._count += 1  # whatever settles from now on is late
+        self._count += 1  # a pass that ends from now on is late
         draft = self._reset()
         if ended is not None and not ended.task.done():
             self._ending.add(ended.task)  # the loop itself keeps no task alive
             ended.task.cancel()
         return draft
 
-    async def close(self, seconds: float = PATIENCE) -> DraftSummary | None:
-        """Cancel, and wait until all work has ended that was cancelled, at most so many seconds. Returns what `cancel` does.
+    async def close(self, seconds: float = CLOSE_SECONDS) -> DraftSummary | None:
+        """Cancel the pass and wait until all cancelled work has ended, at most `seconds`. Returns the unused result, as `cancel` does.
 
-        After that nothing can be started any more.
+        No pass can be started afterwards.
         """
         self._closed = True
         draft = self.cancel()
@@ -122,7 +122,7 @@ class Background:
         self._pass = self._draft = None
         return draft
 
-    def _settled(self, number: int, task: asyncio.Task[DraftSummary | None]) -> None:
+    def _on_done(self, number: int, task: asyncio.Task[DraftSummary | None]) -> None:
         self._ending.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         draft = None if error is not None else task.result()

@@ -1,9 +1,4 @@
-"""Makes one compaction of a transcript happen: plan, hook, summary, check, commit. Or leaves everything as it was.
-
-A summary that is made and not yet committed, and the checkpoint that it becomes.
-A compaction without secrets: in what a summarizer is given, and in what it gave.
-What is known before a summary is made: the facts of the checkpoint before it, and those of the branches that it covers.
-"""
+"""Make one compaction of a transcript happen."""
 
 from __future__ import annotations
 
@@ -23,26 +18,26 @@ from promptkit.compaction.events import (
     Events,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, guarded_after, guarded_before
-from promptkit.compaction.planning.blocks import is_opening
+from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
-from promptkit.compaction.pruning.capped_view import CappedView
+from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.breadcrumb import with_breadcrumb
-from promptkit.compaction.summarizers.facts import Facts, without_secrets
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
+from promptkit.compaction.summarizers.facts import Facts, redact_facts
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.redaction import redact_payload
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.redaction import redact_message
+from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.replacement import Replaced
+    from promptkit.compaction.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
@@ -51,7 +46,11 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["Compactor", "DraftSummary", "checkpoint_of", "collect_facts", "redact_plan", "redact_summary", "redact_task"]
+__all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts", "redact_plan", "redact_summary", "redact_task"]
+
+
+COMMIT_ATTEMPTS = 10
+"""How often a checkpoint is rebuilt because another process has just appended to the transcript."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,107 +58,20 @@ class DraftSummary:
     """A summary that is made and not yet committed."""
 
     number: int
-    """Of the compaction, as in its events."""
+    """The number of the compaction, as in its events."""
     plan: Plan
     summary: Summary
-    """Its text is baked: the breadcrumb is in it."""
+    """The checked summary, with its breadcrumb."""
     trigger: str
     instructions: str | None
-    since: float
-    """When it was begun, by the compactor's clock."""
-
-
-def checkpoint_of(draft: DraftSummary, items: Sequence[ViewItem], *, replaced: Replaced, count: Callable[[Message], int]) -> Checkpoint:
-    """What is written for a draft. `items` are the view now: that of the plan, and what came since, which is kept."""
-    plan = draft.plan
-    planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
-    kept = items[planned - len(plan.kept) :]  # an earlier checkpoint's messages come first in a view, and are never among these
-    opening = replaced.messages
-    plain = opening == (summary_message(draft.summary.text),)
-    return Checkpoint(
-        summary=draft.summary.text,
-        first_kept=kept[0].entry if kept else None,
-        replacement=None if plain else opening,
-        own=() if plain else replaced.own,
-        portable=replaced.portable,
-        trigger=draft.trigger,
-        instructions=draft.instructions,
-        model=draft.summary.model,
-        usage=draft.summary.usage,
-        facts=draft.summary.facts,
-        tokens_before=sum(count(item.message) for item in items),
-        tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
-    )
-
-
-def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
-    """The task without secrets: its plan, its facts, what the person wants.
-
-    The last request stays as it was sent: the model has seen it, and the provider's prompt cache knows these bytes alone.
-    """
-    return attrs.evolve(
-        task,
-        plan=_plan(task.plan, redactor),
-        instructions=None if task.instructions is None else redactor(task.instructions),
-        facts=without_secrets(task.facts, redactor),
-        redactor=redactor,
-    )
-
-
-def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
-    """The summary without secrets, in its facts, too."""
-    return attrs.evolve(summary, text=redactor(summary.text), facts=without_secrets(summary.facts, redactor))
-
-
-def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """The plan without secrets in what the summary stands for: a checkpoint may show some of it again beside the summary."""
-    previous = None if plan.previous is None else redactor(plan.previous)
-    return attrs.evolve(plan, previous=previous, dropped=_clean(plan.dropped, redactor), prefix=_clean(plan.prefix, redactor))
-
-
-def _plan(plan: Plan, redactor: Redactor) -> Plan:
-    kept, pinned, replayed = (_clean(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
-    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
-
-
-def _clean(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(attrs.evolve(item, message=redact_payload(item.message, redactor)) for item in items)
-
-
-def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
-    """What is carried over into the summary of a plan.
-
-    Of branches that were left, only the files that were read and changed: what the person wanted there was left with them.
-    """
-    opening = next((item.entry for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_opening(item)), None)
-    earlier = None if opening is None else transcript.get(opening).payload
-    facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
-    told = [transcript.get(item.entry).payload for item in (*plan.dropped, *plan.prefix) if item.kind == "branch_summary"]
-    branches = [Facts.from_json(each.facts) for each in told if isinstance(each, BranchSummary) and each.facts]
-    if not branches:
-        return facts
-    known = Facts.from_json(facts)
-    read = _once(path for each in (known, *branches) for path in each.read)
-    changed = _once(path for each in (known, *branches) for path in each.changed)
-    return {**facts, **attrs.evolve(known, read=read, changed=changed).to_json()}
-
-
-def _once(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))
-
-
-TRIES = 10
-"""How often a checkpoint is worked out anew because another process has just written."""
+    started: float
+    """When the compaction started, in seconds by the compactor's clock."""
 
 
 class Compactor:
-    """Compacts one transcript. One compaction at a time; each that starts ends with exactly one event.
+    """Compact one transcript: make a plan, run the hooks, get a summary, check it, and commit a checkpoint. Or change nothing.
 
-    `keep` says what of the view stays as it is, `choose` makes the plan of it (`partial(select, split=True)`), and `replacement` builds what
-    stands for the rest; `max_summary_tokens` is the most that a summary may have, `max_result_tokens` the most that
-    the view shows of one tool result. `tools` are those of the conversation: some providers refuse its calls without them. `read_tool`
-    is the name of the tool by which the model reads the transcript. `redactor` takes secrets out of what summarizers are given and of
-    what they give; without one, all of it is as it was said. `clock` gives seconds that only grow.
+    Only one compaction runs at a time. Each one that starts ends with exactly one event.
     """
 
     def __init__(  # noqa: PLR0913  # what a compaction is made of
@@ -181,6 +93,25 @@ class Compactor:
         clock: Callable[[], float] = time.monotonic,
         logger: logging.Logger | None = None,
     ) -> None:
+        """Compact a transcript with a summarizer.
+
+        Args:
+            transcript: The conversation.
+            summarizer: Writes summaries.
+            keep: Which messages stay verbatim; by default the last round.
+            choose: Makes the plan of a compaction, for example `partial(select, split=True)`.
+            replacement: Builds the messages that replace what is dropped.
+            tokenizer: Counts messages and summaries.
+            max_summary_tokens: The most tokens of a summary.
+            max_result_tokens: The most tokens of one tool result in the view; None: no limit.
+            tools: The tools of the conversation. Some providers refuse tool calls in a request without them.
+            hooks: Run before and after a compaction.
+            redactor: Removes secrets from what summarizers read and write; None: nothing is removed.
+            events: Receive what happens.
+            read_tool: The name of the tool with which the model reads the transcript.
+            clock: Returns seconds that only grow.
+            logger: Receives what hooks raise; by default the logger `promptkit`.
+        """
         self.transcript = transcript
         self.summarizer = summarizer
         self.keep: Keep = KeepLastRound() if keep is None else keep
@@ -190,7 +121,7 @@ class Compactor:
         self.events = events or Events()
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
-        self._shown = CappedView(tokenizer, result_tokens=max_result_tokens)
+        self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens)
         self._tools = tuple(tools)
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
@@ -199,26 +130,28 @@ class Compactor:
         self._logger = logger or logging.getLogger("promptkit")
         self._running: asyncio.Event | None = None
 
-    def switch(self, *, summarizer: Summarizer, tokenizer: Tokenizer, max_summary_tokens: int, max_result_tokens: int | None) -> None:
-        """Go on with another model's figures."""
+    def update_settings(
+        self, *, summarizer: Summarizer, tokenizer: Tokenizer, max_summary_tokens: int, max_result_tokens: int | None
+    ) -> None:
+        """Use another model's summarizer, tokenizer and limits (tokens) from now on."""
         self.summarizer = summarizer
         self.max_summary_tokens = max_summary_tokens
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
-        self._shown.switch(tokenizer, result_tokens=max_result_tokens)
+        self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
     @property
     def view(self) -> TranscriptView:
-        """What the model is shown of the transcript now."""
-        return self._shown.view(self.transcript.path())
+        """The messages of the transcript that the next request shows."""
+        return self._capped_view.build_view(self.transcript.path())
 
     @property
     def running(self) -> bool:
-        """Whether a compaction is running that was asked for with `compact`."""
+        """Whether a compaction that was started with `compact` is running."""
         return self._running is not None
 
     def plan(self, keep: Keep | None = None) -> Plan:
-        """What a compaction would drop now."""
+        """Plan a compaction of the current view. `keep` replaces the compactor's own."""
         leaf = self.transcript.leaf
         if leaf is None:
             return Plan(leaf="")
@@ -227,9 +160,21 @@ class Compactor:
     async def compact(
         self, plan: Plan | None = None, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
     ) -> Entry | None:
-        """Summarize and commit. None if there is nothing to drop, if a hook called it off, or if the conversation changed meanwhile.
+        """Summarize and commit.
 
-        Raises SummaryError if no summary was to be had, CompactionInProgressError while another is running; the transcript is as it was then.
+        Args:
+            plan: What to drop and what to keep; by default the plan of the current view.
+            trigger: Why the compaction runs, as the checkpoint records it.
+            instructions: The user's instructions for the summary.
+            last_request: The last request, if it shows everything that the plan drops.
+
+        Returns:
+            The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the conversation changed meanwhile.
+
+        Raises:
+            SummaryError: No summary was made.
+            CompactionInProgressError: Another compaction is running.
+            TranscriptError: The checkpoint cannot be written. In all three cases the transcript is unchanged.
         """
         if self._running is not None:
             raise CompactionInProgressError
@@ -241,7 +186,7 @@ class Compactor:
             self._running = None
             ended.set()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no compaction is running."""
         while self._running is not None:
             await self._running.wait()
@@ -249,141 +194,153 @@ class Compactor:
     async def draft(
         self, plan: Plan, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
     ) -> DraftSummary | None:
-        """A summary for a plan, without touching the transcript. None if there is nothing to drop, or a hook called it off.
+        """Make a summary without changing the transcript. `commit` or `discard` must follow.
 
-        It has started then, and ends with `commit` or `discard`, of which one must follow.
+        Args:
+            plan: What to drop and what to keep.
+            trigger: Why the compaction runs, as the checkpoint records it.
+            instructions: The user's instructions for the summary.
+            last_request: The last request, if it shows everything that the plan drops.
+
+        Returns:
+            The summary; None if there is nothing to drop, or if a hook cancelled.
+
+        Raises:
+            SummaryError: No summary was made.
         """
         if plan.is_empty:
             return None
-        number, since = self.events.number(), self._clock()
+        number, started = self.events.next_number(), self._clock()
         self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
         try:
-            summary = await self._summary(plan, trigger, instructions, last_request)
+            summary = await self._make_summary(plan, trigger, instructions, last_request)
         except BaseException as error:
             if isinstance(error, Exception):
-                self._failed(number, trigger, error, since)
+                self._report_failure(number, trigger, error, started)
             else:
-                self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
+                self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
             raise
         if summary is None:
-            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - since))
+            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
             return None
         if self._redactor is not None:
             plan = redact_plan(plan, self._redactor)
-        return DraftSummary(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, since=since)
+        return DraftSummary(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, started=started)
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
-        """Write the checkpoint. None, and an event that says why, if the conversation is not what the plan was made for any more.
+        """Append the checkpoint of a summary. Entries that were appended meanwhile, here or by another process, stay after the summary.
 
-        What was appended meanwhile, here or by another process, stays behind the summary. Raises TranscriptError if it cannot be written.
+        Returns None, after an event that says why, if the messages that the plan covers have changed. Raises TranscriptError if the
+        checkpoint cannot be written.
         """
         try:
-            entry = self._written(draft)
+            entry = self._write(draft)
         except Exception as error:
-            self._failed(draft.number, draft.trigger, error, draft.since)
+            self._report_failure(draft.number, draft.trigger, error, draft.started)
             raise
         if entry is None:
             return None
-        await guarded_after(self._hooks, entry, logger=self._logger)
+        await run_post_compact(self._hooks, entry, logger=self._logger)
         return entry
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
-        """Let go of a summary that is not needed any more."""
-        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=self._clock() - draft.since))
+        """Discard a summary that is no longer needed, and report the reason as an event."""
+        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=self._clock() - draft.started))
 
     def undo(self) -> Entry | None:
-        """Take the latest compaction back: what it summarized is shown again. None if there is none."""
-        checkpoint = self.view.checkpoint
+        """Undo the latest compaction, so that the messages it summarized are shown again. Returns None if there is none."""
+        checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
         return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
 
-    def changed(self, leaf: str) -> str | None:
-        """Why what was worked out for a leaf does not hold any more; None while it does. Entries that were merely appended change nothing."""
+    def find_change(self, leaf: str) -> str | None:
+        """Return why a plan that was made at a leaf is stale; None while it is valid. Appended messages do not make it stale."""
         path = self.transcript.path()
         for at in range(len(path) - 1, -1, -1):
             if path[at].id == leaf:
                 return None
             if isinstance(path[at].payload, Checkpoint | Edit | Reset):
                 return f"a {path[at].kind} was written meanwhile"
-        return "the conversation went another way"
+        return "the conversation continues on another branch"
 
-    async def _summary(self, plan: Plan, trigger: str, instructions: str | None, last_request: LastRequest | None) -> Summary | None:
-        wanted = await guarded_before(self._hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
-        if wanted.cancel:
+    async def _make_summary(self, plan: Plan, trigger: str, instructions: str | None, last_request: LastRequest | None) -> Summary | None:
+        result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
+        if result.cancel:
             return None
-        if wanted.summary is not None:
+        if result.summary is not None:
             try:
-                return self._baked(plan, wanted.summary)
+                return self._check(plan, result.summary)
             except SummaryError as error:
-                self._logger.warning("a hook's summary is not taken, and another is made: %s", error)
+                self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
+        check = _CheckOnce(partial(self._check, plan))
         task = SummaryTask(
             plan=plan,
-            max_tokens=self._most(plan),
-            instructions="\n\n".join(filter(None, (instructions, *wanted.instructions))) or None,
+            max_tokens=self._max_tokens(plan),
+            instructions="\n\n".join(filter(None, (instructions, *result.instructions))) or None,
             last_request=last_request,
             tools=self._tools if last_request is None else last_request.tools,
             facts=collect_facts(self.transcript, plan),
-            check=partial(self._baked, plan),
+            check=check,
         )
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
-        return self._baked(plan, await self.summarizer.summarize(task))
+        return check(await self.summarizer.summarize(task))
 
-    def _most(self, plan: Plan) -> int:
-        """The tokens that a summary may have and be smaller than what it stands for. Raises SummaryError where none can be."""
-        replaced = self._replaced(plan)
-        room = replaced - self._replacement.cost(plan, Summary(text=self._told(""), mode=""), self._tokenizer) - 1
+    def _max_tokens(self, plan: Plan) -> int:
+        """Return the most tokens of a summary that is smaller than what it replaces. Raises SummaryError if there is no such summary."""
+        replaced = self._count_replaced(plan)
+        room = replaced - self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb(""), mode=""), self._tokenizer) - 1
         if room < 1:
-            detail = f"none is smaller than the {replaced:,} tokens that it would stand for."
+            detail = f"no summary can be smaller than the {replaced:,} tokens that it would replace."
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
-    def _replaced(self, plan: Plan) -> int:
-        return sum(self._sizer.message(item.message) for item in (*plan.dropped, *plan.prefix))
+    def _count_replaced(self, plan: Plan) -> int:
+        return sum(self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
-    def _told(self, text: str) -> str:
-        """A summary's text with its breadcrumb."""
+    def _with_breadcrumb(self, text: str) -> str:
+        """Append the breadcrumb to a summary's text. Everything that the summary replaces is already on the disk."""
         store = self.transcript.store
-        return with_breadcrumb(text, place=store.place, lines=store.lines, tool=self._read_tool)
+        return add_breadcrumb(text, location=store.file_path, lines=store.line_count, tool=self._read_tool)
 
-    def _baked(self, plan: Plan, summary: Summary) -> Summary:
-        """The summary with its breadcrumb; everything that it stands for is on the disk by now. Raises SummaryError if nothing is gained."""
+    def _check(self, plan: Plan, summary: Summary) -> Summary:
+        """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too large or no smaller than what it replaces."""
         if self._redactor is not None:
             summary = redact_summary(summary, self._redactor)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
         if tokens > self.max_summary_tokens:
-            most = f"{self.max_summary_tokens:,} is the most that it may have"
-            raise SummaryError(reason="too_large", detail=f"the summary has {tokens:,} tokens, and {most}.", usage=summary.usage)
-        baked = attrs.evolve(summary, text=self._told(summary.text))
-        replaced = self._replaced(plan)
-        if self._replacement.cost(plan, baked, self._tokenizer) >= replaced:
-            detail = f"the summary is no smaller than the {replaced:,} tokens that it stands for."
+            detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
+            raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
+        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text))
+        replaced = self._count_replaced(plan)
+        if self._replacement.count_tokens(plan, checked, self._tokenizer) >= replaced:
+            detail = f"the summary is no smaller than the {replaced:,} tokens that it replaces."
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
-        return baked
+        return checked
 
-    def _written(self, draft: DraftSummary) -> Entry | None:
-        """The entry of the checkpoint, behind whatever was written meanwhile; None if that changed what it rests on."""
-        for left in reversed(range(TRIES)):
-            stale = self.changed(draft.plan.leaf)
+    def _write(self, draft: DraftSummary) -> Entry | None:
+        """Append the checkpoint after whatever was written meanwhile. Returns None if that made the plan stale."""
+        for left in reversed(range(COMMIT_ATTEMPTS)):
+            stale = self.find_change(draft.plan.leaf)
             if stale is not None:
                 self.discard(draft, stale)
                 return None
             replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer)
-            checkpoint = checkpoint_of(draft, self.view.items, replaced=replaced, count=self._sizer.message)
+            checkpoint = build_checkpoint(draft, self.view.items, replaced=replaced, count=self._sizer.count_message)
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
-            except TranscriptConflictError:  # another process has written, and that has been read by now
+            except TranscriptConflictError:  # another process has appended, and its entries have been read by now
                 if not left:
                     raise
             else:
-                self._committed(draft, entry, checkpoint)
+                self._report_commit(draft, entry, checkpoint)
                 return entry
         return None
 
-    def _committed(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint) -> None:
+    def _report_commit(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint) -> None:
         self.events.emit(
             CompactionCommitted(
                 number=draft.number,
@@ -392,10 +349,114 @@ class Compactor:
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
-                seconds=self._clock() - draft.since,
+                seconds=self._clock() - draft.started,
             )
         )
 
-    def _failed(self, number: int, trigger: str, error: Exception, since: float) -> None:
+    def _report_failure(self, number: int, trigger: str, error: Exception, started: float) -> None:
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        self.events.emit(CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - since))
+        self.events.emit(
+            CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - started)
+        )
+
+
+class _CheckOnce:
+    """Check each summary once: a fallback over several summarizers checks what the compactor then checks again."""
+
+    def __init__(self, check: Callable[[Summary], Summary]) -> None:
+        self._check = check
+        self._passed: tuple[Summary, Summary] | None = None
+
+    def __call__(self, summary: Summary) -> Summary:
+        """Return the checked summary. Raises SummaryError if it fails the check."""
+        if self._passed is None or attrs.evolve(self._passed[0], usage=summary.usage) != summary:
+            self._passed = summary, self._check(summary)
+        return attrs.evolve(self._passed[1], usage=summary.usage)
+
+
+def build_checkpoint(
+    draft: DraftSummary, items: Sequence[ViewItem], *, replaced: ReplacementMessages, count: Callable[[Message], int]
+) -> Checkpoint:
+    """Build the checkpoint of a summary.
+
+    Args:
+        draft: The summary and its plan.
+        items: The current view: that of the plan, and what was appended since, which is kept.
+        replaced: The messages that replace what is dropped.
+        count: Counts the tokens of a message.
+    """
+    plan = draft.plan
+    planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
+    kept = items[planned - len(plan.kept) :]  # an earlier checkpoint's messages come first in a view, and are never among these
+    opening = replaced.messages
+    plain = opening == (build_summary_message(draft.summary.text),)
+    return Checkpoint(
+        summary=draft.summary.text,
+        first_kept=kept[0].entry_id if kept else None,
+        replacement=None if plain else opening,
+        own=() if plain else replaced.generated,
+        portable=replaced.portable,
+        trigger=draft.trigger,
+        instructions=draft.instructions,
+        model=draft.summary.model,
+        usage=draft.summary.usage,
+        facts=draft.summary.facts,
+        tokens_before=sum(count(item.message) for item in items),
+        tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+    )
+
+
+def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
+    """Collect the facts that are carried over into the summary of a plan: those of the previous checkpoint.
+
+    From abandoned branches only the files that were read and changed are added: the user's requests there no longer hold.
+    """
+    opening = next((item.entry_id for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_checkpoint_item(item)), None)
+    earlier = None if opening is None else transcript.get(opening).payload
+    facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
+    payloads = [transcript.get(item.entry_id).payload for item in (*plan.dropped, *plan.prefix) if item.kind == "branch_summary"]
+    branches = [Facts.from_json(each.facts) for each in payloads if isinstance(each, BranchSummary) and each.facts]
+    if not branches:
+        return facts
+    known = Facts.from_json(facts)
+    read = _unique(path for each in (known, *branches) for path in each.read)
+    changed = _unique(path for each in (known, *branches) for path in each.changed)
+    return {**facts, **attrs.evolve(known, read=read, changed=changed).to_json()}
+
+
+def _unique(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
+    """Remove secrets from a task: from its plan, its facts and the user's instructions.
+
+    The last request is unchanged: the model has seen it, and the provider's prompt cache holds exactly these bytes.
+    """
+    return attrs.evolve(
+        task,
+        plan=_redact_whole_plan(task.plan, redactor),
+        instructions=None if task.instructions is None else redactor(task.instructions),
+        facts=redact_facts(task.facts, redactor),
+        redactor=redactor,
+    )
+
+
+def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
+    """Remove secrets from a summary and its facts."""
+    return attrs.evolve(summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor))
+
+
+def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
+    """Remove secrets from the messages that a plan drops. A checkpoint may show some of them again next to the summary."""
+    previous = None if plan.previous is None else redactor(plan.previous)
+    return attrs.evolve(plan, previous=previous, dropped=_redact_items(plan.dropped, redactor), prefix=_redact_items(plan.prefix, redactor))
+
+
+def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
+    kept, pinned, replayed = (_redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
+    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
+
+
+def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
+    return tuple(attrs.evolve(item, message=redact_message(item.message, redactor)) for item in items)

@@ -317,7 +317,7 @@ class CompactionController:
             warm=self.warm,
             enabled=self.enabled,
             background=self.background.state,
-            stale=plan is not None and self.compactor.changed(plan.leaf) is not None,
+            stale=plan is not None and self.compactor.find_change(plan.leaf) is not None,
             attempts=self.attempts,
             messages=len(self.view.items),
             idle_seconds=idle_seconds,
@@ -378,8 +378,8 @@ class CompactionController:
         try:
             entry = await compactor.compact(plan, trigger=trigger, last_request=self._live_request(plan) if reuse_request else None)
         except CompactionInProgressError:  # one that the user requested is running: it serves this request, too
-            await compactor.settled()
-            if compactor.changed(plan.leaf):
+            await compactor.wait_idle()
+            if compactor.find_change(plan.leaf):
                 return True
             entry = None
         except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
@@ -408,7 +408,7 @@ class CompactionController:
     def _live_request(self, plan: Plan) -> LastRequest | None:
         """Return the last request if it shows all that a plan drops, so that the summary can be requested behind it."""
         sent = self._sent
-        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.changed(sent.leaf)
+        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.find_change(sent.leaf)
         return sent.request if sent is not None and usable else None
 
     def _promote(self) -> bool:
@@ -432,7 +432,7 @@ class CompactionController:
         return WindowUsage(
             self.compactor.transcript,
             view=lambda: self.compactor.view,
-            changed=self.compactor.changed,
+            changed=self.compactor.find_change,
             tokenizer=self._tokenizer,
             model=self.model,
             fixed_tokens=self.budget.tools,

@@ -1,8 +1,7 @@
-"""What a checkpoint puts in the place of what it covers: the summary alone, or with it what the person wrote and what is carried over.
+"""Build the messages that a checkpoint shows instead of those that it covers.
 
-It is worked out once, when the checkpoint is written. Whoever reads the transcript later is shown the same messages again.
-
-What is carried over beside a summary: the plan, the open points, the skills that were invoked, whose part the model plays.
+They are the summary and, depending on the preset, the user's own messages and carried context (plan, todos, skills, agent). They are
+built once, when the checkpoint is written, and read from the transcript afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,106 +27,106 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Carried", "Replaced", "Replacement", "carried_over"]
+__all__ = ["CarriedContext", "ReplacementMessages", "Replacement", "carry_from_facts"]
 
 
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
 
 @attrs.frozen(kw_only=True)
-class Replaced:
-    """The messages, and which of them nobody said."""
+class ReplacementMessages:
+    """The messages that replace what a checkpoint covers."""
 
     messages: tuple[Message, ...]
-    own: tuple[int, ...]
-    """Their places: the summary, what is carried over, the note of what is left out."""
+    generated: tuple[int, ...]
+    """The indexes of messages that neither the user nor the model wrote: the summary, carried context, the note about omitted messages."""
     portable: tuple[Message, ...] | None = None
-    """What stands for them at any provider, where they hold what only one can read."""
+    """The messages for all other providers, if `messages` contain parts that only one provider can read."""
 
 
 @attrs.frozen(kw_only=True)
 class Replacement:
-    """How the messages are built. By default: what is pinned, the summary in its tags, and what is still worked on.
+    """How the messages are built. By default: pinned messages, the summary in its tags, and the messages that are replayed.
 
     >>> Replacement(originals=VerbatimUserMessages(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
     """
 
     place: Literal["first", "last"] = "first"
-    """Where the summary stands: before what the person wrote, or behind it, next to what is kept."""
+    """The place of the summary: before the user's messages, or after them, next to the messages that are kept."""
     role: Literal["user", "system"] = "user"
-    """Who says the summary. Some providers take system messages only at the beginning."""
+    """The role of the summary message. Some providers accept system messages only at the beginning."""
     preface: str | None = None
-    """Said before the summary in the place of the tags around it."""
+    """Text before the summary, instead of the tags around it."""
     originals: VerbatimUserMessages | None = None
-    """What stays of what the person wrote; None: nothing but what is still worked on."""
-    carry: Callable[[Plan, Summary], Carried] | None = None
+    """Which of the user's messages stay verbatim; None: only those that are replayed."""
+    carry: Callable[[Plan, Summary], CarriedContext] | None = None
     """What is carried over, asked when the checkpoint is written; `carried_over` goes by the conversation itself."""
     carry_tokens: int | None = None
-    """The most that each block of it may have."""
+    """The most tokens of each block of the carried context."""
 
-    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Replaced:
-        """The messages for a plan and its summary, whose text is baked."""
+    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> ReplacementMessages:
+        """Build the messages for a plan and its checked summary."""
         if summary.replacement is not None:
             return self._native(plan, summary.text, summary.replacement)
-        told = [self.summary(summary.text), *self._carried(plan, summary, tokenizer)]
-        said, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
-        theirs = [*said, *(item.message for item in plan.replayed)]
-        made = [(message, False) for message in (item.message for item in plan.pinned)]
+        generated = [self.summary_message(summary.text), *self._carried(plan, summary, tokenizer)]
+        verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
+        user_messages = [*verbatim, *(item.message for item in plan.replayed)]
+        placed = [(message, False) for message in (item.message for item in plan.pinned)]
         if self.place == "first":
-            made += [(message, True) for message in (*told, *noted)]
-            made += [(message, False) for message in theirs]
+            placed += [(message, True) for message in (*generated, *noted)]
+            placed += [(message, False) for message in user_messages]
         else:
-            made += [(message, True) for message in noted]
-            made += [(message, False) for message in theirs]
-            made += [(message, True) for message in told]
-        own = tuple(at for at, (_, mine) in enumerate(made) if mine)
-        return Replaced(messages=tuple(message for message, _ in made), own=own)
+            placed += [(message, True) for message in noted]
+            placed += [(message, False) for message in user_messages]
+            placed += [(message, True) for message in generated]
+        generated_at = tuple(at for at, (_, is_generated) in enumerate(placed) if is_generated)
+        return ReplacementMessages(messages=tuple(message for message, _ in placed), generated=generated_at)
 
-    def cost(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
-        """The tokens of what stands in the place of what is dropped: without what is pinned and said again, which was there before."""
+    def count_tokens(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
+        """Count the tokens of the messages that replace what is dropped, without pinned and replayed messages, which were in the view before."""
         built = self.build(plan, attrs.evolve(summary, replacement=None), tokenizer)
         there = {id(item.message) for item in (*plan.pinned, *plan.replayed)}
-        return sum(Sizer(tokenizer).message(message) for message in built.messages if id(message) not in there)
+        return sum(Sizer(tokenizer).count_message(message) for message in built.messages if id(message) not in there)
 
-    def summary(self, text: str) -> Message:
-        """The message that shows a summary."""
+    def summary_message(self, text: str) -> Message:
+        """Build the message that shows a summary."""
         if self.preface is None and self.role == "user":
-            return summary_message(text)
-        shown = summary_message(text).text if self.preface is None else f"{self.preface}{text}"
+            return build_summary_message(text)
+        shown = build_summary_message(text).text if self.preface is None else f"{self.preface}{text}"
         return Message(role=self.role, content=(shown,))
 
-    def _native(self, plan: Plan, text: str, native: tuple[Message, ...]) -> Replaced:
-        """A provider's own messages between what is pinned and what is said again. What only it can read is none of the conversation's."""
+    def _native(self, plan: Plan, text: str, native: tuple[Message, ...]) -> ReplacementMessages:
+        """Place a provider's own messages between pinned and replayed ones. Those with opaque parts are not part of the conversation."""
         pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
         own = (at for at, message in enumerate(native, len(pinned)) if any(isinstance(part, OpaquePart) for part in message.content))
-        portable = (*pinned, summary_message(text), *replayed)
-        return Replaced(messages=(*pinned, *native, *replayed), own=tuple(own), portable=portable)
+        portable = (*pinned, build_summary_message(text), *replayed)
+        return ReplacementMessages(messages=(*pinned, *native, *replayed), generated=tuple(own), portable=portable)
 
     def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
-        """What the person wrote and is still shown, and the note of what is not."""
+        """Return the user's messages that are still shown, and the note about those that are not."""
         if self.originals is None:
             return [], []
-        said, omitted = self.originals.of(covered, tokenizer)
-        note = _note(omitted + _omitted_before(covered))
+        said, omitted = self.originals.select(covered, tokenizer)
+        note = _build_note(omitted + _count_omitted_before(covered))
         return [item.message for item in said], [] if note is None else [note]
 
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Iterator[Message]:
         if self.carry is None:
             return
-        text = self.carry(plan, summary).text(tokenizer, each=self.carry_tokens)
+        text = self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
         if text:
             yield Message(role=self.role, content=(text,))
 
 
-def _note(omitted: int) -> Message | None:
+def _build_note(omitted: int) -> Message | None:
     if not omitted:
         return None
     what = "message of the person is" if omitted == 1 else "messages of the person are"
     return Message(role="user", content=(f"[{omitted:,} earlier {what} left out here]",))
 
 
-def _omitted_before(items: Sequence[ViewItem]) -> int:
-    """How many messages the checkpoint before has left out, by its note."""
+def _count_omitted_before(items: Sequence[ViewItem]) -> int:
+    """Return how many messages the previous checkpoint has omitted, by its note."""
     for item in items:
         if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
             return int(match[1].replace(",", ""))
@@ -135,19 +134,19 @@ def _omitted_before(items: Sequence[ViewItem]) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Carried:
-    """What holds now, in the host's words. It is said anew at every checkpoint, and never summarized."""
+class CarriedContext:
+    """Context that the host program carries past every checkpoint. It is repeated verbatim, and never summarized."""
 
     plan: str | None = None
     todos: Sequence[str] = ()
-    """The open points."""
+    """The open todos."""
     skills: Sequence[str] = ()
-    """Each as its name, or as its text where the model needs it again."""
+    """The name of each invoked skill, or its text if the model needs it again."""
     agent: str | None = None
-    """What a custom agent says of itself, where one is at work."""
+    """The description of the custom agent that is active."""
 
-    def text(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
-        """All of it in tagged blocks, of at most `each` tokens, whose middle is cut out where they have more; empty where there is nothing."""
+    def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
+        """Format the context as tagged blocks, or as an empty text if there is none. The middle of a block above `each` tokens is cut out."""
         blocks: list[str] = []
         for tag, text in self._blocks():
             shown = text if each is None else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
@@ -156,28 +155,28 @@ class Carried:
         return "\n\n".join(blocks)
 
     def _blocks(self) -> Iterator[tuple[str, str]]:
-        todos = "\n".join(f"- [ ] {_line(todo)}" for todo in self.todos)
-        skills = "\n".join(f"- {_indented(skill)}" for skill in self.skills)
+        todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in self.todos)
+        skills = "\n".join(f"- {_indent(skill)}" for skill in self.skills)
         for tag, text in (("plan", self.plan), ("todos", todos), ("skills", skills), ("agent", self.agent)):
             if text and text.strip():
-                yield tag, _within(text.strip(), tag)
+                yield tag, _neutralize(text.strip(), tag)
 
 
-def carried_over(plan: Plan, summary: Summary) -> Carried:
-    """What the conversation itself tells, by the summary's facts: the open points, and the skills that were invoked."""
+def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
+    """Carry the open todos and the invoked skills, as the summary's facts record them."""
     _ = plan
     facts = Facts.from_json(summary.facts)
-    return Carried(todos=facts.todos, skills=facts.skills)
+    return CarriedContext(todos=facts.todos, skills=facts.skills)
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n  ".join(text.strip().splitlines())
 
 
-def _within(text: str, tag: str) -> str:
-    """Text that ends neither its own block nor that of a summary."""
+def _neutralize(text: str, tag: str) -> str:
+    """Neutralize tags in a text, so that it ends neither its own block nor that of a summary."""
     return neutralize_tags(text).replace(f"</{tag}", f"<\\/{tag}")

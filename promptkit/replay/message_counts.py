@@ -35,7 +35,7 @@ class MessageCounts:
     """Numbers messages. One of each is held, so that its identity is never another's."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._count = Sizer(tokenizer).message
+        self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
         self._by_value: dict[Message, MessageCount] = {}
         self._held: list[Message] = []

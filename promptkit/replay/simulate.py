@@ -96,7 +96,7 @@ class Simulation:
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)  # said aloud: presets leave what is kept for the reply alone then
         self._needs = Needs(recording, self._pieces)
         system = recording.system[0].text if recording.system else False
-        self._beside = self._tokenizer.request(recording.tools, system=system).tokens
+        self._beside = self._tokenizer.count_overhead(recording.tools, system=system).tokens
 
     def play(self, contender: ReplayPolicy, *, seed: str, model: bool = False) -> Played:
         """Play it under a policy. `seed` makes the chance of the policy's thresholds: the same one gives the same result.
@@ -107,11 +107,11 @@ class Simulation:
         terms = ReplayTerms(
             budget=self._budget,
             tokenizer=self._tokenizer,
-            pieces=self._pieces,
+            counts=self._pieces,
             tools=self._recording.tools,
             system=self._recording.system,
-            beside=self._beside,
-            draw=random.Random(digest).random,  # noqa: S311  # jitter that has to be the same in every run, no secret
+            request_tokens=self._beside,
+            rng=random.Random(digest).random,  # noqa: S311  # jitter that has to be the same in every run, no secret
         )
         return asyncio.run(self._written(contender, terms) if model else self._played(contender, terms))
 
@@ -126,16 +126,16 @@ class Simulation:
             await model.aclose()
 
     async def _played(self, contender: ReplayPolicy, terms: ReplayTerms) -> Played:
-        player = contender.enter(terms)
+        player = contender.start(terms)
         watch = _Watch(player, terms, cache=cache_for(self._rules.cache, self._rules.life), needs=self._needs)
         try:
             for at, message in enumerate(self._recording.messages):
                 watch.clock(self._recording.times[at])
                 if message.role != "assistant" or at == 0:
-                    await player.hear(message)
+                    await player.add(message)
                     continue
                 watch.request(await player.request(), answer=at)
-                await player.answered(message)
+                await player.add_reply(message)
                 watch.summarized()
         finally:
             await player.close()
@@ -153,7 +153,7 @@ class _Watch:
         self._cache = cache
         self._needs = needs
         self._retention = Retention(needs, place=player.place)
-        self._system = terms.pieces.of(terms.system)
+        self._system = terms.counts.of(terms.system)
         self._opening = needs.said[0].number if needs.said else None
         self._before: list[MessageCount] = []
         self._checkpoints = self._paid = 0
@@ -167,8 +167,8 @@ class _Watch:
         """Count a request that the message at a place of the recording answered."""
         self._pay()  # summaries that it waited for were asked before it
         terms, player = self._terms, self._player
-        pieces = [*self._system, *terms.pieces.of(messages)]
-        sent = self._cache.send(terms.beside, pieces, self._now)
+        pieces = [*self._system, *terms.counts.of(messages)]
+        sent = self._cache.send(terms.request_tokens, pieces, self._now)
         limit = terms.budget.limit
         wrong = find_fault(pieces, opening=self._opening)
         before, self._before = self._before, pieces
@@ -199,8 +199,8 @@ class _Watch:
         for call in calls[self._paid :]:
             bill = call.bill
             if bill is None:
-                behind = self._terms.pieces.of(call.behind)
-                bill = self._cache.send(self._terms.beside, behind, self._now) if behind else Bill()
+                behind = self._terms.counts.of(call.behind)
+                bill = self._cache.send(self._terms.request_tokens, behind, self._now) if behind else Bill()
                 bill = attrs.evolve(bill, input_tokens=bill.input_tokens + call.extra, output_tokens=call.output)
             self.tally = attrs.evolve(self.tally, summaries=self.tally.summaries + bill)
         self._paid = len(calls)

@@ -84,7 +84,7 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
     player.assign_started()
     path = session.transcript.path()
     return DemoReplay(
-        budget=session.keeper.budget,
+        budget=session.compaction.budget,
         turns=tuple(player.user_texts),
         requests=tuple(player.requests),
         summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
@@ -96,18 +96,18 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
 
 def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
     sizer = Sizer(tokenizer_for(None))
-    return sizer.tokenizer.request(tools).tokens + sum(map(sizer.count_message, messages))
+    return sizer.tokenizer.count_overhead(tools).tokens + sum(map(sizer.count_message, messages))
 
 
 class _NamedStore(InMemoryStore):
     """A store in memory that goes by the name of a file."""
 
     @property
-    def place(self) -> str | None:
+    def file_path(self) -> str | None:
         return TRANSCRIPT_NAME
 
     @property
-    def lines(self) -> int:
+    def line_count(self) -> int:
         return len(self.load().entries) + 1  # a file of them begins with a line about itself
 
 
@@ -163,7 +163,7 @@ class _RecordingPlayer:
         session = self.session
         tokens = 0
         if session is not None:
-            await session.keeper.background.wait()
+            await session.compaction.background.wait()
             tokens = session.last_rendered.tokens if session.last_rendered else 0
         self.assign_started()
         before, self._ended = tuple(self._ended), []

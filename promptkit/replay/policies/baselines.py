@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.replay.policies.langchain import Summarizing
+from promptkit.replay.policies.langchain import LangChainRun
 
 if TYPE_CHECKING:
     from promptkit.messages import Message
@@ -111,12 +111,12 @@ class BaselinePolicy:
     trim: Trim | None = None
     """None: LangChain's summarizing middleware."""
 
-    def enter(self, terms: ReplayTerms) -> PolicyRun:
+    def start(self, terms: ReplayTerms) -> PolicyRun:
         """Begin a conversation."""
-        return Summarizing(terms) if self.trim is None else _Trimming(self.trim, terms)
+        return LangChainRun(terms) if self.trim is None else _BaselineRun(self.trim, terms)
 
 
-class _Trimming:
+class _BaselineRun:
     """One conversation that is trimmed for every request."""
 
     def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
@@ -127,18 +127,18 @@ class _Trimming:
         self._terms = terms
         self._said = CountedMessages()
 
-    async def hear(self, message: Message) -> None:
+    async def add(self, message: Message) -> None:
         """Remember it."""
-        self._said.add(message, self._terms.size((message,)))
+        self._said.add(message, self._terms.count((message,)))
 
     async def request(self) -> Sequence[Message]:
         """What is left of all that was said."""
         limit = self._terms.budget.limit
-        return self._said.messages if limit is None else self._trim(self._said, limit - self._terms.fixed)
+        return self._said.messages if limit is None else self._trim(self._said, limit - self._terms.fixed_tokens)
 
-    async def answered(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message) -> None:
         """Remember it."""
-        await self.hear(reply)
+        await self.add(reply)
 
     async def close(self) -> None:
         """Nothing is open."""

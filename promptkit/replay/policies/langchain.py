@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.defaults import SummarizerContext, chain_of, simple
+from promptkit.compaction.summarizers.defaults import SummarizerContext, make_fallback_factory, make_simple_summarizer
 from promptkit.errors import SummaryError
 from promptkit.messages import Message
 from promptkit.replay.policies.strategy import SummaryCall
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from promptkit.replay.policies.strategy import ReplayTerms
 
-__all__ = ["Summarizing"]
+__all__ = ["LangChainRun"]
 
 TRIGGER = 0.85
 KEEP = 20
@@ -41,7 +41,7 @@ TOO_LONG = "Previous conversation was too long to summarize."
 OPENING = "Here is a summary of the conversation to date:\n\n"
 
 
-class Summarizing:
+class LangChainRun:
     """One conversation under the middleware."""
 
     def __init__(self, terms: ReplayTerms) -> None:
@@ -53,7 +53,7 @@ class Summarizing:
         self._tokens = sum(map(_about, terms.system))
         """Of the messages, as the middleware counts."""
 
-    async def hear(self, message: Message) -> None:
+    async def add(self, message: Message) -> None:
         """Remember it."""
         self._messages.append(message)
         self._tokens += _about(message)
@@ -67,9 +67,9 @@ class Summarizing:
                 await self._summarize(cut)
         return tuple(self._messages)
 
-    async def answered(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message) -> None:
         """Remember it."""
-        await self.hear(reply)
+        await self.add(reply)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -81,7 +81,7 @@ class Summarizing:
         if seen:
             text = await self._written(seen)
             output = self._terms.tokenizer.count(text)
-            self.calls.append(SummaryCall(extra=PROMPT + self._terms.size(seen), output=output))
+            self.calls.append(SummaryCall(extra=PROMPT + self._terms.count(seen), output=output))
         self._messages = [Message(role="user", content=(OPENING + text,)), *kept]
         self._tokens = sum(map(_about, (*self._terms.system, *self._messages)))
         self.checkpoints += 1
@@ -99,11 +99,11 @@ class Summarizing:
 
     async def _written(self, seen: Sequence[Message]) -> str:
         """What a model would make of it: here its own words, as in all replays without a model."""
-        most = max(1, min(self._terms.budget.summary_tokens, self._terms.size(seen) // GAIN))
-        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry=str(at)) for at, message in enumerate(seen)))
+        most = max(1, min(self._terms.budget.summary_tokens, self._terms.count(seen) // GAIN))
+        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(seen)))
         task = SummaryTask(plan=plan, max_tokens=most)
         terms = self._terms
-        summarizer = chain_of(simple)(SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer))
+        summarizer = make_fallback_factory(make_simple_summarizer)(SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer))
         try:
             return (await summarizer.summarize(task)).text
         except SummaryError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import PromptKitError
 from promptkit.replay.policies.baselines import NAIVE
-from promptkit.replay.policies.promptkit import OWN
+from promptkit.replay.policies.promptkit import PRESET_POLICIES
 
 if TYPE_CHECKING:
     from promptkit.replay.policies.strategy import ReplayPolicy
@@ -25,9 +25,9 @@ class UnknownPolicyError(PromptKitError):
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "presets": tuple(OWN),
+    "presets": tuple(PRESET_POLICIES),
     "naive": tuple(each.name for each in NAIVE),
-    "all": (*OWN, *(each.name for each in NAIVE)),
+    "all": (*PRESET_POLICIES, *(each.name for each in NAIVE)),
 }
 """Names that stand for several."""
 
@@ -44,8 +44,8 @@ def names(wanted: str) -> tuple[str, ...]:
 
 def policy_named(name: str) -> ReplayPolicy:
     """The policy of this name. Raises UnknownPolicyError."""
-    if name in OWN:
-        return OWN[name]()
+    if name in PRESET_POLICIES:
+        return PRESET_POLICIES[name]()
     for each in NAIVE:
         if each.name == name:
             return each

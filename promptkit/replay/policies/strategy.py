@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["PLACE", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
+__all__ = ["TRANSCRIPT_PLACE", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
 
-PLACE = "transcripts/replayed.jsonl"
+TRANSCRIPT_PLACE = "transcripts/replayed.jsonl"
 """Where policies that keep a transcript say that it is: a place for the breadcrumb to name."""
 
 
@@ -30,25 +30,25 @@ class ReplayTerms:
     budget: ContextBudget
     """Of the window. What policies may fill is its `limit`: the window less what is kept for the reply."""
     tokenizer: Tokenizer
-    pieces: MessageCounts
+    counts: MessageCounts
     tools: tuple[ToolDefinition, ...]
     system: tuple[Message, ...]
     """What every request begins with."""
-    beside: int
+    request_tokens: int
     """Tokens that every request has beside its messages."""
-    draw: Callable[[], float]
+    rng: Callable[[], float]
     """A number from 0 to below 1, the same ones in every run."""
     model: Model | None = None
     """Who writes summaries; None: nobody, they are made of the conversation's own words."""
 
     @property
-    def fixed(self) -> int:
+    def fixed_tokens(self) -> int:
         """Tokens that every request has beside the conversation."""
-        return self.beside + self.size(self.system)
+        return self.request_tokens + self.count(self.system)
 
-    def size(self, messages: Sequence[Message]) -> int:
+    def count(self, messages: Sequence[Message]) -> int:
         """The tokens of messages."""
-        return sum(piece.tokens for piece in self.pieces.of(messages))
+        return sum(piece.tokens for piece in self.counts.of(messages))
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +76,7 @@ class PolicyRun(Protocol):
     place: str | None
     """The place of the transcript that the policy keeps; None: what it drops is gone."""
 
-    async def hear(self, message: Message) -> None:
+    async def add(self, message: Message) -> None:
         """Something was said: by the person, by a tool."""
         ...
 
@@ -84,7 +84,7 @@ class PolicyRun(Protocol):
         """The messages of the next request, without the system's. It may be larger than the window: then it is counted as an overflow."""
         ...
 
-    async def answered(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message) -> None:
         """What the model has answered. What the policy does in the background is done when this returns."""
         ...
 
@@ -101,6 +101,6 @@ class ReplayPolicy(Protocol):
         """As it is named on the command line and in tables."""
         ...
 
-    def enter(self, terms: ReplayTerms) -> PolicyRun:
+    def start(self, terms: ReplayTerms) -> PolicyRun:
         """Begin a conversation."""
         ...

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
-from promptkit.compaction.summarizers.quirks import quirks_of
+from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from promptkit.replay.policies.strategy import ReplayTerms
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Metered", "asks_live", "question_tokens"]
+__all__ = ["MeteredSummarizer", "asks_inline", "question_tokens"]
 
 
-class Metered:
+class MeteredSummarizer:
     """A summarizer whose summaries are noted with what they cost.
 
     A summary that no model wrote is noted as the model's would have been: with `live` asked behind the last request where that shows all
     that is dropped and has room for it, else for a copy of what is dropped; and as long as the summary is.
     """
 
-    def __init__(self, summarizer: Summarizer, *, live: bool, terms: ReplayTerms, calls: list[SummaryCall]) -> None:
+    def __init__(self, summarizer: Summarizer, *, inline: bool, terms: ReplayTerms, calls: list[SummaryCall]) -> None:
         self._summarizer = summarizer
-        self._live = live
+        self._inline = inline
         self._terms = terms
         self._calls = calls
 
@@ -66,17 +66,17 @@ class Metered:
         window = terms.budget.window
         room = None if window is None else window - question - task.max_tokens
         request = task.last_request
-        if self._live and request is not None and (room is None or terms.beside + terms.size(request.messages) <= room):
+        if self._inline and request is not None and (room is None or terms.request_tokens + terms.count(request.messages) <= room):
             return SummaryCall(behind=request.messages, extra=question, output=output)
-        copied = terms.beside + terms.size([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
+        copied = terms.request_tokens + terms.count([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
         return SummaryCall(extra=question + (copied if room is None else min(copied, room)), output=output)
 
 
-def asks_live(preset: Preset, writing: SummarizerContext) -> bool:
+def asks_inline(preset: Preset, writing: SummarizerContext) -> bool:
     """Whether a preset's summaries are asked behind the live request, where a model writes them."""
     link: object = preset.summarizer(attrs.evolve(writing, model=_Nobody()))
     while not isinstance(link, InlineSummarizer):
-        link = next(iter(link.links), None) if isinstance(link, FallbackSummarizer) else getattr(link, "summarizer", None)
+        link = next(iter(link.summarizers), None) if isinstance(link, FallbackSummarizer) else getattr(link, "summarizer", None)
         if link is None:
             return False
     return True
@@ -93,5 +93,5 @@ class _Nobody:
 
 def question_tokens(tokenizer: Tokenizer, model: str | None) -> int:
     """The tokens of the question that a live summary is asked with."""
-    asked = SummaryInstructions(live=True, say_no_tools=quirks_of(model).say_no_tools)
+    asked = SummaryInstructions(live=True, say_no_tools=find_quirks(model).say_no_tools)
     return render(UserMessage()[asked], tokenizer=tokenizer).tokens

@@ -12,7 +12,7 @@ import pytest
 from promptkit import ContextBudget, Message, tokenizer_for
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, prompt_poet, trim_last
-from promptkit.replay.policies.langchain import OPENING, TOO_LONG, Summarizing
+from promptkit.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.replay.policies.strategy import ReplayTerms
 from tests.unit.replay.conversations import asked, call, long_talk, result, said
 
@@ -67,30 +67,30 @@ def terms(window: int) -> ReplayTerms:
     return ReplayTerms(
         budget=ContextBudget(window=window, reserved_output_tokens=0),
         tokenizer=tokenizer,
-        pieces=MessageCounts(tokenizer),
+        counts=MessageCounts(tokenizer),
         tools=(),
         system=(),
-        beside=3,
-        draw=lambda: 0.0,
+        request_tokens=3,
+        rng=lambda: 0.0,
     )
 
 
-def sent(player: Summarizing, messages: Sequence[Message]) -> list[list[Message]]:
+def sent(player: LangChainRun, messages: Sequence[Message]) -> list[list[Message]]:
     async def play() -> list[list[Message]]:
         found: list[list[Message]] = []
         for message in messages:
             if message.role == "assistant":
                 found.append(list(await player.request()))
-                await player.answered(message)
+                await player.add_reply(message)
             else:
-                await player.hear(message)
+                await player.add(message)
         return found
 
     return asyncio.run(play())
 
 
 def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tokens() -> None:
-    player = Summarizing(terms(8_000))
+    player = LangChainRun(terms(8_000))
     requests = sent(player, long_talk(14))
     first = next(request for request in requests if request[0].text.startswith(OPENING))
     assert 20 <= len(first) - 1 <= 22  # a cut between a call and its result goes back to the call
@@ -104,7 +104,7 @@ def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
     turn = [asked("Mend it. " + "word " * 300)]
     for number in range(40):
         turn += [call(f"c{number}"), result(f"c{number}", "out " * 600)]
-    player = Summarizing(terms(20_000))
+    player = LangChainRun(terms(20_000))
     requests = sent(player, turn)
     assert any(request[0].text == OPENING + TOO_LONG for request in requests)
     assert not player.calls
@@ -113,4 +113,4 @@ def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
 def test_langchain_with_a_known_limit_only() -> None:
     unknown = attrs.evolve(terms(8_000), budget=ContextBudget())
     talk = long_talk(14)
-    assert sent(Summarizing(unknown), talk)[-1] == talk[:-1]
+    assert sent(LangChainRun(unknown), talk)[-1] == talk[:-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.maintenance.build_price_table import build
+from benchmarks.maintenance.build_price_table import build_table
 from promptkit.replay.policies.bill import Bill
 from promptkit.replay.prices import PACKAGED, Price, PriceError, read_prices
 
@@ -86,6 +86,6 @@ def test_the_table_is_built_of_ordinary_requests_to_chat_models() -> None:
         "speech": {"litellm_provider": "openai", "mode": "audio_speech", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
         "other": {"litellm_provider": "azure", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
     }
-    built = json.loads(build(table, "1.0", "2026-01-01"))
+    built = json.loads(build_table(table, "1.0", "2026-01-01"))
     assert built["models"] == {"a": {"input": 0.1, "output": 0.3}, "b-chat": {"input": 1.0, "output": 2.0}}
     assert built["date"] == "2026-01-01"

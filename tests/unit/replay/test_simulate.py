@@ -34,6 +34,7 @@ from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, names
 from promptkit.replay.recordings import recorded_messages
 from promptkit.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.testing import ScriptedModel
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
 
@@ -111,7 +112,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
             for message in talk:
                 if message.role == "user":
                     await kept.run(message.text)
-                    await kept.keeper.background.wait()
+                    await kept.compaction.background.wait()
             await kept.close()
             return [list(request.messages) for request in model.requests]
 
