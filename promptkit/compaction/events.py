@@ -1,4 +1,4 @@
-"""What happens to a conversation's window, as plain data for whoever wants to know: a meter, a log, a trace."""
+"""Events of compaction and pruning, as plain data for subscribers such as a usage meter, a log or a trace."""
 
 from __future__ import annotations
 
@@ -24,44 +24,97 @@ __all__ = [
 ]
 
 
+class Events:
+    """Sends events to subscribers, in order. An error that a subscriber raises is logged and has no further effect.
+
+    Several conversations may share one `Events`, as a fork does with its original. Compactions are numbered through all of them.
+
+    Args:
+        subscribers: The subscribers.
+        logger: Logs the errors of subscribers. Default: the logger `promptkit`.
+
+    >>> Events(print, logging_subscriber(logging.getLogger("myapp")))
+    """
+
+    def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
+        self._subscribers = list(subscribers)
+        self._numbers = itertools.count(1)
+        self._logger = logger or logging.getLogger("promptkit")
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Add a subscriber."""
+        self._subscribers.append(subscriber)
+
+    def next_number(self) -> int:
+        """Return the number of the next compaction, from 1. Each number is returned once."""
+        return next(self._numbers)
+
+    def emit(self, event: Event) -> None:
+        """Send an event to all subscribers."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                self._logger.exception("a subscriber to promptkit's events raised an error")
+
+
+def logging_subscriber(logger: logging.Logger) -> Subscriber:
+    """Make a subscriber that logs one line for each event: failures as warnings, decisions as debug messages, the rest as information."""
+
+    def write(event: Event) -> None:
+        match event:
+            case CompactionFailed():
+                level = logging.WARNING
+            case DecisionMade():
+                level = logging.DEBUG
+            case _:
+                level = logging.INFO
+        fields = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
+        logger.log(level, "%s %s", type(event).__name__, fields)
+
+    return write
+
+
 @attrs.frozen(kw_only=True)
 class DecisionMade:
-    """The policy looked at the window."""
+    """The policy made a decision."""
 
     decision: str
-    """The name of the decision's class, such as `StartBackground`."""
+    """The class name of the decision, such as `StartBackground`."""
     reason: str
-    """In words, with the figures."""
+    """The reason in words, with the figures."""
     tokens: int | None = None
-    """Of the request at hand; None: unknown."""
+    """Tokens of the current request. None: unknown."""
     ratio: float | None = None
-    """What these are of the budget's base."""
+    """These tokens as a share of the budget's base."""
     threshold: float | None = None
     """What the ratio was compared with."""
     warm: bool | None = None
-    """Whether the provider's prompt cache was taken to be warm, where that matters."""
+    """Whether the provider's prompt cache was assumed to be warm, where that matters."""
 
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
-    """A summary is being made. Exactly one of committed, failed, cancelled and discarded follows."""
+    """A compaction has started. Exactly one of the events committed, failed, cancelled and discarded follows."""
 
     number: int
-    """Of the compaction, among all of one Events: the terminal event has the same."""
+    """The number of the compaction among all of one `Events`. Its last event has the same number."""
     trigger: str
+    """What started the compaction, such as `manual` or `background`."""
     messages: int
-    """How many messages the summary will stand for."""
+    """Number of messages that the summary will replace."""
 
 
 @attrs.frozen(kw_only=True)
 class CompactionCommitted:
-    """The summary stands in the transcript. Figures are tokens and seconds."""
+    """The summary's checkpoint was written. Figures are tokens and seconds."""
 
     number: int
     trigger: str
     checkpoint: str
-    """The id of the entry."""
+    """The id of the checkpoint's entry."""
     mode: str
+    """How the summary was made, such as `live` or `extractive`."""
     tokens_before: int
     tokens_after: int
     seconds: float
@@ -69,18 +122,20 @@ class CompactionCommitted:
 
 @attrs.frozen(kw_only=True)
 class CompactionFailed:
-    """No summary was to be had, or it could not be written; the transcript is as it was."""
+    """No summary was made, or the checkpoint could not be written. The transcript is unchanged."""
 
     number: int
     trigger: str
     reason: str
+    """A word, such as `too_large`, or the name of the error's class."""
     detail: str
+    """The error's text."""
     seconds: float
 
 
 @attrs.frozen(kw_only=True)
 class CompactionCancelled:
-    """It was called off; the transcript is as it was."""
+    """The compaction was cancelled. The transcript is unchanged."""
 
     number: int
     trigger: str
@@ -89,7 +144,7 @@ class CompactionCancelled:
 
 @attrs.frozen(kw_only=True)
 class SummaryDiscarded:
-    """A summary was made and is not used: the conversation moved on, or is small enough again."""
+    """A summary was made and is not used, because the conversation changed or is small enough again."""
 
     number: int
     trigger: str
@@ -99,59 +154,19 @@ class SummaryDiscarded:
 
 @attrs.frozen(kw_only=True)
 class RequestPruned:
-    """A request was made smaller without a summary: messages were left out of it, or shortened. The transcript has them as they were."""
+    """A request was made smaller without a summary: messages were omitted or shortened. The transcript is unchanged."""
 
     messages: int
-    """How many of the view's are not in it as they were said."""
+    """Number of the view's messages that are not in the request in full."""
     tokens: int
-    """What that saved."""
+    """Tokens saved."""
 
 
 Event: TypeAlias = (
     DecisionMade | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded | RequestPruned
 )
-"""What a subscriber is told."""
+"""Any event that a subscriber receives."""
+
 
 Subscriber: TypeAlias = Callable[[Event], None]
-"""Is told of each event, in order."""
-
-
-class Events:
-    """Hands events to subscribers, in order. One that raises is logged and breaks nothing.
-
-    Several conversations may share one, as a fork does with what it was forked from: compactions are numbered through all of them.
-    """
-
-    def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
-        self._subscribers = list(subscribers)
-        self._numbers = itertools.count(1)
-        self._logger = logger or logging.getLogger("promptkit")
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Have one more told."""
-        self._subscribers.append(subscriber)
-
-    def next_number(self) -> int:
-        """The number of a compaction that is about to start, from 1; no other one has it."""
-        return next(self._numbers)
-
-    def emit(self, event: Event) -> None:
-        """Tell all."""
-        for subscriber in self._subscribers:
-            try:
-                subscriber(event)
-            except Exception:
-                self._logger.exception("a subscriber to promptkit's events raised")
-
-
-def logging_subscriber(logger: logging.Logger) -> Subscriber:
-    """A subscriber that writes one line for each event: failures as warnings, the rest as information."""
-
-    def write(event: Event) -> None:
-        level = (
-            logging.WARNING if isinstance(event, CompactionFailed) else logging.INFO if not isinstance(event, DecisionMade) else logging.DEBUG
-        )
-        facts = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
-        logger.log(level, "%s %s", type(event).__name__, facts)
-
-    return write
+"""A callable that receives each event, in order."""

@@ -1,4 +1,4 @@
-"""Compactions as spans of OpenTelemetry, for programs that trace with it. Needs the extra `otel`."""
+"""Compactions as spans of OpenTelemetry. Needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -27,40 +27,46 @@ PREFIX = "promptkit."
 
 
 def otel_subscriber(tracer: Tracer | None = None) -> Subscriber:
-    """A subscriber that makes a span of each compaction, and an event on the current span of each decision and each request made smaller.
+    """Make a subscriber that records compactions as spans. Decisions and pruned requests are events on the current span.
 
-    One for each Events: compactions are numbered within theirs. `tracer` is by default that of the global provider, under the name
-    `promptkit`. A span lasts from the start to what ended the compaction, and hangs below the span that was current when it started; its
-    attribute `promptkit.outcome` is `committed`, `failed`, `cancelled` or `discarded`, and a failed one has the status ERROR. Attributes
-    are the fields of the events, named `promptkit.<field>`; no text of the conversation is among them. Raises ImportError without
-    OpenTelemetry.
+    A span lasts from the start of a compaction to its last event. Its parent is the span that was current at the start. Its attribute
+    `promptkit.outcome` is `committed`, `failed`, `cancelled` or `discarded`; a failed one has the status ERROR. Other attributes are the
+    fields of the events, named `promptkit.<field>`. None of them contains text of the conversation.
+
+    Use one subscriber for each `Events`, because compactions are numbered within theirs.
+
+    Args:
+        tracer: Default: the global provider's tracer with the name `promptkit`.
+
+    Raises:
+        ImportError: OpenTelemetry is not installed.
     """
     from opentelemetry import trace
     from opentelemetry.trace import Status, StatusCode
 
-    made = trace.get_tracer("promptkit") if tracer is None else tracer
+    used_tracer = trace.get_tracer("promptkit") if tracer is None else tracer
     spans: dict[int, Span] = {}
 
-    def tell(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, DecisionMade | RequestPruned):
-            name = "decided" if isinstance(event, DecisionMade) else "request_reduced"
-            trace.get_current_span().add_event(f"{PREFIX}{name}", _attributes(event))
+            name = "decision_made" if isinstance(event, DecisionMade) else "request_pruned"
+            trace.get_current_span().add_event(f"{PREFIX}{name}", _select_attributes(event))
             return
         if isinstance(event, CompactionStarted):
-            spans[event.number] = made.start_span(SPAN, attributes=_attributes(event))
+            spans[event.number] = used_tracer.start_span(SPAN, attributes=_select_attributes(event))
             return
         span = spans.pop(event.number, None)
-        if span is None:  # it began before anybody listened
+        if span is None:  # the compaction started before the subscription
             return
-        span.set_attributes({**_attributes(event), f"{PREFIX}outcome": _outcome(event)})
+        span.set_attributes({**_select_attributes(event), f"{PREFIX}outcome": _describe_outcome(event)})
         if isinstance(event, CompactionFailed):
             span.set_status(Status(StatusCode.ERROR, event.reason))
         span.end()
 
-    return tell
+    return on_event
 
 
-def _outcome(event: Event) -> str:
+def _describe_outcome(event: Event) -> str:
     match event:
         case CompactionCommitted():
             return "committed"
@@ -72,8 +78,8 @@ def _outcome(event: Event) -> str:
             return "discarded"
 
 
-def _attributes(event: Event) -> dict[str, str | int | float | bool]:
-    """The fields that say something; what is not known is no attribute, and what a provider wrote may tell of the conversation."""
-    facts: dict[str, str | int | float | bool | None] = attrs.asdict(event)
-    facts.pop("detail", None)
-    return {f"{PREFIX}{name}": value for name, value in facts.items() if value is not None}
+def _select_attributes(event: Event) -> dict[str, str | int | float | bool]:
+    """Return the known fields of an event. Without `detail`, because a provider's error text may quote the conversation."""
+    fields: dict[str, str | int | float | bool | None] = attrs.asdict(event)
+    fields.pop("detail", None)
+    return {f"{PREFIX}{name}": value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Going to another place in a transcript without forgetting what was tried: the branch that is left is summarized where one goes on."""
+"""Switching to another branch of a transcript, with a summary of the branch that is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
-from promptkit.transcript.view import build_view, build_summary_message
+from promptkit.transcript.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,29 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["build_branch_items", "find_abandoned_entries", "switch_branch"]
 
+
 BRANCH_TOKENS = 2_048
-"""The most that the summary of a branch has. (pi.)"""
+"""Default token limit of a branch's summary. Source: pi."""
+
 
 PREFACE = "Another way was tried from here and then left. What was said and found there:\n\n"
 
 
-def find_abandoned_entries(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
-    """The entries that would be left by going to an entry: from behind the deepest one that both paths share to the leaf."""
-    leaf = transcript.leaf
-    if leaf is None:
-        return ()
-    return transcript.path(leaf) if to is None else transcript.branch_entries(leaf, to)
-
-
-def build_branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
-    """What was said on a branch, checkpoints and earlier branches as their summaries: a checkpoint hides nothing here.
-
-    Edits hold: what was redacted or taken back is not told. Behind a reset nothing before it is.
-    """
-    return build_view(list(map(_plain, entries))).items
-
-
-async def switch_branch(  # noqa: PLR0913  # what can be said of it
+async def switch_branch(  # noqa: PLR0913  # keywords
     transcript: Transcript,
     to: str | None,
     *,
@@ -56,11 +42,27 @@ async def switch_branch(  # noqa: PLR0913  # what can be said of it
     preface: str = PREFACE,
     redactor: Redactor | None = None,
 ) -> Entry:
-    """Go on from another entry, with a summary of what is left: a BranchSummary behind that entry. The last entry written is returned.
+    """Continue from another entry, with a summary of the branch that is left.
 
-    Without a summarizer, or where nothing was said on the branch, nothing is summarized. Until the summary is there nothing is
-    written: who cancels it stays where the conversation was. Raises SummaryError where there is no summary to be had, TranscriptError
-    for an unknown entry, TranscriptConflictError if the conversation went on meanwhile; the leaf is as it was then.
+    Nothing is written before the summary is ready, so a cancelled call leaves the conversation where it was. An error leaves the leaf
+    unchanged, too.
+
+    Args:
+        transcript: The conversation.
+        to: Id of the entry to continue from. None: the beginning.
+        summarizer: Writes the summary. None: nothing is summarized.
+        max_tokens: Token limit of the summary. Default: 2,048.
+        instructions: What the user asks of the summary.
+        preface: Text before the summary.
+        redactor: Removes secrets from what the summarizer gets and from its summary.
+
+    Returns:
+        The last entry that was written: a BranchSummary after the target entry, or a mere rewind if the branch has no messages.
+
+    Raises:
+        SummaryError: No summary was made.
+        TranscriptError: The entry is unknown.
+        TranscriptConflictError: The conversation continued in the meantime.
     """
     leaf = transcript.leaf
     if to is not None:
@@ -81,8 +83,27 @@ async def switch_branch(  # noqa: PLR0913  # what can be said of it
     return transcript.rewind(to, BranchSummary(summary=f"{preface}{summary.text}", leaf=leaf, facts=summary.facts))
 
 
-def _plain(entry: Entry) -> Entry:
-    """An entry as it is told on a branch that was left."""
+def find_abandoned_entries(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
+    """Return the entries that the conversation leaves when it moves to another entry.
+
+    These are the entries after the last one that both paths share, up to the leaf.
+    """
+    leaf = transcript.leaf
+    if leaf is None:
+        return ()
+    return transcript.path(leaf) if to is None else transcript.branch_entries(leaf, to)
+
+
+def build_branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
+    """Return the messages of a branch, with checkpoints and earlier branches as their summaries.
+
+    A checkpoint hides nothing here. Edits apply: redacted and undone messages are omitted. A reset hides everything before it.
+    """
+    return build_view(list(map(_expand_checkpoint, entries))).items
+
+
+def _expand_checkpoint(entry: Entry) -> Entry:
+    """Replace a checkpoint by a message with its summary, so that it hides nothing."""
     if not isinstance(entry.payload, Checkpoint):
         return entry
     message = build_summary_message(strip_breadcrumb(entry.payload.summary))

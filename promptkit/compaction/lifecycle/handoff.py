@@ -1,4 +1,4 @@
-"""A handoff: the work goes on in a new conversation, which begins with what serves its goal."""
+"""Handoff: the work continues in a new conversation, which starts with what serves its goal."""
 
 from __future__ import annotations
 
@@ -27,27 +27,20 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDOFF_TEMPLATE", "PARENT_SETTING", "Handoff", "handoff"]
 
+
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
-"""The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. Its instructions are the goal."""
+"""The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. The task's
+instructions are the goal."""
+
 
 HANDOFF = "handoff"
+"""Name of the document's message in the new conversation, and of the observation in the old one."""
+
 PARENT_SETTING = "parent"
-"""The name of the setting that says which conversation a new one comes from."""
+"""Name of the setting that says which conversation a new one comes from."""
 
 
-@attrs.frozen(kw_only=True)
-class Handoff:
-    """What became of it: a new conversation, or the old one, made smaller."""
-
-    transcript: Transcript | None = None
-    """The new conversation; None where there was no document."""
-    document: str | None = None
-    """What it begins with."""
-    checkpoint: Entry | None = None
-    """The checkpoint that was made instead."""
-
-
-async def handoff(  # noqa: PLR0913  # what can be said of it
+async def handoff(  # noqa: PLR0913  # keywords
     transcript: Transcript,
     view: TranscriptView,
     *,
@@ -59,22 +52,37 @@ async def handoff(  # noqa: PLR0913  # what can be said of it
     fallback: Callable[[], Awaitable[Entry | None]] | None = None,
     redactor: Redactor | None = None,
 ) -> Handoff:
-    """Go on in another store, an empty one, towards a goal.
+    """Continue the work in a new conversation with a goal.
 
-    The writer is asked for a document of at most `max_tokens`: a InlineSummarizer asks behind the last request, which the prompt cache pays
-    for. The new conversation holds a link to where this one is, the system messages of the view, and the document as a message that is
-    seen; in this one it is noted. Where the writer has nothing, `fallback` compacts this conversation instead.
+    The new conversation gets a link to the old one, the view's system messages, and the document as a visible message. The old
+    conversation gets a note.
 
-    Raises SummaryError where there is neither, TranscriptConflictError if this conversation goes on meanwhile, and TranscriptError for
-    a store that holds something, before anybody is asked.
+    Args:
+        transcript: The conversation to hand off.
+        view: Its view.
+        goal: What the new conversation is for.
+        summarizer: Writes the document. An `InlineSummarizer` asks after the last request, which the prompt cache pays for.
+        store: An empty store for the new conversation.
+        max_tokens: Token limit of the document.
+        last_request: The last request of the conversation.
+        fallback: Compacts the old conversation if the document could not be written. None: the error is raised.
+        redactor: Removes secrets from what the summarizer gets and from the document.
+
+    Returns:
+        The new conversation, or the checkpoint of the fallback.
+
+    Raises:
+        TranscriptError: The store is not empty. Checked before any request.
+        SummaryError: No document was written, and there is no fallback.
+        TranscriptConflictError: The conversation continued in the meantime.
     """
     new = Transcript(store)
     leaf = transcript.leaf
     if new.leaf is not None:
-        problem = "the store that a conversation is handed to holds one already: give it an empty one."
+        problem = "the store for the new conversation is not empty: pass an empty store."
         raise TranscriptError(problem)
     if leaf is None:
-        raise SummaryError(reason="nothing", detail="nothing was said that could be handed on.")
+        raise SummaryError(reason="nothing", detail="the conversation has no messages to hand off.")
     pinned = tuple(item for item in view.items if is_system(item))
     rest = tuple(item for item in view.items if not is_system(item))
     task = SummaryTask(
@@ -85,7 +93,7 @@ async def handoff(  # noqa: PLR0913  # what can be said of it
         tools=() if last_request is None else last_request.tools,
     )
     try:
-        document = await _document(task, summarizer, redactor)
+        document = await _write_document(task, summarizer, redactor)
     except Exception:
         if fallback is None:
             raise
@@ -100,10 +108,22 @@ async def handoff(  # noqa: PLR0913  # what can be said of it
     return Handoff(transcript=new, document=document.text)
 
 
-async def _document(task: SummaryTask, writer: Summarizer, redactor: Redactor | None) -> Summary:
-    made = await writer.summarize(task if redactor is None else redact_task(task, redactor))
+@attrs.frozen(kw_only=True)
+class Handoff:
+    """The result of a handoff: a new conversation, or the old one after a compaction."""
+
+    transcript: Transcript | None = None
+    """The new conversation. None if no document was written."""
+    document: str | None = None
+    """The document that the new conversation starts with."""
+    checkpoint: Entry | None = None
+    """The checkpoint of the old conversation, if the fallback ran."""
+
+
+async def _write_document(task: SummaryTask, summarizer: Summarizer, redactor: Redactor | None) -> Summary:
+    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
     if redactor is not None:
-        made = redact_summary(made, redactor)
-    if not made.text.strip():
-        raise SummaryError(reason="empty", detail="the document is blank.", usage=made.usage)
-    return made
+        summary = redact_summary(summary, redactor)
+    if not summary.text.strip():
+        raise SummaryError(reason="empty", detail="the document is blank.", usage=summary.usage)
+    return summary

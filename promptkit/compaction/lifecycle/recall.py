@@ -1,4 +1,4 @@
-"""What another conversation holds about a question, read on demand. Nothing is written, there or here."""
+"""Recall: find what another conversation says about a question. Only reads."""
 
 from __future__ import annotations
 
@@ -27,13 +27,157 @@ if TYPE_CHECKING:
 
 __all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
 
-AROUND = 1
-"""Lines before and behind a line that matches."""
 
-LONGEST = 400
+CONTEXT_LINES = 1
+"""Lines before and after a matching line."""
+
+
+MAX_LINE_CHARACTERS = 400
 """Characters of a line that are shown."""
 
-COMMON = frozenset(
+
+async def answer_from_transcript(  # noqa: PLR0913  # keywords
+    path: Sequence[Entry],
+    question: str,
+    *,
+    summarizer: Summarizer,
+    max_tokens: int,
+    redactor: Redactor | None = None,
+    only_matching: bool = True,
+) -> str:
+    """Have a summarizer answer a question from another conversation.
+
+    Args:
+        path: The entries of the conversation.
+        question: The question.
+        summarizer: Writes the answer.
+        max_tokens: Token limit of the answer.
+        redactor: Removes secrets from what the summarizer gets and from the answer.
+        only_matching: Give the summarizer only the messages that match words of the question, with tool calls and results together.
+            Otherwise all messages.
+
+    Raises:
+        SummaryError: No message matches, or no answer was written.
+    """
+    matching = {passage.entry for passage in find_passages(path, question)}
+    message_entries = [entry for entry in path if entry.message is not None]
+    if only_matching:
+        blocks = block_spans([entry.message for entry in message_entries if entry.message is not None])
+        message_entries = [
+            entry
+            for start, end in blocks
+            if any(each.id in matching for each in message_entries[start:end])
+            for entry in message_entries[start:end]
+        ]
+    items = build_view(message_entries).items
+    if not items:
+        raise SummaryError(reason="nothing", detail="no message of the other conversation matches the question.")
+    instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
+    task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions)
+    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
+    return (summary if redactor is None else redact_summary(summary, redactor)).text
+
+
+def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer) -> str:
+    """Collect the best passages for a question, as text in the order of the conversation.
+
+    Args:
+        path: The entries of the conversation.
+        question: The question.
+        max_tokens: Token limit of the text.
+        tokenizer: Counts the tokens.
+
+    Returns:
+        The passages, each with the id of its entry and with its tags neutralized. Empty if nothing matches.
+    """
+    remaining = max_tokens
+    chosen: list[tuple[Passage, str]] = []
+    order = {entry.id: at for at, entry in enumerate(path)}
+    for passage in find_passages(path, question):
+        text = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
+        size = tokenizer.count(f"{text}\n\n")
+        if size <= remaining:
+            remaining -= size
+            chosen.append((passage, text))
+    return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
+
+
+def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
+    """Return the passages that match a question, best first. Words that are rare in the conversation count more.
+
+    All messages are searched, including those that a checkpoint covers. Runs in linear time.
+    """
+    terms = _extract_terms(question)
+    matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
+    frequencies: Counter[str] = Counter()
+    count = 0
+    for entry in path:
+        if entry.message is None:
+            continue
+        count += 1
+        lines = _list_lines(entry)
+        hits = [(at, words) for at, line in enumerate(lines) if (words := terms & _extract_terms(line))]
+        if hits:
+            frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
+            matches.append((entry, lines, hits))
+    weights = {word: math.log(1 + count / times) for word, times in frequencies.items()}
+    passages = [passage for entry, lines, hits in matches for passage in _build_passages(entry, lines, hits, weights)]
+    return sorted(passages, key=lambda passage: -passage.score)  # stable: of equal scores the older comes first
+
+
+@attrs.frozen(kw_only=True)
+class Passage:
+    """Lines of one message that match a question."""
+
+    entry: str
+    """The id of the message's entry."""
+    role: str
+    """The message's role."""
+    text: str
+    """The matching lines and the lines around them."""
+    score: float
+    """The higher the better."""
+
+
+_WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
+_PART = re.compile(r"[^\W_]+")
+
+
+def _list_lines(entry: Entry) -> list[str]:
+    message = entry.message
+    if message is None:
+        return []
+    return [*message.text.splitlines(), *(f"{call.name} {call.arguments}" for call in message.tool_calls)]
+
+
+def _extract_terms(text: str) -> frozenset[str]:
+    """Return the words of a text, and the parts of names and paths."""
+    words: set[str] = set()
+    for match in _WORD.finditer(text.lower()):
+        words.add(match[0])
+        words.update(_PART.findall(match[0]))
+    return frozenset(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
+
+
+def _build_passages(
+    entry: Entry, lines: Sequence[str], hits: Sequence[tuple[int, frozenset[str]]], weights: dict[str, float]
+) -> Iterator[Passage]:
+    """Yield matching lines with the lines around them. Lines that are close to each other form one passage."""
+    groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
+    for before, hit in pairwise(hits):
+        if hit[0] - before[0] <= 2 * CONTEXT_LINES + 1:
+            groups[-1].append(hit)
+        else:
+            groups.append([hit])
+    role = entry.message.role if entry.message else entry.kind
+    for group in groups:
+        start, end = max(0, group[0][0] - CONTEXT_LINES), min(len(lines), group[-1][0] + CONTEXT_LINES + 1)
+        words = frozenset[str]().union(*(terms for _, terms in group))
+        text = "\n".join(line if len(line) <= MAX_LINE_CHARACTERS else f"{line[: MAX_LINE_CHARACTERS - 1]}…" for line in lines[start:end])
+        yield Passage(entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words))
+
+
+STOP_WORDS = frozenset(
     [
         "about",
         "above",
@@ -108,118 +252,4 @@ COMMON = frozenset(
         "your",
     ]
 )
-"""Words that tell nothing of a question."""
-
-_WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
-_PART = re.compile(r"[^\W_]+")
-
-
-@attrs.frozen(kw_only=True)
-class Passage:
-    """Some lines of one message that concern a question."""
-
-    entry: str
-    """The id of the message's entry."""
-    role: str
-    text: str
-    score: float
-
-
-def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
-    """The passages of a path that concern a question, the best first: those with the words of it that are rare in the conversation.
-
-    Every message is looked at, also what a checkpoint covers. Linear in the text.
-    """
-    asked = _terms(question)
-    found: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
-    seen: Counter[str] = Counter()
-    count = 0
-    for entry in path:
-        if entry.message is None:
-            continue
-        count += 1
-        lines = _lines(entry)
-        hits = [(at, words) for at, line in enumerate(lines) if (words := asked & _terms(line))]
-        if hits:
-            seen.update(frozenset[str]().union(*(words for _, words in hits)))
-            found.append((entry, lines, hits))
-    worth = {word: math.log(1 + count / times) for word, times in seen.items()}
-    made = [passage for entry, lines, hits in found for passage in _around(entry, lines, hits, worth)]
-    return sorted(made, key=lambda each: -each.score)  # where two are as good, the older first
-
-
-def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer) -> str:
-    """What a conversation holds about a question, as text of at most so many tokens, in the order in which it was said.
-
-    The best passages, each with the id of its entry; empty where nothing is found. What was said there is material: no tag in it is ours.
-    """
-    left = max_tokens
-    chosen: list[tuple[Passage, str]] = []
-    order = {entry.id: at for at, entry in enumerate(path)}
-    for passage in find_passages(path, question):
-        shown = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
-        size = tokenizer.count(f"{shown}\n\n")
-        if size <= left:
-            left -= size
-            chosen.append((passage, shown))
-    return "\n\n".join(shown for _, shown in sorted(chosen, key=lambda each: order[each[0].entry]))
-
-
-async def answer_from_transcript(  # noqa: PLR0913  # keywords
-    path: Sequence[Entry],
-    question: str,
-    *,
-    summarizer: Summarizer,
-    max_tokens: int,
-    redactor: Redactor | None = None,
-    only_matching: bool = True,
-) -> str:
-    """What a conversation holds about a question, told by a summarizer in at most so many tokens.
-
-    `only_matching` gives it the messages in which words of the question occur; else it reads all of them. Raises SummaryError where
-    nothing is found. Calls are told with their results.
-    """
-    matching = {passage.entry for passage in find_passages(path, question)}
-    said = [entry for entry in path if entry.message is not None]
-    if only_matching:
-        blocks = block_spans([entry.message for entry in said if entry.message is not None])
-        said = [entry for start, end in blocks if any(each.id in matching for each in said[start:end]) for entry in said[start:end]]
-    items = build_view(said).items
-    if not items:
-        raise SummaryError(reason="nothing", detail="the other conversation holds nothing about it.")
-    instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
-    task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions)
-    made = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
-    return (made if redactor is None else redact_summary(made, redactor)).text
-
-
-def _lines(entry: Entry) -> list[str]:
-    message = entry.message
-    if message is None:
-        return []
-    return [*message.text.splitlines(), *(f"{call.name} {call.arguments}" for call in message.tool_calls)]
-
-
-def _terms(text: str) -> frozenset[str]:
-    """The words of a text, and what names and paths are made of."""
-    words: set[str] = set()
-    for match in _WORD.finditer(text.lower()):
-        words.add(match[0])
-        words.update(_PART.findall(match[0]))
-    return frozenset(word for word in words if len(word) > 2 and word not in COMMON)  # noqa: PLR2004  # letters: shorter ones are everywhere
-
-
-def _around(entry: Entry, lines: Sequence[str], hits: Sequence[tuple[int, frozenset[str]]], worth: dict[str, float]) -> Iterator[Passage]:
-    """Lines that match, with those around them; those that are near each other in one passage."""
-    groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
-    for before, hit in pairwise(hits):
-        if hit[0] - before[0] <= 2 * AROUND + 1:
-            groups[-1].append(hit)
-        else:
-            groups.append([hit])
-    role = entry.message.role if entry.message else entry.kind
-    for group in groups:
-        start, end = max(0, group[0][0] - AROUND), min(len(lines), group[-1][0] + AROUND + 1)
-        words = frozenset[str]().union(*(found for _, found in group))
-        text = "\n".join(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines[start:end])
-        yield Passage(entry=entry.id, role=role, text=text, score=sum(worth[word] for word in words))
+"""Words of a question that are too common to search for."""

@@ -1,4 +1,4 @@
-"""When a conversation begins anew, and what is done then: the last memories are taken, and nothing before is shown any more."""
+"""Resets: when a conversation starts over, and saving its memories before its messages are hidden."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "reset", "is_reset_due"]
+__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "is_reset_due", "reset"]
 
 _LOG = logging.getLogger("promptkit")
-
 HOURS = range(24)
 
 
 @attrs.frozen
 class ManualReset:
-    """Only when somebody asks for it."""
+    """Reset only on request."""
 
 
 @attrs.frozen
 class DailyReset:
-    """Once a day, at an hour of the clock."""
+    """Reset once a day."""
 
     hour: int = 4
+    """Hour of the day, 0 to 23. Default: 4."""
 
     def __attrs_post_init__(self) -> None:
         if self.hour not in HOURS:
@@ -46,9 +46,10 @@ class DailyReset:
 
 @attrs.frozen
 class IdleReset:
-    """When nothing was said for so many minutes."""
+    """Reset after a pause."""
 
     minutes: float
+    """Minutes since the last message."""
 
     def __attrs_post_init__(self) -> None:
         if not self.minutes > 0:
@@ -60,22 +61,27 @@ ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
 
 
 def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) -> bool:
-    """Whether a conversation in which something was last said at `last` begins anew at `now`, before anything else is said.
+    """Tell whether a conversation should be reset before its next message.
 
-    Both times have a zone; the hour of Daily is that of the zone of `now`. A clock that went back makes nothing due. Raises
-    InvalidArgumentError for a time without a zone.
+    Args:
+        policy: The reset policy.
+        last_message: Time of the last message, with a time zone.
+        now: The current time, with a time zone. `DailyReset.hour` is in this zone. If the clock was set back, no reset is due.
+
+    Raises:
+        InvalidArgumentError: A time has no zone.
     """
     if last_message.tzinfo is None or now.tzinfo is None:
-        problem = "both times need a zone, such as that of datetime.now().astimezone()."
+        problem = "last_message and now need a time zone: write datetime.now().astimezone()."
         raise InvalidArgumentError(problem)
     match policy:
         case ManualReset():
             return False
         case DailyReset(hour=hour):
-            turn = now.replace(hour=hour, minute=0, second=0, microsecond=0)
-            if turn > now:
-                turn -= timedelta(days=1)
-            return last_message < turn
+            reset_time = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+            if reset_time > now:
+                reset_time -= timedelta(days=1)
+            return last_message < reset_time
         case IdleReset(minutes=minutes):
             return now - last_message >= timedelta(minutes=minutes)
 
@@ -89,11 +95,24 @@ async def reset(  # noqa: PLR0913  # keywords
     memories: MemoryDirectory | None = None,
     move_to_archive: bool = False,
 ) -> Entry | None:
-    """Begin anew: take the last memories, hide what was said, and with `archived` move it out of the file. The reset's entry is returned.
+    """Start over: save the last memories, hide all messages, and optionally move them out of the transcript's file.
 
-    None where nothing is shown that could be hidden. Memories that cannot be taken, and files that cannot be moved, are logged and do not
-    keep it from being done; asked again after a crash, it writes no memory twice. What is moved can still be read. Raises TranscriptConflictError if something is said
-    meanwhile, and then nothing is hidden.
+    Errors of the extractor, and of moving the entries, are logged and do not prevent the reset. If it is repeated after a crash, no
+    memory is written twice. Archived entries can still be read.
+
+    Args:
+        transcript: The conversation.
+        reason: Recorded in the reset's entry.
+        now: The current time.
+        extractor: Extracts the memories. None: no memories are saved.
+        memories: Where the memories are written. None: no memories are saved.
+        move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
+
+    Returns:
+        The reset's entry, or None if the view has no messages.
+
+    Raises:
+        TranscriptConflictError: The conversation continued in the meantime. Nothing is hidden.
     """
     leaf = transcript.leaf
     view = build_view(transcript.path())
@@ -103,12 +122,12 @@ async def reset(  # noqa: PLR0913  # keywords
         try:
             if not memories.has(leaf):
                 memories.append(await extractor.extract(view.items), key=leaf, now=now)
-        except Exception:  # noqa: BLE001  # whatever a model's client raises: it is logged
-            _LOG.exception("no memories were taken before the conversation begins anew")
+        except Exception:  # noqa: BLE001  # a model's client may raise anything; it is logged
+            _LOG.exception("could not save memories before the reset of the conversation")
     (entry,) = transcript.append(Reset(reason=reason), expect=leaf)
     if move_to_archive and isinstance(transcript.store, JsonlStore):
         try:
             archive_entries(transcript.store, through=leaf)
         except TranscriptError:
-            _LOG.exception("the conversation begins anew, and what was said before stays in its file")
+            _LOG.exception("the conversation was reset, but its entries could not be moved to an archive")
     return entry

@@ -1,6 +1,6 @@
-"""What a compaction takes out of the view, as a compressed file of its own: `0001-….jsonl.gz`, which can be listed and read by itself.
+"""Archives of what a compaction drops from the view: compressed files of their own, `0001-….jsonl.gz`, that can be listed and read.
 
-The transcript keeps these entries, too; where its own file is to become shorter, `promptkit.transcript.jsonl.archive` moves them.
+The transcript keeps these entries, too. `promptkit.transcript.jsonl.archive` moves them out of the transcript's own file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, Header, EntryLine, encode_batch, header_from_line, encode_header, line_from_bytes
+from promptkit.transcript.jsonl.format import (
+    ARCHIVE_SUFFIX,
+    EntryLine,
+    Header,
+    encode_batch,
+    encode_header,
+    header_from_line,
+    line_from_bytes,
+)
 from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
@@ -32,25 +40,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
 
-LOCK = ".lock"
-
-_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(ARCHIVE_SUFFIX)}")
-
-
-@attrs.define
-class Archive:
-    """A file that is being held: it goes again unless somebody says that it stays."""
-
-    path: Path
-    kept: bool = False
-
-    def keep(self) -> None:
-        """What it was written for has happened."""
-        self.kept = True
-
 
 class ArchiveDirectory:
-    """A folder of archives. The same entries are archived once; several processes may share it. `timeout` is seconds to wait for others."""
+    """A folder of archives. The same entries are archived once. Several processes may share the folder.
+
+    Args:
+        folder: The folder. It is made when the first archive is written.
+        timeout: Seconds to wait for the lock of another process.
+    """
 
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
         self.folder = folder
@@ -59,56 +56,77 @@ class ArchiveDirectory:
     @property
     def files(self) -> tuple[Path, ...]:
         """The archives, oldest first."""
-        found = self.folder.iterdir() if self.folder.is_dir() else ()
-        named = ((path, _NAME.fullmatch(path.name)) for path in found)
-        return tuple(path for _, path in sorted((int(match[1]), path) for path, match in named if match))
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
+        return tuple(path for _, path in sorted((int(match[1]), path) for path, match in matches if match))
 
     @contextmanager
     def hold(self, entries: Sequence[Entry]) -> Generator[Archive]:
-        """Write entries, durably, before something happens that drops them; without `keep()` in the block, the file is deleted behind it.
+        """Write entries durably before the block that drops them runs. Without `keep()` in the block the file is deleted afterwards.
 
-        One that was there before, with the same entries, stays in any case. Raises OSError, and TranscriptError for what has no form in JSON.
+        An existing archive with the same entries is used, and is never deleted.
+
+        Raises:
+            OSError: The archive could not be written.
+            TranscriptError: An entry cannot be written as JSON.
         """
-        held, new = self._write(entries)
+        archive, is_new = self._write(entries)
         try:
-            yield held
+            yield archive
         finally:
-            if new and not held.kept:
-                held.path.unlink(missing_ok=True)
+            if is_new and not archive.kept:
+                archive.path.unlink(missing_ok=True)
 
     def _write(self, entries: Sequence[Entry]) -> tuple[Archive, bool]:
         digest = hashlib.sha256("\0".join(entry.id for entry in entries).encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / LOCK, timeout=self._timeout):
             files = self.files
-            known = next((path for path in files if path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}")), None)
-            if known is not None:
-                return Archive(known), False
+            existing = next((path for path in files if path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}")), None)
+            if existing is not None:
+                return Archive(existing), False
             number = 1 + max((int(path.name.split("-")[0]) for path in files), default=0)
             path = self.folder / f"{number:04}-{digest}{ARCHIVE_SUFFIX}"
 
             def fill(file: BinaryIO) -> None:
-                # Without a name and a time, the same entries always give the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    packed.write(encode_header(Header()))
+                # Without a file name and a time, the same entries always give the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as gzipped:
+                    gzipped.write(encode_header(Header()))
                     for entry in entries:
-                        packed.write(encode_batch([entry]))
+                        gzipped.write(encode_batch([entry]))
 
             replace_file(path, fill)
         return Archive(path), True
 
 
+@attrs.define
+class Archive:
+    """An archive file inside a `hold` block. It is deleted after the block unless `keep` was called."""
+
+    path: Path
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Keep the file: the checkpoint that it was written for exists."""
+        self.kept = True
+
+
 def read_archive(path: Path) -> tuple[Entry, ...]:
-    """The entries of an archive. Raises TranscriptFormatError for a damaged file, and OSError."""
+    """Read the entries of an archive.
+
+    Raises:
+        TranscriptFormatError: The file is damaged.
+        OSError: The file cannot be read.
+    """
     entries: list[Entry] = []
     try:
         with gzip.open(path, "rb") as file:
             header_from_line(file.readline(), str(path))
             for number, line in enumerate(file, 2):
-                read = line_from_bytes(line)
-                if not isinstance(read, EntryLine):
-                    raise TranscriptFormatError(read or "a blank line.", file=str(path), line=number)
-                entries.append(read.entry)
+                parsed = line_from_bytes(line)
+                if not isinstance(parsed, EntryLine):
+                    raise TranscriptFormatError(parsed or "a blank line.", file=str(path), line=number)
+                entries.append(parsed.entry)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the archive is damaged ({error})."
         raise TranscriptFormatError(problem, file=str(path)) from error
@@ -116,18 +134,21 @@ def read_archive(path: Path) -> tuple[Entry, ...]:
 
 
 class ArchivingCompactor(Compactor):
-    """A compactor that writes what a checkpoint drops into an archive before it writes the checkpoint, and deletes it if that fails."""
+    """A compactor that writes what a checkpoint drops into an archive before it writes the checkpoint.
+
+    If the checkpoint fails, the archive is deleted.
+    """
 
     archives: ArchiveDirectory | None = None
-    """Where to; None: nothing is archived."""
+    """Where archives are written. None: nothing is archived."""
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
-        """As that of any compactor. What keeps the archive from being written keeps the checkpoint from being written."""
+        """Archive what the checkpoint drops, and commit. If the archive cannot be written, the checkpoint is not written either."""
         if self.archives is None:
             return await super().commit(draft)
         planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
         path = self.transcript.path()
-        if draft.plan.first_kept is None:  # what was said since the plan was made is kept
+        if draft.plan.first_kept is None:  # messages that were added after the plan was made are kept
             ids = [entry.id for entry in path]
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
         with ExitStack() as stack:
@@ -140,3 +161,7 @@ class ArchivingCompactor(Compactor):
             if entry is not None:
                 archive.keep()
         return entry
+
+
+LOCK = ".lock"
+_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(ARCHIVE_SUFFIX)}")

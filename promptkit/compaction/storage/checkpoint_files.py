@@ -1,7 +1,4 @@
-"""Checkpoints as files that people read: `001-fix-the-parser.md`, `002-…`, and an index of them.
-
-A JSON object in an HTML comment: how files for people also say to programs what they are.
-"""
+"""Checkpoints as Markdown files for the user: `001-fix-the-parser.md`, `002-…`, and an index."""
 
 from __future__ import annotations
 
@@ -26,14 +23,157 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CheckpointDirectory", "CheckpointFile", "list_checkpoint_files", "format_comment", "parse_comment", "title_from_summary"]
+__all__ = ["CheckpointDirectory", "CheckpointFile", "format_comment", "list_checkpoint_files", "parse_comment", "title_from_summary"]
 
 
+INDEX = "index.md"
+LOCK = ".lock"
+MAX_TITLE_CHARACTERS = 80
+"""Characters of a title."""
+
+MAX_SLUG_CHARACTERS = 48
+"""Characters of a title in the name of its file."""
+
+
+_TITLE_TAG = re.compile(r"<title>([^<\n]{1,500})</title>", re.IGNORECASE)
+_TITLE_LINE = re.compile(
+    r"^[ \t]{0,8}(?:\*\*|#{1,6} )?title(?:\*\*)?[ \t]{0,8}:(?:\*\*)?[ \t]{0,8}(\S[^\n]{0,500})", re.IGNORECASE | re.MULTILINE
+)
+
+_MARKDOWN_PREFIX = re.compile(r"^(?:#{1,6}|[-*>]|\(?\d{1,3}[.)])\s+")
+_OVERVIEW_HEADING = re.compile(r"^(?:\d{1,2}\. |#{1,6} )?Conversation Overview:?\s*", re.IGNORECASE)
+_NAME = re.compile(r"(\d{3,})-[a-z0-9-]+\.md")
+_UNSAFE = re.compile(r"[^a-z0-9]+")
 _COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
 
 
+class CheckpointDirectory(CompactionHooks):
+    """Writes each checkpoint into a folder, once, and keeps an index of them. As a hook it runs after every compaction.
+
+    Files are replaced atomically and under a lock, so several processes may share a folder.
+
+    Args:
+        folder: The folder. It is made when it is first needed.
+        timeout: Seconds to wait for the lock of another process.
+    """
+
+    def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
+        self.folder = folder
+        self._timeout = timeout
+
+    async def post_compact(self, checkpoint: Entry) -> None:
+        """Write the checkpoint's file."""
+        await asyncio.to_thread(self.write, checkpoint)
+
+    @property
+    def count(self) -> int:
+        """Number of checkpoint files."""
+        return len(list_checkpoint_files(self.folder))
+
+    def write(self, checkpoint: Entry) -> CheckpointFile | None:
+        """Write the file of a checkpoint unless it exists.
+
+        Returns:
+            The checkpoint's file, or None if the entry is not a checkpoint.
+
+        Raises:
+            OSError: A file could not be written.
+        """
+        if not isinstance(checkpoint.payload, Checkpoint):
+            return None
+        with self._lock():
+            files = list_checkpoint_files(self.folder)
+            checkpoint_file = next((file for file in files if file.checkpoint == checkpoint.id), None)
+            if checkpoint_file is None:
+                checkpoint_file = self._write_file(
+                    checkpoint.id, checkpoint.payload, number=max((file.number for file in files), default=0) + 1
+                )
+                files = (*files, checkpoint_file)
+            self._write_index(files)
+        return checkpoint_file
+
+    def retain(self, checkpoints: Collection[str]) -> None:
+        """Remove the files of all other checkpoints, for example after the conversation was rewound.
+
+        Args:
+            checkpoints: Ids of the checkpoints whose files stay.
+
+        Raises:
+            OSError: A file could not be removed or written.
+        """
+        with self._lock():
+            files = list_checkpoint_files(self.folder)
+            for file in files:
+                if file.checkpoint not in checkpoints:
+                    file.path.unlink(missing_ok=True)
+            self._write_index(tuple(file for file in files if file.checkpoint in checkpoints))
+
+    def _write_file(self, checkpoint: str, payload: Checkpoint, *, number: int) -> CheckpointFile:
+        title = title_from_summary(payload.summary)
+        path = self.folder / f"{number:03}-{_slugify(title)}.md"
+        metadata = format_comment({"checkpoint": checkpoint, "title": title})
+        _write_if_changed(path, f"{metadata}\n\n# {title}\n\n{payload.summary}\n")
+        return CheckpointFile(number=number, title=title, checkpoint=checkpoint, path=path)
+
+    def _write_index(self, files: tuple[CheckpointFile, ...]) -> None:
+        rows = [f"{file.number}. [{_escape_link_text(file.title)}]({file.path.name})" for file in files]
+        count = f"{len(files)} summar{'y' if len(files) == 1 else 'ies'}, oldest first."
+        _write_if_changed(self.folder / INDEX, "\n".join(["# Checkpoints", "", count, "", *rows]).rstrip() + "\n")
+
+    def _lock(self) -> FileLock:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.folder / LOCK, timeout=self._timeout)
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointFile:
+    """The file of a checkpoint."""
+
+    number: int
+    """From 1. A number is not used again, unless the files with the highest numbers were removed."""
+    title: str
+    """The summary's title."""
+    checkpoint: str
+    """The id of the checkpoint's entry."""
+    path: Path
+
+
+def list_checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
+    """List the checkpoint files of a folder by number. Other files are ignored."""
+    found: list[CheckpointFile] = []
+    for path in folder.glob("*.md") if folder.is_dir() else ():
+        match = _NAME.fullmatch(path.name)
+        if match is None or path.is_symlink() or not path.is_file():
+            continue
+        with path.open(encoding="utf-8", errors="replace") as file:
+            metadata = parse_comment(file.readline(10_000))
+        match metadata:
+            case {"checkpoint": str(checkpoint), "title": str(title)}:
+                found.append(CheckpointFile(number=int(match[1]), title=title, checkpoint=checkpoint, path=path))
+            case _:
+                continue
+    return tuple(sorted(found, key=lambda each: each.number))
+
+
+def title_from_summary(summary: str) -> str:
+    r"""Return the title of a summary in one line: the title that it states, else its first sentence, else "Checkpoint".
+
+    >>> title_from_summary("Title: Fix the parser\n\n1. Conversation Overview: ...")
+    'Fix the parser'
+    """
+    title = _TITLE_TAG.search(summary) or _TITLE_LINE.search(summary)
+    lines = [title[1]] if title else strip_breadcrumb(summary).splitlines()
+    for line in lines:
+        title_line = _strip_markdown(_OVERVIEW_HEADING.sub("", line.strip()))
+        if title_line:
+            return title_line if len(title_line) <= MAX_TITLE_CHARACTERS else f"{title_line[: MAX_TITLE_CHARACTERS - 1].rstrip()}…"
+    return "Checkpoint"
+
+
 def format_comment(value: Mapping[str, str]) -> str:
-    r"""The comment, in one line. Nothing in the value ends it.
+    r"""Write a JSON object as an HTML comment in one line. Files for people carry their metadata in such comments.
+
+    Two hyphens in a value are escaped, so that they cannot end the comment.
 
     >>> format_comment({"key": "--> a"})
     '<!-- {"key": "-\\u002d> a"} -->'
@@ -43,151 +183,32 @@ def format_comment(value: Mapping[str, str]) -> str:
 
 
 def parse_comment(line: str) -> Mapping[str, object]:
-    """The value of a line that is such a comment; an empty one for any other line."""
+    """Return the object in a line that is such a comment, or an empty one for any other line."""
     match = _COMMENT.fullmatch(line.strip())
     try:
         value: object = json.loads(match[1]) if match else None
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}  # JSON has no other keys
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}  # JSON objects have string keys
 
 
-INDEX = "index.md"
-LOCK = ".lock"
-LONGEST_TITLE = 80
-LONGEST_NAME = 48
-"""Characters of a title in the name of its file."""
-
-_TITLE_TAG = re.compile(r"<title>([^<\n]{1,500})</title>", re.IGNORECASE)
-_TITLE_LINE = re.compile(
-    r"^[ \t]{0,8}(?:\*\*|#{1,6} )?title(?:\*\*)?[ \t]{0,8}:(?:\*\*)?[ \t]{0,8}(\S[^\n]{0,500})", re.IGNORECASE | re.MULTILINE
-)
-_MARKS = re.compile(r"^(?:#{1,6}|[-*>]|\(?\d{1,3}[.)])\s+")
-_SECTION = re.compile(r"^(?:\d{1,2}\. |#{1,6} )?Conversation Overview:?\s*", re.IGNORECASE)
-_NAME = re.compile(r"(\d{3,})-[a-z0-9-]+\.md")
-_UNSAFE = re.compile(r"[^a-z0-9]+")
+def _strip_markdown(line: str) -> str:
+    """Remove Markdown marks around a line, and characters that are invisible or change the text direction."""
+    text = _MARKDOWN_PREFIX.sub("", line).strip().strip("*_`:# ")
+    return " ".join("".join(letter for letter in text if unicodedata.category(letter)[0] != "C").split())
 
 
-@attrs.frozen(kw_only=True)
-class CheckpointFile:
-    """A file of a checkpoint."""
-
-    number: int
-    """From 1; never given again to another, unless the highest ones are removed."""
-    title: str
-    checkpoint: str
-    """The id of its entry."""
-    path: Path
-
-
-def title_from_summary(summary: str) -> str:
-    r"""The title of a summary, in one line: as it names itself, or else its first sentence; "Checkpoint" where it says nothing.
-
-    >>> title_from_summary("Title: Fix the parser\n\n1. Conversation Overview: ...")
-    'Fix the parser'
-    """
-    named = _TITLE_TAG.search(summary) or _TITLE_LINE.search(summary)
-    lines = [named[1]] if named else strip_breadcrumb(summary).splitlines()
-    for line in lines:
-        plain = _plain(_SECTION.sub("", line.strip()))
-        if plain:
-            return plain if len(plain) <= LONGEST_TITLE else f"{plain[: LONGEST_TITLE - 1].rstrip()}…"
-    return "Checkpoint"
-
-
-def list_checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
-    """The checkpoints that a folder has files of, by number. What is no such file is passed over."""
-    found: list[CheckpointFile] = []
-    for path in folder.glob("*.md") if folder.is_dir() else ():
-        match = _NAME.fullmatch(path.name)
-        if match is None or path.is_symlink() or not path.is_file():
-            continue
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = parse_comment(file.readline(10_000))
-        match head:
-            case {"checkpoint": str(checkpoint), "title": str(title)}:
-                found.append(CheckpointFile(number=int(match[1]), title=title, checkpoint=checkpoint, path=path))
-            case _:
-                continue
-    return tuple(sorted(found, key=lambda each: each.number))
-
-
-class CheckpointDirectory(CompactionHooks):
-    """Writes each checkpoint into a folder, once, and keeps the index true. As hooks, it does so after every compaction.
-
-    Files are written beside, made durable and renamed, under a lock: several processes may share a folder. `timeout` is how many
-    seconds to wait for it.
-    """
-
-    def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
-        self.folder = folder
-        self._timeout = timeout
-
-    async def post_compact(self, checkpoint: Entry) -> None:
-        """Write it."""
-        await asyncio.to_thread(self.write, checkpoint)
-
-    @property
-    def count(self) -> int:
-        """How many checkpoints there are."""
-        return len(list_checkpoint_files(self.folder))
-
-    def write(self, checkpoint: Entry) -> CheckpointFile | None:
-        """The file of a checkpoint, written if there is none yet; None for an entry of another kind. Raises OSError."""
-        if not isinstance(checkpoint.payload, Checkpoint):
-            return None
-        with self._locked():
-            files = list_checkpoint_files(self.folder)
-            made = next((file for file in files if file.checkpoint == checkpoint.id), None)
-            if made is None:
-                made = self._write(checkpoint.id, checkpoint.payload, number=max((file.number for file in files), default=0) + 1)
-                files = (*files, made)
-            self._index(files)
-        return made
-
-    def retain(self, checkpoints: Collection[str]) -> None:
-        """Remove the files of all checkpoints but these: after a conversation went back to an earlier place. Raises OSError."""
-        with self._locked():
-            files = list_checkpoint_files(self.folder)
-            for file in files:
-                if file.checkpoint not in checkpoints:
-                    file.path.unlink(missing_ok=True)
-            self._index(tuple(file for file in files if file.checkpoint in checkpoints))
-
-    def _write(self, checkpoint: str, payload: Checkpoint, *, number: int) -> CheckpointFile:
-        title = title_from_summary(payload.summary)
-        path = self.folder / f"{number:03}-{_safe(title)}.md"
-        head = format_comment({"checkpoint": checkpoint, "title": title})
-        _put(path, f"{head}\n\n# {title}\n\n{payload.summary}\n")
-        return CheckpointFile(number=number, title=title, checkpoint=checkpoint, path=path)
-
-    def _index(self, files: tuple[CheckpointFile, ...]) -> None:
-        rows = [f"{file.number}. [{_unlinked(file.title)}]({file.path.name})" for file in files]
-        count = f"{len(files)} summar{'y' if len(files) == 1 else 'ies'}, oldest first."
-        _put(self.folder / INDEX, "\n".join(["# Checkpoints", "", count, "", *rows]).rstrip() + "\n")
-
-    def _locked(self) -> FileLock:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.folder / LOCK, timeout=self._timeout)
-
-
-def _plain(line: str) -> str:
-    """A line without Markdown around it, and without characters that print nothing or turn the text around."""
-    bare = _MARKS.sub("", line).strip().strip("*_`:# ")
-    return " ".join("".join(letter for letter in bare if unicodedata.category(letter)[0] != "C").split())
-
-
-def _safe(title: str) -> str:
-    """A title as a part of a name: nothing in it leads to another folder, or means something to a shell."""
+def _slugify(title: str) -> str:
+    """Make a title part of a file name: lower-case letters, digits and hyphens only."""
     letters = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
-    return _UNSAFE.sub("-", letters).strip("-")[:LONGEST_NAME].strip("-") or "checkpoint"
+    return _UNSAFE.sub("-", letters).strip("-")[:MAX_SLUG_CHARACTERS].strip("-") or "checkpoint"
 
 
-def _unlinked(title: str) -> str:
+def _escape_link_text(title: str) -> str:
     return re.sub(r"([\\\[\]<>`*_])", r"\\\1", title)
 
 
-def _put(path: Path, text: str) -> None:
+def _write_if_changed(path: Path, text: str) -> None:
     data = text.encode("utf-8", "backslashreplace")
 
     def fill(file: BinaryIO) -> None:

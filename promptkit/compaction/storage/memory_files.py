@@ -1,6 +1,6 @@
-"""Memories as text: one line each, in files by day, each section with the key of what it was taken from.
+"""Memories in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits.
 
-Memories in files: `2026-01-02.md` for each day, and `MEMORY.md`, which people look after.
+A day's file has one memory a line, in sections. Each section carries the key of what its memories were taken from.
 """
 
 from __future__ import annotations
@@ -21,106 +21,64 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["CURATED_FILE", "MemoryDirectory", "parse_bullets", "daily_file_name", "parse_keys", "parse_memories", "merge_memories", "keep_newest_lines", "strip_comments"]
-
-
-LONGEST = 500
-"""Characters of one memory."""
-
-_BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)
-_LETTERS = re.compile(r"[^\W_]+")
-_NOTHING = frozenset({"none", "nothing", "n a", "no memories", "nothing to remember"})
-
-
-def daily_file_name(day: date) -> str:
-    """The name of a day's file.
-
-    >>> daily_file_name(date(2026, 1, 2))
-    '2026-01-02.md'
-    """
-    return f"{day:%Y-%m-%d}.md"
-
-
-def parse_bullets(text: str) -> tuple[str, ...]:
-    """The points of a list, each in one line; what says that there are none is none."""
-    points = (_line(match[1]) for match in _BULLET.finditer(text))
-    return tuple(point for point in points if (normal := _normal(point)) and normal not in _NOTHING)
-
-
-def parse_memories(text: str) -> tuple[str, ...]:
-    """The memories in a day's file."""
-    return tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
-
-
-def parse_keys(text: str) -> frozenset[str]:
-    """The keys of its sections."""
-    return frozenset(key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str))
-
-
-def merge_memories(text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()) -> str:
-    """A day's file with new memories under a heading of the time; the file as it is where the key is in it, or nothing is new.
-
-    Memories that differ only in case, spaces and punctuation are the same; `known` are those of other files.
-    """
-    if key in parse_keys(text):
-        return text
-    seen = set(map(_normal, (*parse_memories(text), *known)))
-    fresh: list[str] = []
-    for memory in map(_line, memories):
-        normal = _normal(memory)
-        if normal and normal not in seen:
-            seen.add(normal)
-            fresh.append(f"- {memory}")
-    if not fresh:
-        return text
-    section = "\n".join([f"## {at:%H:%M}", "", format_comment({"key": key}), "", *fresh])
-    return f"{text.rstrip() or f'# {at:%Y-%m-%d}'}\n\n{section}\n"
-
-
-def strip_comments(text: str) -> str:
-    """A file as a model is shown it: without comments."""
-    lines = [line for line in text.splitlines() if not parse_comment(line)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def keep_newest_lines(text: str, characters: int) -> str:
-    """The last lines of a text that have room."""
-    if len(text) <= characters:
-        return text
-    at = text.find("\n", len(text) - characters - 1)
-    return "" if at < 0 else text[at + 1 :]
-
-
-def _line(text: str) -> str:
-    """A memory in one line, in which no tag is ours."""
-    plain = neutralize_tags(" ".join(text.split()))
-    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"
-
-
-def _normal(memory: str) -> str:
-    return " ".join(_LETTERS.findall(memory.casefold()))
+__all__ = [
+    "CURATED_FILE",
+    "MemoryDirectory",
+    "daily_file_name",
+    "keep_newest_lines",
+    "merge_memories",
+    "parse_bullets",
+    "parse_keys",
+    "parse_memories",
+    "strip_comments",
+]
 
 
 CURATED_FILE = "MEMORY.md"
+"""The file that the user edits."""
+
+
+MAX_MEMORY_CHARACTERS = 500
+"""Characters of one memory."""
+
 LOCK = ".lock"
-DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
+DAILY_PATTERN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
+_BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)
+_WORD = re.compile(r"[^\W_]+")
+_EMPTY_ANSWERS = frozenset({"none", "nothing", "n a", "no memories", "nothing to remember"})
 
 
 class MemoryDirectory:
-    """A folder of memories. Several processes may share it. `timeout` is seconds to wait for others."""
+    """A folder of memories. Several processes may share it.
+
+    Args:
+        folder: The folder. It is made when the first memory is written.
+        timeout: Seconds to wait for the lock of another process.
+    """
 
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
         self.folder = folder
         self._timeout = timeout
 
     def has(self, key: str) -> bool:
-        """Whether memories of this key have been written, on whatever day. Raises OSError."""
-        return self.folder.is_dir() and any(key in parse_keys(_read(path)) for path in sorted(self.folder.glob(DAYS), reverse=True))
+        """Tell whether memories with this key were written, on any day. Raises OSError."""
+        return self.folder.is_dir() and any(
+            key in parse_keys(_read(path)) for path in sorted(self.folder.glob(DAILY_PATTERN), reverse=True)
+        )
 
     def append(self, memories: Sequence[str], *, key: str, now: datetime) -> Path | None:
-        """Write what is new of some memories into the day's file; None where nothing was. A second time with a key changes nothing.
+        """Write new memories into the day's file. Memories in the files of today and yesterday are not written again.
 
-        What today's or yesterday's file holds already is not written again. Raises OSError; the file is as it was then.
+        Args:
+            memories: The memories.
+            key: Identifies what they were taken from. A second call with the same key changes nothing.
+            now: The current time.
+
+        Returns:
+            The day's file, or None if there was nothing new.
+
+        Raises:
+            OSError: The file could not be written. It is unchanged.
         """
         if not memories:
             return None
@@ -142,19 +100,102 @@ class MemoryDirectory:
         return path
 
     def load(self, today: date, *, include_curated: bool, max_characters: int = 20_000) -> str:
-        """What a model is shown: yesterday's file and today's, of which the oldest lines leave where there are more `characters`.
+        """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.
 
-        `curated` says whether MEMORY.md may be shown, too: it may hold what is meant for one person alone, so only a conversation with
-        that person loads it. It comes first, and whole. Raises OSError.
+        Args:
+            today: The current day.
+            include_curated: Include MEMORY.md in full. It may hold what concerns one user only, so include it only in conversations with
+                that user.
+            max_characters: Limit for the files of both days. The oldest lines are removed first.
+
+        Raises:
+            OSError: A file cannot be read.
         """
         days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
         recent = "\n\n".join(filter(None, (strip_comments(_read(self.folder / name)) for name in days)))
-        kept = strip_comments(_read(self.folder / CURATED_FILE)) if include_curated else ""
-        return "\n\n".join(filter(None, (kept, keep_newest_lines(recent, max_characters))))
+        curated = strip_comments(_read(self.folder / CURATED_FILE)) if include_curated else ""
+        return "\n\n".join(filter(None, (curated, keep_newest_lines(recent, max_characters))))
+
+
+def daily_file_name(day: date) -> str:
+    """Return the name of a day's file.
+
+    >>> daily_file_name(date(2026, 1, 2))
+    '2026-01-02.md'
+    """
+    return f"{day:%Y-%m-%d}.md"
+
+
+def parse_bullets(text: str) -> tuple[str, ...]:
+    """Return the items of a list, each in one line. An item that only says that there is nothing is ignored."""
+    points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
+    return tuple(point for point in points if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS)
+
+
+def parse_memories(text: str) -> tuple[str, ...]:
+    """Return the memories in a day's file."""
+    return tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
+
+
+def parse_keys(text: str) -> frozenset[str]:
+    """Return the keys of the sections in a day's file."""
+    return frozenset(key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str))
+
+
+def merge_memories(text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()) -> str:
+    """Add memories to a day's file, under a heading with the time.
+
+    The text is returned unchanged if it has the key already, or if no memory is new. Memories that differ only in case, spaces and
+    punctuation are the same.
+
+    Args:
+        text: The day's file; may be empty.
+        memories: The memories to add.
+        key: Identifies what the memories were taken from.
+        at: The time.
+        known: Memories of other files, which are not added again.
+    """
+    if key in parse_keys(text):
+        return text
+    seen = set(map(_normalize, (*parse_memories(text), *known)))
+    new_lines: list[str] = []
+    for memory in map(_format_memory, memories):
+        normalized = _normalize(memory)
+        if normalized and normalized not in seen:
+            seen.add(normalized)
+            new_lines.append(f"- {memory}")
+    if not new_lines:
+        return text
+    section = "\n".join([f"## {at:%H:%M}", "", format_comment({"key": key}), "", *new_lines])
+    return f"{text.rstrip() or f'# {at:%Y-%m-%d}'}\n\n{section}\n"
+
+
+def strip_comments(text: str) -> str:
+    """Remove the comments, which the model is not shown."""
+    lines = [line for line in text.splitlines() if not parse_comment(line)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def keep_newest_lines(text: str, characters: int) -> str:
+    """Return the last lines of a text that fit a number of characters."""
+    if len(text) <= characters:
+        return text
+    at = text.find("\n", len(text) - characters - 1)
+    return "" if at < 0 else text[at + 1 :]
+
+
+def _format_memory(text: str) -> str:
+    """Return a memory in one line, with its tags neutralized."""
+    line = neutralize_tags(" ".join(text.split()))
+    return line if len(line) <= MAX_MEMORY_CHARACTERS else f"{line[: MAX_MEMORY_CHARACTERS - 1]}…"
+
+
+def _normalize(memory: str) -> str:
+    return " ".join(_WORD.findall(memory.casefold()))
 
 
 def _read(path: Path) -> str:
-    """The text of a file; empty where there is none."""
+    """Return the text of a file, or an empty text if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Who writes summaries: the chains that presets are made with, and how much a summary may have."""
+"""Factories of the summarizers that presets use, and the limit for the size of a summary."""
 
 from __future__ import annotations
 
@@ -23,84 +23,99 @@ if TYPE_CHECKING:
 __all__ = [
     "UNLIMITED",
     "SummarizerContext",
-    "make_fallback_factory",
+    "compute_max_summary_tokens",
     "make_default_summarizer",
     "make_extractive_summarizer",
+    "make_fallback_factory",
     "make_full_summarizer",
     "make_inline_summarizer",
-    "compute_max_summary_tokens",
     "make_simple_summarizer",
 ]
 
+
 UNLIMITED = 1 << 40
-"""Tokens: a budget for windows of which nothing is known."""
+"""Context window in tokens for models whose window is unknown."""
 
-FULL = 0.85
-"""How much of the base a request takes, at most, when its summary is begun in the background: the threshold, and what came since."""
 
-QUESTION = 600
-"""Tokens of what is asked behind it, generously."""
+MAX_FILL = 0.85
+"""Highest expected share of the base that a request takes when its summary is started in the background: the threshold, and what was
+added since."""
+
+
+QUESTION_TOKENS = 600
+"""Generous estimate of the tokens of the question that is put after the conversation."""
 
 
 @attrs.frozen(kw_only=True)
 class SummarizerContext:
-    """What a summarizer is made for."""
+    """What a summarizer factory needs to know about a conversation."""
 
     model: Model | None
-    """Who is asked; None: nobody, and summaries are made of the transcript's own words."""
+    """The summarizing model. None: use the extractive summarizer only."""
     budget: ContextBudget
     tokenizer: Tokenizer
 
     @property
     def window(self) -> int | None:
-        """Input and output together, in tokens; None where that is not known."""
+        """Input and output together, in tokens. None where the window is unknown."""
         return None if self.budget.limit is None else self.budget.limit + (self.budget.output_reserve or 0)
 
 
-def make_inline_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
-    """One that asks behind the conversation itself."""
-    return InlineSummarizer(model=model, window=writing.window, tokenizer=writing.tokenizer)
-
-
-def make_full_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
-    """One that sends a copy of the messages."""
-    return FullSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
-
-
-def make_simple_summarizer(writing: SummarizerContext, model: Model) -> Summarizer:
-    """One that writes the conversation out as text."""
-    return SimpleSummarizer(model=model, window=writing.window or UNLIMITED, tokenizer=writing.tokenizer)
-
-
-def make_extractive_summarizer(writing: SummarizerContext) -> Summarizer:
-    """One that asks nobody."""
-    return ExtractiveSummarizer(tokenizer=writing.tokenizer)
-
-
 def make_fallback_factory(
-    *links: Callable[[SummarizerContext, Model], Summarizer], last_resort: bool = True
+    *factories: Callable[[SummarizerContext, Model], Summarizer], last_resort: bool = True
 ) -> Callable[[SummarizerContext], Summarizer]:
-    """What makes a chain of these for a conversation, with the extractive summarizer behind them; without a model, that one alone."""
+    """Combine factories into a factory of a `FallbackSummarizer`.
 
-    def made(writing: SummarizerContext) -> Summarizer:
-        if writing.model is None:
-            return make_extractive_summarizer(writing)
-        asked = [link(writing, writing.model) for link in links]
-        return FallbackSummarizer([*asked, make_extractive_summarizer(writing)] if last_resort or not asked else asked)
+    Args:
+        factories: Factories of summarizers that need a model, in the order in which they are tried.
+        last_resort: Try the extractive summarizer last. Without `factories` it is used in any case.
 
-    return made
+    Returns:
+        A factory for one conversation. If the conversation has no summarizing model, it makes the extractive summarizer alone.
+
+    >>> attrs.evolve(PRESETS["pi"](), summarizer=make_fallback_factory(make_simple_summarizer))
+    """
+
+    def make(context: SummarizerContext) -> Summarizer:
+        if context.model is None:
+            return make_extractive_summarizer(context)
+        summarizers = [factory(context, context.model) for factory in factories]
+        return FallbackSummarizer([*summarizers, make_extractive_summarizer(context)] if last_resort or not summarizers else summarizers)
+
+    return make
+
+
+def make_inline_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
+    """Make a summarizer that asks at the end of the conversation itself."""
+    return InlineSummarizer(model=model, window=context.window, tokenizer=context.tokenizer)
+
+
+def make_full_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
+    """Make a summarizer that sends a copy of the messages."""
+    return FullSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer)
+
+
+def make_simple_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
+    """Make a summarizer that sends the conversation as text."""
+    return SimpleSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer)
+
+
+def make_extractive_summarizer(context: SummarizerContext) -> Summarizer:
+    """Make a summarizer that needs no model."""
+    return ExtractiveSummarizer(tokenizer=context.tokenizer)
 
 
 make_default_summarizer = make_fallback_factory(make_inline_summarizer, make_full_summarizer, make_simple_summarizer)
-"""The live conversation first, which the prompt cache pays for; then a copy as messages, one as text, and the transcript's own facts."""
+"""The inline summarizer first, because the prompt cache pays for it. Then a copy as messages, a copy as text, and the extractive
+summarizer."""
 
 
 def compute_max_summary_tokens(budget: ContextBudget) -> int:
-    """The most that a summary may have, in tokens: as the budget says, and no more than a nearly full window has room for.
+    """Return the size limit of a summary in tokens: the budget's limit, or less where a nearly full window has no room for it.
 
-    Else no summary could be asked for behind the live conversation, where little is kept for replies.
+    A larger limit would leave no room to ask for a summary at the end of the conversation if few tokens are reserved for replies.
     """
     if budget.limit is None or budget.base is None:
         return budget.summary_tokens
     window = budget.limit + (budget.output_reserve or 0)
-    return min(budget.summary_tokens, max(budget.summary_tokens // 4, window - int(budget.base * FULL) - QUESTION))
+    return min(budget.summary_tokens, max(budget.summary_tokens // 4, window - int(budget.base * MAX_FILL) - QUESTION_TOKENS))

@@ -1,7 +1,4 @@
-"""A summary without a model: the transcript's own words and facts under the eight headings, laid out to fit.
-
-A note in the place of a summary: that something was here, and how much. It keeps a conversation going that nothing else can.
-"""
+"""Summaries without a model: the transcript's own words and facts under the eight headings, or a note of what is missing."""
 
 from __future__ import annotations
 
@@ -31,115 +28,51 @@ if TYPE_CHECKING:
 __all__ = ["ExtractiveSummarizer", "ExtractiveSummary", "PlaceholderSummarizer"]
 
 
-RECENT = 12
-"""Commands that are told as the last operations."""
-
-LAST_REQUEST = 300
-"""Characters of the last request that are told once more, as what is next."""
-
-EARLIER_SHARE = 3
-"""The summary that a model wrote before has at most a third."""
-
-
-@component
-class ExtractiveSummary(PromptElement):
-    """Eight sections of facts, as one user message.
-
-    Of each section the newest line stays longest; the more a section matters, the more of its lines stay beside those of others.
-    """
-
-    facts: Facts
-    max_tokens: int
-    """The most that all of it may have: no line takes more than about an eighth."""
-
-    def render(self, sizing: Sizing) -> Child:
-        """The sections, numbered, each with its own lines or a word that there is nothing."""
-        _ = sizing
-        facts = self.facts
-        requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
-        count = f"{facts.messages:,} message{'' if facts.messages == 1 else 's'} are summarized here. What the person said, word for word:"
-        tools = [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"] if facts.tools else []
-        told = facts.commands[-RECENT:], facts.commands[:-RECENT]
-        last = [f"Last request: {request[:LAST_REQUEST]}" for request in facts.requests[-1:]]
-        return UserMessage()[
-            self._section(1, requests, 10, self._earlier(), TextChunk(priority=12)[count] if requests else None),
-            self._section(2, tools, 2),
-            self._section(3, [*_listed("Read", facts.read), *_listed("Changed", facts.changed)], 8),
-            self._section(4, _listed("Seen", facts.errors), 5),
-            self._section(5, _commands(told[1]), 2),
-            self._section(6, [f"The model's last words: {facts.last_reply}"] if facts.last_reply else [], 9),
-            self._section(7, _commands(told[0]), 6),
-            self._section(8, [*_listed("Open", facts.todos), *last], 11),
-        ]
-
-    def _section(self, number: int, lines: Sequence[str], weight: float, *before: Child) -> Child:
-        """A heading that stays, and lines that leave, the oldest first; but the first request stays longer than the last but one."""
-        heading = TextChunk(required=True)[f"{number}. {SECTIONS[number - 1]}"]
-        if not lines and not any(before):
-            return heading, TextChunk(priority=0)["- nothing"]
-        ages = range(len(lines) - 1, -1, -1)
-        ranks = [min(age, 0.5) if number == 1 and at == 0 else age for at, age in enumerate(ages)]
-        return heading, before, [TextChunk(priority=weight / (1 + rank))[self._line(line)] for line, rank in zip(lines, ranks, strict=True)]
-
-    def _line(self, text: str) -> str:
-        """A line with what follows it indented, so that nothing that somebody said looks like a heading, and no tag is one."""
-        most = max(40, self.max_tokens // 2)  # characters
-        shown = text if len(text) <= most else f"{text[: most - 1]}…"
-        return "- " + neutralize_tags("\n  ".join(shown.splitlines()))
-
-    def _earlier(self) -> Child:
-        if not self.facts.earlier:
-            return None
-        most = max(1, self.max_tokens // EARLIER_SHARE)
-        text = "\n".join(f"  {line}" for line in neutralize_tags(self.facts.earlier).splitlines())
-        cut = Isolate(tokens=most)[Truncate(keep="middle", ratio=0.6)[text]]
-        return Chunk(priority=9.5)[TextChunk()["- The summary before, as it was written:"], cut]
-
-
 @attrs.frozen(kw_only=True)
 class ExtractiveSummarizer:
-    """Writes the summary from the transcript's own facts, the same for the same transcript. The last link of every chain."""
+    """Writes the summary from the transcript's own facts. Needs no model and is deterministic. The last summarizer of every fallback."""
 
     tokenizer: Tokenizer | None = None
-    """None: that of gpt-4o."""
+    """None: the tokenizer of gpt-4o."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary, within the task's tokens. Raises SummaryError if not even the headings fit."""
+        """Write the summary within the task's target size.
+
+        Raises:
+            SummaryError: There is nothing to summarize, or not even the headings fit.
+        """
         tokenizer = self.tokenizer or tokenizer_for(None)
         facts = extend_facts(Facts.from_json(task.facts), collect_dropped_items(task))
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
-        frame = tokenizer.frame("user").tokens
+        frame = tokenizer.count_framing("user").tokens
         summary = ExtractiveSummary(facts=facts, max_tokens=task.target_tokens)
         try:
             rendered = render(TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer)
         except BudgetExceededError as error:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.target_tokens:,} tokens hold not even the headings.") from error
+            raise SummaryError(reason="does_not_fit", detail=f"{task.target_tokens:,} tokens are too few even for the headings.") from error
         text = "".join(message.text for message in rendered.messages)
         return Summary(text=text, mode="extractive", facts=facts.to_json())
 
 
-def _listed(title: str, lines: Iterable[str]) -> list[str]:
-    return [f"{title}: {line}" for line in lines]
-
-
-def _commands(commands: Sequence[Command]) -> list[str]:
-    return [f"{command.name}: {command.what} → {command.outcome}" for command in commands]
-
-
 @attrs.frozen(kw_only=True)
 class PlaceholderSummarizer:
-    """Says how many messages and images are missing, behind the summary before, if that still has room: the last tier of GSV.
+    """Writes a note of how many messages and images are missing, after the previous summary if that fits. The last tier of GSV.
 
-    It tells nothing of what was said, so it is only ever the last link of a Chain, and only where somebody put it there:
-    ExtractiveSummarizer asks no model either, and tells what happened.
+    The note says nothing about the content, so this summarizer must be the last of a `FallbackSummarizer`, and is only used where a
+    program or preset names it. `ExtractiveSummarizer` needs no model either, and reports what happened.
     """
 
     tokenizer: Tokenizer
     must_be_last: ClassVar[bool] = True
+    """`FallbackSummarizer` rejects this summarizer in any other position."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The note. Raises SummaryError where not even that has room."""
+        """Write the note.
+
+        Raises:
+            SummaryError: There is nothing to summarize, or not even the note fits.
+        """
         items = collect_dropped_items(task)
         images = sum(isinstance(part, ImagePart) for item in items for part in item.message.content)
         among = f", with {images:,} image{'' if images == 1 else 's'}" if images else ""
@@ -149,4 +82,86 @@ class PlaceholderSummarizer:
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
                 return Summary(text=text, mode="placeholder", facts=updated_facts(task))
-        raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens hold not even a note.")
+        raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note.")
+
+
+RECENT_COMMANDS = 12
+"""Number of commands listed as the last operations."""
+
+
+LAST_REQUEST_CHARACTERS = 300
+"""Characters of the last request that are repeated as the next step."""
+
+
+EARLIER_SHARE = 3
+"""The previous summary, if a model wrote it, takes at most a third."""
+
+
+@component
+class ExtractiveSummary(PromptElement):
+    """Eight sections of facts, as one user message.
+
+    Within a section the newest lines are removed last. Sections have weights: the more a section matters, the more of its lines are kept
+    compared with other sections.
+    """
+
+    facts: Facts
+    max_tokens: int
+    """Token limit of the whole summary. No line takes more than about an eighth of it."""
+
+    def render(self, sizing: Sizing) -> Child:
+        """Return the numbered sections, each with its lines or with a note that it is empty."""
+        _ = sizing
+        facts = self.facts
+        requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
+        count = f"{facts.messages:,} message{'' if facts.messages == 1 else 's'} are summarized here. What the person said, word for word:"
+        tools = [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"] if facts.tools else []
+        recent, older = facts.commands[-RECENT_COMMANDS:], facts.commands[:-RECENT_COMMANDS]
+        last = [f"Last request: {request[:LAST_REQUEST_CHARACTERS]}" for request in facts.requests[-1:]]
+        return UserMessage()[
+            self._section(1, requests, 10, self._previous_summary(), TextChunk(priority=12)[count] if requests else None),
+            self._section(2, tools, 2),
+            self._section(3, [*_label_lines("Read", facts.read), *_label_lines("Changed", facts.changed)], 8),
+            self._section(4, _label_lines("Seen", facts.errors), 5),
+            self._section(5, _describe_commands(older), 2),
+            self._section(6, [f"The model's last words: {facts.last_reply}"] if facts.last_reply else [], 9),
+            self._section(7, _describe_commands(recent), 6),
+            self._section(8, [*_label_lines("Open", facts.todos), *last], 11),
+        ]
+
+    def _section(self, number: int, lines: Sequence[str], weight: float, *before: Child) -> Child:
+        """Return a required heading and its lines.
+
+        The oldest lines are removed first, but the first request is removed after all but the last.
+        """
+        heading = TextChunk(required=True)[f"{number}. {SECTIONS[number - 1]}"]
+        if not lines and not any(before):
+            return heading, TextChunk(priority=0)["- nothing"]
+        ages = range(len(lines) - 1, -1, -1)
+        ranks = [min(age, 0.5) if number == 1 and at == 0 else age for at, age in enumerate(ages)]
+        return heading, before, [TextChunk(priority=weight / (1 + rank))[self._line(line)] for line, rank in zip(lines, ranks, strict=True)]
+
+    def _line(self, text: str) -> str:
+        """Format a line.
+
+        Continuation lines are indented and tags are neutralized, so that quoted text cannot look like a heading or a tag.
+        """
+        limit = max(40, self.max_tokens // 2)  # characters
+        shown = text if len(text) <= limit else f"{text[: limit - 1]}…"
+        return "- " + neutralize_tags("\n  ".join(shown.splitlines()))
+
+    def _previous_summary(self) -> Child:
+        if not self.facts.earlier:
+            return None
+        limit = max(1, self.max_tokens // EARLIER_SHARE)
+        text = "\n".join(f"  {line}" for line in neutralize_tags(self.facts.earlier).splitlines())
+        cut = Isolate(tokens=limit)[Truncate(keep="middle", ratio=0.6)[text]]
+        return Chunk(priority=9.5)[TextChunk()["- The summary before, as it was written:"], cut]
+
+
+def _label_lines(title: str, lines: Iterable[str]) -> list[str]:
+    return [f"{title}: {line}" for line in lines]
+
+
+def _describe_commands(commands: Sequence[Command]) -> list[str]:
+    return [f"{command.name}: {command.what} → {command.outcome}" for command in commands]

@@ -1,9 +1,6 @@
-"""What is carried over from checkpoint to checkpoint: facts that are read off the messages themselves, without a model.
+"""Facts that are read off the messages without a model, and carried from checkpoint to checkpoint.
 
-Facts only grow, within bounds: what a summary of a summary would forget, the list of files that were changed above all, is folded
-from every stretch that is dropped.
-
-Which skill a tool call invokes: the host's instructions for a kind of work, which the model goes on needing.
+Facts only grow, up to fixed bounds. They keep what a summary of a summary would lose, above all the list of changed files.
 """
 
 from __future__ import annotations
@@ -25,104 +22,101 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "extend_facts", "find_skill_name", "thinking_from_facts", "redact_facts"]
+__all__ = ["Command", "Facts", "extend_facts", "find_skill_name", "redact_facts", "thinking_from_facts"]
 
 
-TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
-NAMES = ("skill", "name", "command", "skill_name")
+MAX_ENTRIES = 400
+"""Entries of each list. The oldest are removed first."""
 
 
-def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
-    """The name of the skill that a call of a tool invokes; None for any other call.
+MAX_ENTRY_CHARACTERS = 4_000
+"""Characters of one entry."""
 
-    >>> find_skill_name("Skill", {"command": "pdf"})
-    'pdf'
-    """
-    if tool.lower() not in TOOLS:
-        return None
-    return next((text.strip() for name in NAMES if isinstance(text := arguments.get(name), str) and text.strip()), None)
+
+MAX_LIST_CHARACTERS = 40_000
+"""Characters of one list. The oldest entries are removed first, except the first request."""
+
+
+MAX_THINKING_CHARACTERS = 100_000
+"""Characters of a thinking block as JSON. A longer block is not kept, because it cannot be shortened."""
+
+
+PATH_ARGUMENTS = ("path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file")
+COMMAND_ARGUMENTS = ("command", "cmd", "script")
+SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
+SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
+CHANGE_TOOLS = re.compile(r"write|edit|replace|create|patch|insert|delete|remove|move|rename|append|update", re.IGNORECASE)
+READ_TOOLS = re.compile(r"read|view|open|cat\b|load|show", re.IGNORECASE)
+SEARCH_TOOLS = re.compile(r"search|grep|find|glob|list|\bls\b", re.IGNORECASE)
+ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
+TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
+CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
 
 
 Item = TypeVar("Item")
 
-MOST = 400
-"""Entries of each list; the oldest leave."""
-
-LONGEST = 4_000
-"""Characters of one entry."""
-
-CHARACTERS = 40_000
-"""Characters of one list; the oldest leave, but for the first request."""
-
-LONGEST_THOUGHT = 100_000
-"""Characters of a thought, as JSON: it is kept whole or not at all."""
-
-PATHS = ("path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file")
-COMMANDS = ("command", "cmd", "script")
-CHANGES = re.compile(r"write|edit|replace|create|patch|insert|delete|remove|move|rename|append|update", re.IGNORECASE)
-READS = re.compile(r"read|view|open|cat\b|load|show", re.IGNORECASE)
-SEARCHES = re.compile(r"search|grep|find|glob|list|\bls\b", re.IGNORECASE)
-ERRORS = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
-POINT = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
-DONE = frozenset({"completed", "done", "cancelled"})
-
 
 @attrs.frozen
 class Command:
-    """A call that ran something, and the end of what it returned."""
+    """A tool call that ran something, and the end of its result."""
 
     name: str
+    """The tool's name."""
     what: str
+    """The command, or the call's arguments."""
     outcome: str = ""
+    """The last line of the result."""
 
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What is known of everything that was dropped so far, oldest first."""
+    """What is known about all messages dropped so far. Lists are ordered oldest first."""
 
     requests: tuple[str, ...] = ()
-    """What the person said, word for word."""
+    """The user's messages, word for word."""
     read: tuple[str, ...] = ()
     """Paths that were read and not changed."""
     changed: tuple[str, ...] = ()
     """Paths that were changed."""
     commands: tuple[Command, ...] = ()
+    """Commands and other tool calls, except reads, changes and searches of files."""
     errors: tuple[str, ...] = ()
+    """Lines of tool results that report an error."""
     todos: tuple[str, ...] = ()
-    """The open points of the last list that the model wrote."""
+    """The open items of the last list that the model wrote."""
     skills: tuple[str, ...] = ()
     """The skills that were invoked."""
     tools: tuple[tuple[str, int], ...] = ()
-    """The tools that were called, and how often."""
+    """The tools that were called, each with its number of calls."""
     last_reply: str = ""
-    """What the model said last."""
+    """The text of the model's last message."""
     messages: int = 0
-    """How many messages were dropped."""
+    """Number of dropped messages."""
     thinking: OpaquePart | None = None
-    """The last thought of the model, for one that must lead with it."""
+    """The model's last thinking block, for models that require one at the start of the conversation."""
     earlier: str | None = None
-    """None: a model wrote the summary that these facts stand beside. Else it was made of them, and this is the last one that a model
-    wrote, or empty where there was none."""
+    """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made from the facts, and this is the last
+    summary that a model wrote, or an empty text if there was none."""
 
     def to_json(self) -> dict[str, Json]:
-        """As the facts of a checkpoint; what is not known is left out."""
-        facts = attrs.asdict(self, value_serializer=_as_list)
+        """Return the facts as they are stored in a checkpoint. Unknown fields are omitted."""
+        facts = attrs.asdict(self, value_serializer=_tuples_to_lists)
         known = {name: value for name, value in facts.items() if value not in (None, [], 0) and (value or name == "earlier")}
         return cast("dict[str, Json]", known)  # lists of strings and figures
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Facts:
-        """The facts of a checkpoint; what is no such thing, as another program may have written it, counts as nothing."""
+        """Read the facts of a checkpoint. Values of an unexpected type, as another program may have written them, are ignored."""
         return cls(
-            requests=_texts(data.get("requests")),
-            read=_texts(data.get("read")),
-            changed=_texts(data.get("changed")),
-            commands=tuple(Command(*row) for row in _rows(data.get("commands"))),
-            errors=_texts(data.get("errors")),
-            todos=_texts(data.get("todos")),
-            skills=_texts(data.get("skills")),
-            tools=_counts(data.get("tools")),
-            last_reply=_text(data.get("last_reply")),
+            requests=_read_texts(data.get("requests")),
+            read=_read_texts(data.get("read")),
+            changed=_read_texts(data.get("changed")),
+            commands=tuple(Command(*row) for row in _read_commands(data.get("commands"))),
+            errors=_read_texts(data.get("errors")),
+            todos=_read_texts(data.get("todos")),
+            skills=_read_texts(data.get("skills")),
+            tools=_read_counts(data.get("tools")),
+            last_reply=_read_text(data.get("last_reply")),
             messages=count if isinstance(count := data.get("messages"), int) else 0,
             thinking=thinking_from_facts(data),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
@@ -130,26 +124,42 @@ class Facts:
 
 
 def extend_facts(facts: Facts, items: Iterable[ViewItem]) -> Facts:
-    """The facts with those of more messages. Linear in their text; folding in parts is folding at once, as long as no list is full."""
-    gathering = _Gathering(facts)
+    """Add the facts of more messages.
+
+    Runs in linear time. Adding messages in several steps gives the same facts as adding them at once, as long as no list is full.
+    """
+    collector = _FactCollector(facts)
     for item in items:
-        gathering.take(item)
-    return gathering.facts()
+        collector.add(item)
+    return collector.build()
 
 
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
-    """The last thought in the facts of a checkpoint; None where they have none."""
-    return _thought(facts.get("thinking"))
+    """Return the last thinking block in the facts of a checkpoint, or None."""
+    return _read_thinking(facts.get("thinking"))
 
 
 def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
-    """Facts of which the redactor has seen every text. A thought in which it finds something goes whole: it is signed."""
+    """Remove secrets from all texts of the facts. A thinking block with a secret is removed whole, because it is signed."""
     clean = {name: redact_json(value, redactor) for name, value in facts.items()}
     return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
 
 
-class _Gathering:
-    """Facts while they are gathered."""
+def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
+    """Return the name of the skill that a tool call invokes, or None for any other call.
+
+    A skill is a set of instructions from the host for one kind of work, which the model continues to need.
+
+    >>> find_skill_name("Skill", {"command": "pdf"})
+    'pdf'
+    """
+    if tool.lower() not in SKILL_TOOLS:
+        return None
+    return next((text.strip() for name in SKILL_ARGUMENTS if isinstance(text := arguments.get(name), str) and text.strip()), None)
+
+
+class _FactCollector:
+    """Collects facts message by message."""
 
     def __init__(self, known: Facts) -> None:
         self.requests = list(known.requests)
@@ -161,102 +171,106 @@ class _Gathering:
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
         self.skills = dict.fromkeys(known.skills)
-        self._running: dict[str, int] = {}  # call id → its command
+        self._running: dict[str, int] = {}  # call id → index of its command
 
-    def take(self, item: ViewItem) -> None:
-        """One more message."""
+    def add(self, item: ViewItem) -> None:
+        """Add one message."""
         message = item.message
         text = message.text
         if item.kind == "replacement" and _clip(text.strip()) in self.requests:
-            return  # it is still shown beside the summary that it was taken into
+            return  # the message was counted at the previous checkpoint and is still shown next to its summary
         self.messages += 1
         if message.role == "user":
-            if text.strip() and is_user_request(item):  # no summary, no reminder of a program's
+            if text.strip() and is_user_request(item):  # neither a summary nor a reminder from a program
                 self.requests.append(_clip(text.strip()))
         elif message.role == "assistant":
             self.thinking = next((p for p in reversed(message.content) if isinstance(p, OpaquePart) and is_thinking(p)), self.thinking)
             if text.strip():
                 self.last_reply = _clip(text.strip())
-                self._note_todos(text)
+                self._add_markdown_todos(text)
             for call in message.tool_calls:
-                self._call(call)
+                self._add_call(call)
         elif message.role == "tool":
-            self._result(message.tool_call_id or "", text)
+            self._add_result(message.tool_call_id or "", text)
 
-    def facts(self) -> Facts:
-        """What was gathered, within bounds."""
-        requests = _bounded(self.requests, len)
+    def build(self) -> Facts:
+        """Return the collected facts, within bounds."""
+        requests = _keep_newest(self.requests, len)
         return Facts(
             requests=requests if len(requests) == len(self.requests) else (self.requests[0], *requests),
-            read=_bounded([path for path in self.read if path not in self.changed], len),
-            changed=_bounded(list(self.changed), len),
-            commands=_bounded(self.commands, lambda command: len(command.name) + len(command.what) + len(command.outcome)),
-            errors=_bounded(list(self.errors), len),
-            todos=_bounded(self.todos, len),
-            skills=_bounded(list(self.skills), len),
-            tools=_bounded(list(self.tools.items()), lambda tool: len(tool[0])),
+            read=_keep_newest([path for path in self.read if path not in self.changed], len),
+            changed=_keep_newest(list(self.changed), len),
+            commands=_keep_newest(self.commands, lambda command: len(command.name) + len(command.what) + len(command.outcome)),
+            errors=_keep_newest(list(self.errors), len),
+            todos=_keep_newest(self.todos, len),
+            skills=_keep_newest(list(self.skills), len),
+            tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             last_reply=self.last_reply,
             messages=self.messages,
-            thinking=self.thinking if len(json.dumps(self.thinking and self.thinking.value)) <= LONGEST_THOUGHT else None,
+            thinking=self.thinking if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS else None,
             earlier=self.known.earlier,
         )
 
-    def _call(self, call: ToolCall) -> None:
+    def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
         self.tools[name] = self.tools.get(name, 0) + 1
-        arguments = _arguments(call.arguments)
-        if "todo" in name.lower() and self._note_list(arguments):
+        arguments = _parse_arguments(call.arguments)
+        if "todo" in name.lower() and self._add_todo_list(arguments):
             return
-        path, command, skill = _first(arguments, PATHS), _first(arguments, COMMANDS), find_skill_name(call.name, arguments)
-        if command is None and SEARCHES.search(call.name):
-            return  # what it found is looked at by the next calls
+        path, command, skill = (
+            _find_text(arguments, PATH_ARGUMENTS),
+            _find_text(arguments, COMMAND_ARGUMENTS),
+            find_skill_name(call.name, arguments),
+        )
+        if command is None and SEARCH_TOOLS.search(call.name):
+            return  # the next calls read what the search found
         if skill is not None:
-            _newest(self.skills, _clip(skill, 100))
-        elif path is not None and CHANGES.search(call.name):
-            _newest(self.changed, _clip(path))
-        elif path is not None and READS.search(call.name):
-            _newest(self.read, _clip(path))
+            _move_to_end(self.skills, _clip(skill, 100))
+        elif path is not None and CHANGE_TOOLS.search(call.name):
+            _move_to_end(self.changed, _clip(path))
+        elif path is not None and READ_TOOLS.search(call.name):
+            _move_to_end(self.read, _clip(path))
         else:
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
-    def _result(self, call_id: str, text: str) -> None:
+    def _add_result(self, call_id: str, text: str) -> None:
         at = self._running.pop(call_id, None)
         if at is None:
-            return  # a file that tells of errors has none of its own
+            return  # not a command: error lines inside a file that was read are not errors of this session
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
         for line in lines:
-            if ERRORS.search(line):
-                _newest(self.errors, _clip(line, 300))
+            if ERROR_LINE.search(line):
+                _move_to_end(self.errors, _clip(line, 300))
 
-    def _note_todos(self, text: str) -> None:
-        points = list(POINT.finditer(text))
+    def _add_markdown_todos(self, text: str) -> None:
+        points = list(TODO_LINE.finditer(text))
         if points:
             self.todos = tuple(_clip(point[2].strip(), 300) for point in points if not point[1].strip())
 
-    def _note_list(self, arguments: Mapping[str, object]) -> bool:
-        """Take the points of a call that writes a list; False if it is none of these."""
+    def _add_todo_list(self, arguments: Mapping[str, object]) -> bool:
+        """Take the items of a call that writes a todo list. Returns False if the call has no list."""
         found = next((cast("list[object]", value) for value in arguments.values() if isinstance(value, list)), None)  # of JSON
         if found is None:
             return False
         points = [cast("dict[str, object]", point) for point in found if isinstance(point, dict)]  # of JSON
         texts = [(point.get("content") or point.get("title") or point.get("text"), str(point.get("status"))) for point in points]
-        self.todos = tuple(_clip(text, 300) for text, status in texts if isinstance(text, str) and status not in DONE)
+        self.todos = tuple(_clip(text, 300) for text, status in texts if isinstance(text, str) and status not in CLOSED_STATUSES)
         return True
 
 
-def _newest(items: dict[str, None], item: str) -> None:
-    """Put an item at the end, wherever it was."""
+def _move_to_end(items: dict[str, None], item: str) -> None:
+    """Put an item at the end, and remove its earlier position."""
     items.pop(item, None)
     items[item] = None
 
 
-def _bounded(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[Item, ...]:
-    """The newest items that the bounds have room for."""
-    left = CHARACTERS
+def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[Item, ...]:
+    """Return the newest items that fit the bounds."""
+    left = MAX_LIST_CHARACTERS
     start = len(items)
-    while start > max(0, len(items) - MOST):
+    while start > max(0, len(items) - MAX_ENTRIES):
         left -= size(items[start - 1])
         if left < 0:
             break
@@ -264,11 +278,11 @@ def _bounded(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[Item, 
     return tuple(items[start:])
 
 
-def _clip(text: str, longest: int = LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _clip(text: str, limit: int = MAX_ENTRY_CHARACTERS) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _arguments(text: str) -> Mapping[str, object]:
+def _parse_arguments(text: str) -> Mapping[str, object]:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -276,18 +290,18 @@ def _arguments(text: str) -> Mapping[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}  # JSON objects have string keys
 
 
-def _first(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
-    """The first of some arguments that is a text."""
+def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
+    """Return the first of the named arguments that is a text."""
     return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
 
 
-def _as_list(_: object, __: object, value: object) -> object:
+def _tuples_to_lists(_: object, __: object, value: object) -> object:
     if not isinstance(value, tuple):
         return value
-    return [_as_list(_, __, item) for item in cast("tuple[object, ...]", value)]  # of what facts hold
+    return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]  # of what facts hold
 
 
-def _thought(value: Json) -> OpaquePart | None:
+def _read_thinking(value: Json) -> OpaquePart | None:
     if not isinstance(value, Mapping):
         return None
     tokens, provider = value.get("tokens"), value.get("provider")
@@ -299,19 +313,23 @@ def _thought(value: Json) -> OpaquePart | None:
     return part if is_thinking(part) else None
 
 
-def _text(value: Json) -> str:
+def _read_text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: Json) -> tuple[str, ...]:
+def _read_texts(value: Json) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _rows(value: Json) -> list[tuple[str, str, str]]:
+def _read_commands(value: Json) -> list[tuple[str, str, str]]:
     rows = value if isinstance(value, list) else []
-    return [(_text(row.get("name")), _text(row.get("what")), _text(row.get("outcome"))) for row in rows if isinstance(row, Mapping)]
+    return [
+        (_read_text(row.get("name")), _read_text(row.get("what")), _read_text(row.get("outcome")))
+        for row in rows
+        if isinstance(row, Mapping)
+    ]
 
 
-def _counts(value: Json) -> tuple[tuple[str, int], ...]:
+def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
     rows = value if isinstance(value, list) else []
     return tuple((str(row[0]), row[1]) for row in rows if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int))  # noqa: PLR2004  # name and number

@@ -1,4 +1,4 @@
-"""Which files were read and changed, as two lists behind a summary: over all checkpoints, whatever the summary itself remembers."""
+"""Lists of the files that were read and changed, appended to a summary: over all checkpoints, whatever the summary itself says."""
 
 from __future__ import annotations
 
@@ -18,92 +18,105 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FileListSummarizer", "FileOperations", "render_file_lists", "list_file_operations", "strip_file_lists"]
-
-READ, MODIFIED = "read-files", "modified-files"
-SHARE = 4
-"""The lists have at most a quarter of what the summary may have."""
-
-_SELECTOR = re.compile(r"(?:#L\d{1,9}(?:-L?\d{1,9})?|:\d{1,9}(?:[-:,]\d{1,9})?)$")
-_BLOCKS = re.compile(rf"\n*<{READ}>\n(?:[^<\n]*\n)*</{READ}>\n*|\n*<{MODIFIED}>\n(?:[^<\n]*\n)*</{MODIFIED}>\n*")
-
-
-@attrs.frozen(kw_only=True)
-class FileOperations:
-    """Paths, each in one of the lists, sorted."""
-
-    read: tuple[str, ...] = ()
-    modified: tuple[str, ...] = ()
-
-
-def list_file_operations(facts: Facts) -> FileOperations:
-    """The files of some facts: without the lines that were read of them, and in the one list where they were changed.
-
-    >>> list_file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
-    FileOperations(read=('b.py',), modified=('a.py',))
-    """
-    modified = {_path(path) for path in facts.changed} - {""}
-    read = {_path(path) for path in facts.read} - modified - {""}
-    return FileOperations(read=tuple(sorted(read)), modified=tuple(sorted(modified)))
-
-
-def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Tokenizer) -> str:
-    """Both lists in tags, within so many tokens: what was changed goes first, and a list that is cut says how many are missing."""
-    modified = _block(MODIFIED, files.modified, max_tokens, tokenizer)
-    read = _block(READ, files.read, max_tokens - tokenizer.count(modified), tokenizer)
-    return "\n\n".join(filter(None, (read, modified)))
-
-
-def strip_file_lists(summary: str) -> str:
-    """A summary without its lists: the next one gets its own."""
-    return _BLOCKS.sub("\n\n", summary).strip()
+__all__ = ["FileListSummarizer", "FileOperations", "list_file_operations", "render_file_lists", "strip_file_lists"]
 
 
 @attrs.frozen(kw_only=True)
 class FileListSummarizer:
-    """Puts the lists behind the summary that another summarizer writes. They are part of it from then on, as in pi."""
+    """Appends the lists to the summary of another summarizer. They are part of the summary from then on, as in pi."""
 
     summarizer: Summarizer
     tokenizer: Tokenizer
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary with its lists, within the task's tokens. Raises SummaryError if the summarizer has none."""
-        facts = Facts.from_json(updated_facts(task))  # before a model is asked: what is dropped is known now
-        most = task.max_tokens // SHARE
-        blocks = render_file_lists(list_file_operations(facts), max_tokens=most, tokenizer=self.tokenizer)
+        """Return the summary with its lists, within the task's tokens.
+
+        Raises:
+            SummaryError: The other summarizer made no summary.
+        """
+        facts = Facts.from_json(updated_facts(task))  # before the model is asked, because the lists reduce its token limit
+        limit = task.max_tokens // LIST_SHARE
+        blocks = render_file_lists(list_file_operations(facts), max_tokens=limit, tokenizer=self.tokenizer)
         if not blocks:
             return await self.summarizer.summarize(task)
-        behind = f"\n\n{blocks}"
+        suffix = f"\n\n{blocks}"
         plan = task.plan
         if plan.previous is not None:
             plan = attrs.evolve(plan, previous=strip_file_lists(strip_breadcrumb(plan.previous)))
-        room = task.max_tokens - self.tokenizer.count(behind)
+        room = task.max_tokens - self.tokenizer.count(suffix)
         summary = await self.summarizer.summarize(attrs.evolve(task, plan=plan, max_tokens=room, check=None))
-        return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{behind}", facts=summary.facts or facts.to_json())
+        return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{suffix}", facts=summary.facts or facts.to_json())
 
 
-def _path(path: str) -> str:
-    """A path in one line, in which nothing is a tag, without the lines that were asked for."""
-    return _SELECTOR.sub("", " ".join(path.split())).replace("<", "&lt;")
+@attrs.frozen(kw_only=True)
+class FileOperations:
+    """Sorted paths. Each path is in one of the two lists."""
+
+    read: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
 
 
-def _block(tag: str, paths: Sequence[str], tokens: int, tokenizer: Tokenizer) -> str:
-    """The longest list that fits, by halving."""
+READ_TAG, MODIFIED_TAG = "read-files", "modified-files"
+
+LIST_SHARE = 4
+"""The lists take at most a quarter of the summary's limit."""
+
+
+_LINE_SELECTOR = re.compile(r"(?:#L\d{1,9}(?:-L?\d{1,9})?|:\d{1,9}(?:[-:,]\d{1,9})?)$")
+_LISTS = re.compile(rf"\n*<{READ_TAG}>\n(?:[^<\n]*\n)*</{READ_TAG}>\n*|\n*<{MODIFIED_TAG}>\n(?:[^<\n]*\n)*</{MODIFIED_TAG}>\n*")
+
+
+def list_file_operations(facts: Facts) -> FileOperations:
+    """Return the files in the facts, without line ranges. A file that was changed is only listed as modified.
+
+    >>> list_file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
+    FileOperations(read=('b.py',), modified=('a.py',))
+    """
+    modified = {_clean_path(path) for path in facts.changed} - {""}
+    read = {_clean_path(path) for path in facts.read} - modified - {""}
+    return FileOperations(read=tuple(sorted(read)), modified=tuple(sorted(modified)))
+
+
+def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Tokenizer) -> str:
+    """Write both lists in tags.
+
+    Args:
+        files: The files.
+        max_tokens: Token limit of both lists. Modified files come first; a list that is cut says how many paths are missing.
+        tokenizer: Counts the tokens.
+    """
+    modified = _fit_list(MODIFIED_TAG, files.modified, max_tokens, tokenizer)
+    read = _fit_list(READ_TAG, files.read, max_tokens - tokenizer.count(modified), tokenizer)
+    return "\n\n".join(filter(None, (read, modified)))
+
+
+def strip_file_lists(summary: str) -> str:
+    """Remove the lists from a summary. The next summary gets its own."""
+    return _LISTS.sub("\n\n", summary).strip()
+
+
+def _clean_path(path: str) -> str:
+    """Return a path in one line, without tags and without a line range."""
+    return _LINE_SELECTOR.sub("", " ".join(path.split())).replace("<", "&lt;")
+
+
+def _fit_list(tag: str, paths: Sequence[str], tokens: int, tokenizer: Tokenizer) -> str:
+    """Return the longest list that fits. Finds its length by bisection."""
     if not paths:
         return ""
-    whole = _list(tag, paths, 0)
-    if tokenizer.count(whole) <= tokens:
-        return whole
+    full_list = _render_list(tag, paths, 0)
+    if tokenizer.count(full_list) <= tokens:
+        return full_list
     low, high = 0, len(paths) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if tokenizer.count(_list(tag, paths[:middle], len(paths) - middle)) <= tokens:
+        if tokenizer.count(_render_list(tag, paths[:middle], len(paths) - middle)) <= tokens:
             low = middle
         else:
             high = middle - 1
-    return _list(tag, paths[:low], len(paths) - low) if low else ""
+    return _render_list(tag, paths[:low], len(paths) - low) if low else ""
 
 
-def _list(tag: str, paths: Iterable[str], missing: int) -> str:
+def _render_list(tag: str, paths: Iterable[str], missing: int) -> str:
     more = [f"… and {missing:,} more"] if missing else []
     return "\n".join([f"<{tag}>", *paths, *more, f"</{tag}>"])

@@ -1,4 +1,4 @@
-"""The summary of a copy of the conversation, message by message, with the instructions before it."""
+"""A summary of a copy of the conversation, message by message, after the instructions."""
 
 from __future__ import annotations
 
@@ -27,45 +27,53 @@ if TYPE_CHECKING:
 __all__ = ["FullSummarizer"]
 
 SAFETY = 0.9
-"""The share of what tools leave that messages may have: definitions are counted less surely than text."""
+"""Share of what tool definitions leave that messages may take: tool definitions are counted less reliably than text."""
 
 RESULT_SHARE = 2
-"""A tool result has at most half of the window."""
+"""A tool result may take half of the window."""
 
 
 @attrs.frozen(kw_only=True)
 class FullSummarizer:
-    """Sends what is dropped as real messages; what the window has no room for leaves from the oldest on.
+    """Sends the dropped messages as real messages. If they do not fit the window, the oldest are removed.
 
-    The tools of the conversation are named, since some providers refuse calls without them, and may not be called.
+    The request contains the conversation's tools, because some providers refuse tool calls without their definitions. It forbids calling
+    them.
     """
 
     model: Model
+    """The summarizing model."""
     window: int
-    """The most tokens of input and output together."""
+    """Context window of the model in tokens, input and output together."""
     tokenizer: Tokenizer | None = None
-    """None: the model's."""
+    """None: the model's tokenizer."""
     template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
     prompt: Callable[[SummaryTask], Child] | None = None
-    """Another prompt than SummaryOfMessages."""
+    """Makes another prompt than `SummaryOfMessages`."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary. Raises SummaryError if not even one message fits, and what the model's provider raises."""
+        """Ask the model for the summary.
+
+        Raises:
+            SummaryError: There is nothing to summarize, not one message fits the window, or the reply is not a summary.
+            ModelError: The request failed.
+        """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         tools = tuple(task.tools) or (task.last_request.tools if task.last_request else ())
-        reply = await self._ask(await self._rendered(task, tools, tokenizer), tools)
+        reply = await self._send(await self._render(task, tools, tokenizer), tools)
         return summary_from_reply(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, require_tags=False)
 
-    async def _rendered(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
+    async def _render(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
         prompt = SummaryOfMessages(
             task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
-        taken = tokenizer.request(tools, system=True).tokens if tools else 0
-        budget = taken + int((self.window - taken) * SAFETY) if tools else self.window
-        shown = prompt if self.prompt is None else self.prompt(task)
-        return await render_summary_request(shown, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None)
+        tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
+        budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
+        request = prompt if self.prompt is None else self.prompt(task)
+        return await render_summary_request(request, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None)
 
-    async def _ask(self, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
+    async def _send(self, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
         model = with_options(self.model, temperature=0)
         if not tools:
             return await model.complete(rendered.messages)

@@ -1,4 +1,4 @@
-"""The summary that the prompt cache pays for: the last request once more, byte for byte, with one message behind it."""
+"""A summary that the prompt cache pays for: the last request again, byte for byte, and one more message."""
 
 from __future__ import annotations
 
@@ -32,49 +32,68 @@ __all__ = ["InlineSummarizer"]
 
 @attrs.frozen(kw_only=True)
 class InlineSummarizer:
-    """Asks for the summary behind the conversation itself, in the same request form with the same tools.
+    """Asks for the summary at the end of the conversation itself, in the same request format and with the same tools.
 
-    Tools are offered but must not be called: to leave them out, or to forbid them by an option, would change what the provider has
-    cached. What was said since the last request, and is to be summarized, stands between the two. Source: VS Code's background summaries.
+    Tools are offered but must not be called. Leaving them out, or forbidding them by an option, would invalidate the provider's prompt
+    cache. Messages that were added since the last request and are to be summarized stand between that request and the question. Source:
+    VS Code's background summaries.
     """
 
     model: Model
+    """The conversation's model, whose prompt cache holds the last request."""
     window: int | None = None
-    """The most tokens of input and output together; None where that is not known."""
+    """Context window of the model in tokens, input and output together. None if it is unknown."""
     tokenizer: Tokenizer | None = None
-    """None: the model's."""
+    """None: the model's tokenizer."""
     template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary. Raises SummaryError where there was no request yet, or where it has no room for what is asked behind it."""
+        """Send the last request again, with the question after it.
+
+        Raises:
+            SummaryError: No request was sent yet, the question and the summary do not fit after the conversation, or the reply is not a
+                summary.
+            ModelError: The request failed.
+        """
         dropped = collect_dropped_messages(task)
         if task.last_request is None:
-            raise SummaryError(reason="no_request", detail="no request was sent that a summary could be asked for behind.")
+            raise SummaryError(reason="no_request", detail="no request was sent yet that the question could follow.")
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         sent = task.last_request.messages
-        seen = sent if task.redactor is None else [redact_message(message, task.redactor) for message in sent]  # as the plan has them
-        messages = (*sent, *_since(seen, dropped), await self._question(task, tokenizer))
+        # The plan's messages are redacted, so the request's messages must be redacted to be compared with them.
+        redacted = sent if task.redactor is None else [redact_message(message, task.redactor) for message in sent]
+        messages = (*sent, *_messages_after(redacted, dropped), await self._question(task, tokenizer))
         tools = task.last_request.tools
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
-            needed = sum(map(Sizer(tokenizer).count_message, messages)) + tokenizer.request(tools, system=system).tokens + task.max_tokens
+            needed = (
+                sum(map(Sizer(tokenizer).count_message, messages)) + tokenizer.count_overhead(tools, system=system).tokens + task.max_tokens
+            )
             if needed > self.window:
-                detail = f"the conversation with the question and room for the summary needs {needed:,} of {self.window:,} tokens."
+                detail = f"the conversation, the question and the summary need {needed:,} tokens; the window has {self.window:,}."
                 raise SummaryError(reason="does_not_fit", detail=detail)
         reply = await with_options(self.model, temperature=0).complete(messages, tools=tools)
         return summary_from_reply(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, require_tags=True)
 
     async def _question(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         quirks = find_quirks(self.model.name)
-        asked = SummaryInstructions(
-            instructions=task.instructions, live=True, words=suggest_word_count(task), say_no_tools=quirks.say_no_tools, template=self.template
+        question = SummaryInstructions(
+            instructions=task.instructions,
+            live=True,
+            words=suggest_word_count(task),
+            say_no_tools=quirks.say_no_tools,
+            template=self.template,
         )
-        (message,) = (await render_async(UserMessage()[asked], tokenizer=tokenizer)).messages
+        (message,) = (await render_async(UserMessage()[question], tokenizer=tokenizer)).messages
         return message
 
 
-def _since(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Message]:
-    """What was said behind a request, from the model's answer on; nothing where none of it was in the request, as a prompt may reword."""
+def _messages_after(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Message]:
+    """Return the dropped messages after a request, from the model's reply on.
+
+    Returns nothing if none of the dropped messages was in the request, since a prompt may reword them.
+    """
     calls = {call.id for message in sent for call in message.tool_calls}
     texts = Counter((message.role, message.text) for message in sent if not message.tool_calls)
     last: int | None = None
@@ -83,6 +102,6 @@ def _since(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Mess
         if any(call.id in calls for call in message.tool_calls) or (not message.tool_calls and texts[key] > 0):
             last = at
             texts[key] -= 1
-    behind = () if last is None else dropped[last + 1 :]
-    first = next((at for at, message in enumerate(behind) if message.role == "assistant"), len(behind))
-    return behind[first:]
+    after = () if last is None else dropped[last + 1 :]
+    first = next((at for at, message in enumerate(after) if message.role == "assistant"), len(after))
+    return after[first:]

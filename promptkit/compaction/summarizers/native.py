@@ -1,4 +1,4 @@
-"""A provider's own compaction: what it puts in the place of the conversation is kept as it is, with a summary beside it that all can read."""
+"""A provider's own compaction: its opaque messages replace the conversation, next to a summary that every provider can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import OpaquePart
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import build_view, build_summary_message
+from promptkit.transcript.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CompactingModel", "NativeSummarizer", "WireFormatModel", "make_portable", "get_wire_format"]
+__all__ = ["CompactingModel", "NativeSummarizer", "WireFormatModel", "get_wire_format", "make_portable"]
 
 
 class CompactingModel(Protocol):
-    """A model whose provider compacts: OpenAIModel over the Responses API."""
+    """A model whose provider can compact a conversation, such as `OpenAIModel` with the Responses API."""
 
     @property
     def name(self) -> str:
@@ -34,13 +34,13 @@ class CompactingModel(Protocol):
         ...
 
     async def compact(self, messages: Sequence[Message]) -> CompactedInput:
-        """What stands in the place of messages."""
+        """Return the provider's messages that replace the given ones."""
         ...
 
 
 @runtime_checkable
 class WireFormatModel(Protocol):
-    """A model that says in which wire format it is asked."""
+    """A model that knows its wire format."""
 
     @property
     def api(self) -> str:
@@ -49,53 +49,66 @@ class WireFormatModel(Protocol):
 
 
 def get_wire_format(model: object) -> str:
-    """The wire format of a model; an empty text for one that does not say, and to which no provider's own parts can be sent."""
+    """Return the wire format of a model, or an empty text if the model does not tell it. Such a model takes no opaque parts."""
     return model.api if isinstance(model, WireFormatModel) else ""
 
 
 @attrs.frozen(kw_only=True)
 class NativeSummarizer:
-    """Has the provider compact what is dropped, an earlier summary with it, and another summarizer write the text beside it.
+    """Has the provider compact the dropped messages and the previous summary, and another summarizer write a text.
 
-    The text is what summaries, files and people go by, and what the model is shown once the conversation goes on at another provider.
+    The text is used by later summaries, by checkpoint files and by the user. The model sees it once the conversation moves to another
+    provider.
     """
 
     model: CompactingModel
+    """The model whose provider compacts."""
     text_summarizer: Summarizer = attrs.field(factory=ExtractiveSummarizer)
-    """Writes the text. The default asks no model."""
+    """Writes the text. The default needs no model."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The text, with the provider's messages. Raises what the provider raises, and SummaryError if there is no text.
+        """Return the text with the provider's messages.
 
-        Secrets are taken out of what it is sent as of what any summarizer is sent.
+        The plan's messages are redacted for this request as for every summarizer.
+
+        Raises:
+            SummaryError: There is nothing to summarize, or no text was made.
+            ModelError: The provider's compaction failed.
         """
-        collect_dropped_items(task)  # raises where nothing is new
-        made = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
+        collect_dropped_items(task)  # raises SummaryError if there is nothing to summarize
+        compacted = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
         text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
-            text, mode="native", model=self.model.name, usage=sum_usage([text.usage, made.usage]), replacement=made.messages
+            text, mode="native", model=self.model.name, usage=sum_usage([text.usage, compacted.usage]), replacement=compacted.messages
         )
 
 
 def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
-    """See to it that the view can be read at a provider, by the wire format that it is sent in (`chat`, `responses`, `anthropic`).
+    """Make the view readable by a provider. Call it when the model is switched, before the next request.
 
-    Where the view starts with what another provider has sealed, a checkpoint is written that shows the portable summary in its place;
-    everything else stays as it was. None where nothing needs to be done. Call it when the model is switched, before the next request.
+    If the view starts with messages that only another provider can read, a checkpoint is appended that shows the portable summary
+    instead. Everything else stays unchanged.
+
+    Args:
+        transcript: The conversation.
+        provider: The wire format of the next requests: `chat`, `responses` or `anthropic`.
+
+    Returns:
+        The new checkpoint, or None if nothing had to be done.
     """
     path = transcript.path()
     view = build_view(path)
     if view.checkpoint_id is None:
         return None
     payload = transcript.get(view.checkpoint_id).payload
-    shown = [item.message for item in view.items if item.entry_id == view.checkpoint_id]
-    foreign = any(isinstance(part, OpaquePart) and part.provider != provider for message in shown for part in message.content)
-    if not isinstance(payload, Checkpoint) or payload.portable is None or not foreign:
+    opening = [item.message for item in view.items if item.entry_id == view.checkpoint_id]
+    is_foreign = any(isinstance(part, OpaquePart) and part.provider != provider for message in opening for part in message.content)
+    if not isinstance(payload, Checkpoint) or payload.portable is None or not is_foreign:
         return None
-    plain = payload.portable == (build_summary_message(payload.summary),)
-    portable = attrs.evolve(
+    is_default = payload.portable == (build_summary_message(payload.summary),)
+    checkpoint = attrs.evolve(
         payload,
-        replacement=None if plain else payload.portable,
+        replacement=None if is_default else payload.portable,
         portable=None,
         own=(),
         first_kept=next((item.entry_id for item in view.items if item.entry_id != view.checkpoint_id), None),
@@ -104,4 +117,4 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
         tokens_before=None,
         tokens_after=None,
     )
-    return transcript.append(portable, expect=transcript.leaf)[0]
+    return transcript.append(checkpoint, expect=transcript.leaf)[0]

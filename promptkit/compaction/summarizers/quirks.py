@@ -1,4 +1,7 @@
-"""What single models need to be told, or need done to a request, around a summary: data, so that a new model is a new row."""
+"""Model-specific additions to requests that follow a compaction (reminder text, preserved thinking blocks).
+
+The table `QUIRKS` has a row for each family of models.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +20,41 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["QUIRKS", "REMINDER", "Quirks", "adapt_messages", "count_added_tokens", "is_thinking", "find_quirks", "remove_calls", "remove_orphans"]
+__all__ = [
+    "QUIRKS",
+    "REMINDER",
+    "Quirks",
+    "adapt_messages",
+    "count_added_tokens",
+    "find_quirks",
+    "is_thinking",
+    "remove_calls",
+    "remove_orphans",
+]
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "
     "Ask only where you cannot go on without an answer.\n</reminder>"
 )
-"""Stands behind a summary, in a message of its own, for models that would stop there."""
+"""Text of a message after the summary, for models that would stop there."""
 
-_REMINDING = Message(role="user", content=(REMINDER,))
+_REMINDER_MESSAGE = Message(role="user", content=(REMINDER,))
 
 
 @attrs.frozen(kw_only=True)
 class Quirks:
-    """How one family of models differs when a conversation is summarized."""
+    """How a family of models differs when a conversation is summarized."""
 
     say_no_tools: bool = False
-    """It calls tools though it was asked for text, unless it is told once more."""
+    """The model calls tools although it was asked for text, unless the request repeats that it must not."""
     remind_to_continue: bool = False
-    """It stops after a summary unless it is told to go on."""
+    """The model stops after a summary, unless a reminder tells it to continue."""
     strip_orphans: bool = False
-    """It refuses a request in which a call or a result stands alone, even one that a placeholder answers."""
+    """The model refuses a request with a tool call or tool result that stands alone, even if a placeholder result answers the call."""
     keep_thinking: bool = False
-    """Its last thinking must lead what is shown behind a summary."""
+    """The first reply after a summary must start with the model's last thinking block."""
     hidden_calls: str | None = None
-    """A pattern: calls of tools of these names, and their results, mean nothing outside of their own request."""
+    """A pattern of tool names. Their calls and results have no meaning outside their own request."""
 
 
 _CLAUDE = Quirks(keep_thinking=True, hidden_calls=r"tool_search")
@@ -52,61 +65,70 @@ QUIRKS: tuple[tuple[str, Quirks], ...] = (
     (r"gemini", Quirks(strip_orphans=True)),
     (r"gpt-4\.1", Quirks(remind_to_continue=True)),
 )
-"""Model names by pattern, the first that matches counts. Source: what VS Code's chat does for these families."""
+"""Quirks by pattern of the model's name. The first match counts. Source: what VS Code's chat does for these families."""
 
 
 def find_quirks(model: str | None, table: tuple[tuple[str, Quirks], ...] = QUIRKS) -> Quirks:
-    """The quirks of a model; none for one that no row matches."""
+    """Return the quirks of a model. A model that matches no row has none."""
     return next((quirks for pattern, quirks in table if model and re.search(pattern, model, re.IGNORECASE)), Quirks())
 
 
 def adapt_messages(messages: Sequence[Message], quirks: Quirks, *, thinking: OpaquePart | None = None) -> tuple[Message, ...]:
-    """The messages of a request as a model with these quirks needs them. Twice is once; without quirks, nothing is changed.
+    """Adapt the messages of a request to a model's quirks. Idempotent; without quirks nothing changes.
 
-    `thinking` is the last one of what the summary stands for, as the facts of its checkpoint have it.
+    Args:
+        messages: The messages of the request.
+        quirks: The model's quirks.
+        thinking: The last thinking block among the messages that the summary replaces, from the facts of its checkpoint.
     """
-    shown = remove_orphans(messages) if quirks.strip_orphans else tuple(messages)
-    at = next((at for at, message in enumerate(shown) if extract_summary_text(message) is not None), None)
-    if at is not None and quirks.remind_to_continue and _REMINDING not in shown[at + 1 : at + 2]:
-        shown = (*shown[: at + 1], _REMINDING, *shown[at + 1 :])
+    adapted = remove_orphans(messages) if quirks.strip_orphans else tuple(messages)
+    at = next((at for at, message in enumerate(adapted) if extract_summary_text(message) is not None), None)
+    if at is not None and quirks.remind_to_continue and _REMINDER_MESSAGE not in adapted[at + 1 : at + 2]:
+        adapted = (*adapted[: at + 1], _REMINDER_MESSAGE, *adapted[at + 1 :])
     if at is not None and quirks.keep_thinking and thinking is not None:
-        first = next((place for place in range(at + 1, len(shown)) if shown[place].role == "assistant"), None)
-        if first is not None and not any(map(is_thinking, shown[first].content)):
-            led = attrs.evolve(shown[first], content=(thinking, *shown[first].content))
-            shown = (*shown[:first], led, *shown[first + 1 :])
-    return shown
+        first = next((index for index in range(at + 1, len(adapted)) if adapted[index].role == "assistant"), None)
+        if first is not None and not any(map(is_thinking, adapted[first].content)):
+            leading = attrs.evolve(adapted[first], content=(thinking, *adapted[first].content))
+            adapted = (*adapted[:first], leading, *adapted[first + 1 :])
+    return adapted
 
 
 def count_added_tokens(quirks: Quirks, *, thinking: OpaquePart | None = None, tokenizer: Tokenizer) -> int:
-    """The most that `adapted` adds to a request that shows a summary."""
+    """Return the most tokens that `adapt_messages` adds to a request with a summary.
+
+    Args:
+        quirks: The model's quirks.
+        thinking: The thinking block that would be added.
+        tokenizer: Counts the tokens.
+    """
     sizer = Sizer(tokenizer)
-    reminder = sizer.count_message(_REMINDING) if quirks.remind_to_continue else 0
+    reminder = sizer.count_message(_REMINDER_MESSAGE) if quirks.remind_to_continue else 0
     return reminder + (sizer.count_part(thinking) if quirks.keep_thinking and thinking is not None else 0)
 
 
 def is_thinking(part: object) -> bool:
-    """Whether a part is a thought of a Claude model, signed or redacted."""
+    """Tell whether a part is a thinking block of a Claude model, signed or redacted."""
     value = part.value if isinstance(part, OpaquePart) else None
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
 
 
 def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages without results of no call, and without calls that nothing answers up to the next message that is no result."""
-    return tuple(_answered(messages))
+    """Remove tool results without a call, and calls whose result does not follow before the next message that is not a tool result."""
+    return tuple(_iter_paired(messages))
 
 
 def remove_calls(messages: Sequence[Message], names: str | None) -> tuple[Message, ...]:
-    """The messages without the calls of certain tools, by a pattern, and without their results; what was said beside them stays."""
+    """Remove the calls of tools whose name matches a pattern, and their results. The text of such a message stays."""
     if names is None:
         return tuple(messages)
     hidden = {call.id for message in messages for call in message.tool_calls if re.search(names, call.name, re.IGNORECASE)}
-    return tuple(_kept(messages, hidden))
+    return tuple(_without_hidden(messages, hidden))
 
 
-def _answered(messages: Sequence[Message]) -> Iterator[Message]:
+def _iter_paired(messages: Sequence[Message]) -> Iterator[Message]:
     for start, message in enumerate(messages):
         if message.role == "tool":
-            continue  # with its call, or not at all
+            continue  # yielded with its call, or omitted
         results: list[Message] = []
         at = start + 1
         while at < len(messages) and messages[at].role == "tool":
@@ -114,7 +136,7 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
             at += 1
         calls = {call.id for call in message.tool_calls}
         answered = {result.tool_call_id for result in results} & calls
-        yield from _kept([message], calls - answered)
+        yield from _without_hidden([message], calls - answered)
         seen: set[str] = set()
         for result in results:
             key = result.tool_call_id
@@ -123,8 +145,8 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
                 yield result
 
 
-def _kept(messages: Sequence[Message], hidden: set[str]) -> Iterator[Message]:
-    """What is left without some calls; nothing of a message that was only these."""
+def _without_hidden(messages: Sequence[Message], hidden: set[str]) -> Iterator[Message]:
+    """Yield the messages without the hidden calls. A message that consisted of such calls only is omitted."""
     for message in messages:
         if message.role == "tool" and message.tool_call_id in hidden:
             continue

@@ -1,4 +1,4 @@
-"""A summary from a service: `POST {"systemPrompt", "prompt"}`, answered by `{"summary"}`."""
+"""A summary from an HTTP service: `POST {"systemPrompt", "prompt"}`, answered by `{"summary"}`."""
 
 from __future__ import annotations
 
@@ -28,56 +28,64 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteSummarizer"]
 
-LARGEST = 4_000_000
-"""Bytes of an answer: a summary that is larger is none."""
+MAX_RESPONSE_BYTES = 4_000_000
+"""Largest accepted response body, in bytes."""
 
-SUCCESS = range(200, 300)
+SUCCESS_STATUSES = range(200, 300)
 
 
 @attrs.frozen(kw_only=True)
 class RemoteSummarizer:
     """Has a service write the summary of the conversation as text, as oh-my-pi does.
 
-    What it answers is held to what every summary is held to. Nothing is asked twice: put it into a Chain with another behind it. It does
-    not follow redirects: the conversation goes to this address and to no other.
+    The response must pass the same checks as any model's summary. There are no retries: put this summarizer into a `FallbackSummarizer`
+    before another one. Redirects are not followed, so that the conversation is sent to this address only.
     """
 
     url: str
+    """Address of the service, with http or https."""
     window: int
-    """The most tokens of the prompt and the summary together."""
+    """Tokens of the prompt and the summary together."""
     tokenizer: Tokenizer
+    """Counts the tokens of the prompt and the summary."""
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
-    """Sent with it, such as an authorization."""
+    """Additional request headers, such as an authorization."""
     timeout: float = 60.0
-    """Seconds for all of it, from the connection to the end of the answer."""
+    """Seconds for the whole request, from the connection to the end of the response."""
     client: DefaultAsyncHttpxClient | None = attrs.field(default=None, repr=False)
-    """The HTTP client to use, which stays open; None: one of its own for each summary."""
+    """The HTTP client to use, which is left open. None: a new client for each summary."""
     template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
 
     def __attrs_post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            problem = f"url={self.url!r} is no address of a service: write http://… or https://…"
+            problem = f"url={self.url!r} is not the address of a service: write http://… or https://…"
             raise InvalidArgumentError(problem)
         if not self.timeout > 0:
             problem = f"timeout={self.timeout:g} must be above 0 seconds."
             raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary. Raises SummaryError if nothing fits or the answer holds no summary, and ModelError if the service gives none."""
+        """Ask the service for the summary.
+
+        Raises:
+            SummaryError: There is nothing to summarize, no message fits the window, or the response holds no summary.
+            ModelError: The service does not respond, or responds with an error.
+        """
         prompt = SummaryOfText(task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template)
         rendered = await render_summary_request(prompt, self.window, tokenizer=self.tokenizer, marks_new=True)
         body = {
             "systemPrompt": "\n\n".join(message.text for message in rendered.messages if message.role == "system"),
             "prompt": "\n\n".join(message.text for message in rendered.messages if message.role != "system"),
         }
-        text = _summary(await self._posted(body))
+        text = _parse_summary(await self._post(body))
         reply = Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
-        made = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False)
-        return attrs.evolve(made, model=None, usage=None)
+        summary = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False)
+        return attrs.evolve(summary, model=None, usage=None)
 
-    async def _posted(self, body: Mapping[str, str]) -> bytes:
-        """The body of the answer. Raises ModelError."""
+    async def _post(self, body: Mapping[str, str]) -> bytes:
+        """Return the body of the response. Raises ModelError."""
         from openai import DefaultAsyncHttpxClient
 
         client = self.client or DefaultAsyncHttpxClient()
@@ -85,7 +93,7 @@ class RemoteSummarizer:
             async with asyncio.timeout(self.timeout):
                 return await self._read(client, body)
         except TimeoutError as error:
-            message = f"no answer from {self._place} within {self.timeout:g} seconds."
+            message = f"{self._host} did not respond within {self.timeout:g} seconds."
             raise ModelUnavailableError(message) from error
         finally:
             if client is not self.client:
@@ -94,52 +102,52 @@ class RemoteSummarizer:
     async def _read(self, client: DefaultAsyncHttpxClient, body: Mapping[str, str]) -> bytes:
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
         headers = {"content-type": "application/json", "accept": "application/json", **self.headers}
-        got = bytearray()
+        content = bytearray()
         try:
-            asked = client.stream("POST", self.url, content=data, headers=headers, follow_redirects=False, timeout=self.timeout)
-            async with asked as answer:
-                async for piece in answer.aiter_bytes():
-                    got += piece
-                    if len(got) > LARGEST:
+            request = client.stream("POST", self.url, content=data, headers=headers, follow_redirects=False, timeout=self.timeout)
+            async with request as response:
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > MAX_RESPONSE_BYTES:
                         break
-                status, wait = answer.status_code, answer.headers.get("retry-after")
+                status, retry_after = response.status_code, response.headers.get("retry-after")
         except Exception as error:
-            # The SDK brings one HTTP library or another, by its version: their errors have no class in common.
-            message = f"{self._place} could not be asked ({type(error).__name__}: {error})."
+            # The SDK uses one HTTP library or another, depending on its version. Their errors have no common class.
+            message = f"the request to {self._host} failed ({type(error).__name__}: {error})."
             raise ModelUnavailableError(message) from error
-        if status not in SUCCESS:
+        if status not in SUCCESS_STATUSES:
             raise error_from_failure(
                 Failure(
-                    model=self._place,
-                    message=f"the service answered {status}",
+                    model=self._host,
+                    message=f"the service responded with status {status}",
                     status=status,
-                    body=_json(bytes(got)),
-                    retry_after=float(wait) if wait is not None and wait.isdecimal() else None,
+                    body=_parse_json(bytes(content)),
+                    retry_after=float(retry_after) if retry_after is not None and retry_after.isdecimal() else None,
                 )
             )
-        return bytes(got)
+        return bytes(content)
 
     @property
-    def _place(self) -> str:
-        """The service, without a password or a key in its address."""
+    def _host(self) -> str:
+        """The service's host name, without a password or a key from its address."""
         return urlsplit(self.url).hostname or ""
 
 
-def _summary(body: bytes) -> str:
-    """The summary in an answer. Raises SummaryError for any other answer."""
-    if len(body) > LARGEST:
-        raise SummaryError(reason="too_large", detail=f"the service answered with more than {LARGEST:,} bytes.")
-    answer = _json(body)
-    summary = cast("dict[str, object]", answer).get("summary") if isinstance(answer, dict) else None  # JSON has no other keys
+def _parse_summary(body: bytes) -> str:
+    """Return the summary in a response. Raises SummaryError for any other response."""
+    if len(body) > MAX_RESPONSE_BYTES:
+        raise SummaryError(reason="too_large", detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes.")
+    response = _parse_json(body)
+    summary = cast("dict[str, object]", response).get("summary") if isinstance(response, dict) else None  # JSON objects have string keys
     if not isinstance(summary, str):
-        raise SummaryError(reason="untagged", detail='the service answered without {"summary": "…"}.')
+        raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
     return summary
 
 
-def _json(body: bytes) -> object:
-    """The JSON of a body; its text where it is none."""
+def _parse_json(body: bytes) -> object:
+    """Return a body as JSON, or as text if it is no JSON."""
     text = body.decode("utf-8", "replace")
     try:
-        return cast("object", json.loads(text))  # of whatever
+        return cast("object", json.loads(text))  # json.loads returns Any
     except (ValueError, RecursionError):
         return text

@@ -1,4 +1,4 @@
-"""The summary of the conversation as one text: for any model, any window, and after anything else has failed."""
+"""A summary of the conversation as one text: for any model and any window, and after other summarizers have failed."""
 
 from __future__ import annotations
 
@@ -24,29 +24,36 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_SHARE", "SimpleSummarizer"]
 
 RESULT_SHARE = 8
-"""A tool result has at most an eighth of the window: its first 40 % and its last 60 %."""
+"""A tool result may take an eighth of the window: its first 40 % and its last 60 %."""
 
 
 @attrs.frozen(kw_only=True)
 class SimpleSummarizer:
-    """Writes the conversation out and asks for its summary: no tools, no pictures, nothing that a provider could refuse."""
+    """Sends the conversation as text and asks for its summary. The request has no tools and no pictures, so no provider can refuse it."""
 
     model: Model
+    """The summarizing model."""
     window: int
-    """The most tokens of input and output together."""
+    """Context window of the model in tokens, input and output together."""
     tokenizer: Tokenizer | None = None
-    """None: the model's."""
+    """None: the model's tokenizer."""
     template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
     prompt: Callable[[SummaryTask], Child] | None = None
-    """Another prompt than SummaryOfText."""
+    """Makes another prompt than `SummaryOfText`."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary. Raises SummaryError if nothing of the conversation fits, and what the model's provider raises."""
+        """Ask the model for the summary.
+
+        Raises:
+            SummaryError: There is nothing to summarize, no message fits the window, or the reply is not a summary.
+            ModelError: The request failed.
+        """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         prompt = SummaryOfText(
             task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
-        shown = prompt if self.prompt is None else self.prompt(task)
-        rendered = await render_summary_request(shown, self.window, tokenizer=tokenizer, marks_new=self.prompt is None)
+        request = prompt if self.prompt is None else self.prompt(task)
+        rendered = await render_summary_request(request, self.window, tokenizer=tokenizer, marks_new=self.prompt is None)
         reply = await with_options(self.model, temperature=0).complete(rendered.messages)
         return summary_from_reply(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, require_tags=False)

@@ -1,4 +1,4 @@
-"""A turn that is cut in two: its first part is summarized for itself, so that what is kept of it can be understood."""
+"""A summary for a turn that is cut in two: the first part of the turn gets a summary of its own, so that the rest can be understood."""
 
 from __future__ import annotations
 
@@ -30,44 +30,48 @@ PREFIX = (
 
 @attrs.frozen(kw_only=True)
 class SplitTurnSummarizer:
-    """Has what is before a turn that is cut in two, and the turn's first part, summarized side by side, and puts them together.
+    """Summarizes the history before a cut turn and the turn's first part concurrently, and joins both summaries.
 
-    Where no turn is cut it is the summarizer itself. Where nothing new is before the turn, no model is asked for that: the summary
-    before stays, or a fixed text says that there is none. For plans of `select(split=True)`. (pi.)
+    If no turn is cut, it delegates to the summarizer. If there are no new messages before the turn, no model is asked for the history:
+    the previous summary is kept, or a fixed text says that there is none. For plans of `select(split=True)`. Source: pi.
     """
 
     summarizer: Summarizer
-    """For what is before the turn."""
+    """Summarizes what precedes the turn."""
     tokenizer: Tokenizer
     prefix_summarizer: Summarizer | None = None
-    """For the first part of the turn; None: the same."""
+    """Summarizes the first part of the turn. None: `summarizer`."""
     prefix_share: float = 5 / 13
-    """Of the tokens, what the first part of the turn may have. (pi: 0.5 of its reserve beside 0.8.)"""
+    """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve beside 0.8."""
 
     def __attrs_post_init__(self) -> None:
         if not 0 < self.prefix_share < 1:
-            problem = f"share={self.prefix_share:g} must be above 0 and below 1."
+            problem = f"prefix_share={self.prefix_share:g} must be above 0 and below 1."
             raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary of both. Raises SummaryError if one of them is not to be had: the other is called off then."""
+        """Summarize both parts.
+
+        Raises:
+            SummaryError: One of the two summaries failed; the other is cancelled. Or there is no room for two summaries.
+        """
         if not task.plan.prefix:
             return await self.summarizer.summarize(task)
         room = task.max_tokens - self.tokenizer.count(HEADING)
-        most = int(room * self.prefix_share)
-        if self._kept(task) and self.tokenizer.count(self._before(task)) > room - most:
-            # The summary before leaves no room for a second one: one is made of both.
-            whole = attrs.evolve(task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=())
-            return await self.summarizer.summarize(attrs.evolve(task, plan=whole))
-        if most < 1:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens hold no summary in two parts.")
-        first = asyncio.ensure_future(self._history(task, room - most))
-        second = asyncio.ensure_future(self._prefix(task, most))
+        prefix_tokens = int(room * self.prefix_share)
+        if self._is_history_unchanged(task) and self.tokenizer.count(self._get_previous(task)) > room - prefix_tokens:
+            # The previous summary leaves no room for a second one, so both parts get one summary.
+            merged_plan = attrs.evolve(task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=())
+            return await self.summarizer.summarize(attrs.evolve(task, plan=merged_plan))
+        if prefix_tokens < 1:
+            raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few for a summary in two parts.")
+        first = asyncio.ensure_future(self._summarize_history(task, room - prefix_tokens))
+        second = asyncio.ensure_future(self._summarize_prefix(task, prefix_tokens))
         try:
             history, prefix = await asyncio.gather(first, second)
         finally:
-            for each in (first, second):
-                each.cancel()
+            for future in (first, second):
+                future.cancel()
             await asyncio.gather(first, second, return_exceptions=True)
         return Summary(
             text=f"{history.text}{HEADING}{prefix.text}",
@@ -77,23 +81,23 @@ class SplitTurnSummarizer:
             facts=updated_facts(task),
         )
 
-    async def _history(self, task: SummaryTask, tokens: int) -> Summary:
+    async def _summarize_history(self, task: SummaryTask, tokens: int) -> Summary:
         plan = task.plan
-        if self._kept(task):
-            return Summary(text=self._before(task), mode="kept")
-        # Neither part is asked for behind the last request: that shows the whole conversation, and its summary would be that of all of it.
-        alone = attrs.evolve(plan, prefix=())
-        return await self.summarizer.summarize(attrs.evolve(task, plan=alone, max_tokens=tokens, last_request=None, check=None))
+        if self._is_history_unchanged(task):
+            return Summary(text=self._get_previous(task), mode="kept")
+        # Without the last request: it shows the whole conversation, so a summary asked for after it would cover both parts.
+        plan_part = attrs.evolve(plan, prefix=())
+        return await self.summarizer.summarize(attrs.evolve(task, plan=plan_part, max_tokens=tokens, last_request=None, check=None))
 
-    def _kept(self, task: SummaryTask) -> bool:
-        """Whether nothing new is before the turn: no model is asked for that."""
+    def _is_history_unchanged(self, task: SummaryTask) -> bool:
+        """Tell whether there is nothing new before the turn."""
         return all(map(is_summary, task.plan.dropped))
 
-    def _before(self, task: SummaryTask) -> str:
+    def _get_previous(self, task: SummaryTask) -> str:
         return NO_HISTORY if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
-    async def _prefix(self, task: SummaryTask, tokens: int) -> Summary:
-        alone = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
+    async def _summarize_prefix(self, task: SummaryTask, tokens: int) -> Summary:
+        plan_part = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
         instructions = "\n\n".join(filter(None, (PREFIX, task.instructions)))
-        asked = attrs.evolve(task, plan=alone, max_tokens=tokens, instructions=instructions, last_request=None, facts={}, check=None)
-        return await (self.prefix_summarizer or self.summarizer).summarize(asked)
+        subtask = attrs.evolve(task, plan=plan_part, max_tokens=tokens, instructions=instructions, last_request=None, facts={}, check=None)
+        return await (self.prefix_summarizer or self.summarizer).summarize(subtask)

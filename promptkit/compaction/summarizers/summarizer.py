@@ -1,7 +1,4 @@
-"""What writes summaries: the protocol, what every summary of a model is held to, and the chain that tries one after the other.
-
-The summary in what a model answered: it may think aloud first, and forget to close what it opened.
-"""
+"""The summarizer protocol, the fallback over several summarizers, and the checks that every model's summary must pass."""
 
 from __future__ import annotations
 
@@ -31,158 +28,137 @@ __all__ = [
     "Summarizer",
     "collect_dropped_items",
     "collect_dropped_messages",
-    "get_previous_summary",
     "extract_summary",
+    "get_previous_summary",
+    "strip_analysis",
     "sum_usage",
     "summary_from_reply",
     "updated_facts",
-    "strip_analysis",
 ]
 
 
-_OPEN = re.compile(r"<summary>", re.IGNORECASE)
-_CLOSE = re.compile(r"</summary>", re.IGNORECASE)
-_THINKING = re.compile(r"<analysis>", re.IGNORECASE)
-_THOUGHT = re.compile(r"</analysis>", re.IGNORECASE)
-_BOTH = re.compile(r"</analysis>\s*+(?=<summary>)", re.IGNORECASE)
-
-
-def extract_summary(text: str) -> str | None:
-    """What stands between the summary tags, without the white space around it; None where nothing was tagged.
-
-    A summary that is mentioned while the model thinks is none: the block right behind `</analysis>` counts, else the first one behind
-    the last `</analysis>` that has one behind it, else the first of all. A block that is not closed ends with the text; one that is
-    opened in thoughts that do not end is no block. Linear.
-
-    >>> extract_summary("<analysis>A <summary> is due.</analysis><summary> Done. </summary>")
-    'Done.'
-    """
-    opened = _OPEN.search(text, _thought(text))
-    if opened is None:
-        return None
-    closed = _CLOSE.search(text, opened.end())
-    if closed is None and _THINKING.search(text, 0, opened.start()) and not _THOUGHT.search(text):
-        return None
-    return text[opened.end() : closed.start() if closed else len(text)].strip()
-
-
-def strip_analysis(text: str) -> str:
-    """The text without thoughts between analysis tags, without white space around it; thoughts that do not end go to the end."""
-    kept: list[str] = []
-    at = 0
-    while opened := _THINKING.search(text, at):
-        kept.append(text[at : opened.start()])
-        closed = _THOUGHT.search(text, opened.end())
-        at = closed.end() if closed else len(text)
-    return "".join([*kept, text[at:]]).strip()
-
-
-def _thought(text: str) -> int:
-    """Where the thoughts end that the model has before it writes the summary; 0 where it has none."""
-    both = _BOTH.search(text)
-    if both is not None:
-        return both.end()
-    last = max((match.start() for match in _OPEN.finditer(text)), default=0)
-    return max((match.end() for match in _THOUGHT.finditer(text, 0, last)), default=0)
-
-
 class Summarizer(Protocol):
-    """Writes a summary of what a plan drops."""
+    """Writes a summary of the messages that a plan drops."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary. Raises SummaryError if there is none to be had; what cancels it passes through."""
+        """Write the summary. Cancellation passes through.
+
+        Raises:
+            SummaryError: No summary was made.
+        """
         ...
 
 
 @attrs.frozen
 class FallbackSummarizer:
-    """Tries summarizers one after the other until one has a summary that the task's check lets pass.
+    """Tries summarizers in order and returns the first summary that passes the task's check.
 
-    The last is best one that needs no model, so that a conversation is never lost to a failing provider.
+    The last one should be a summarizer that needs no model, so that a failing provider never blocks a conversation.
+
+    >>> FallbackSummarizer([SimpleSummarizer(model=model, window=128_000), ExtractiveSummarizer()])
     """
 
     summarizers: Sequence[Summarizer]
 
     def __attrs_post_init__(self) -> None:
-        if any(getattr(link, "must_be_last", False) for link in self.summarizers[:-1]):
-            problem = "a summarizer that always has something to say can only be the last of a chain: nobody behind it is ever asked."
+        if any(getattr(summarizer, "must_be_last", False) for summarizer in self.summarizers[:-1]):
+            problem = "a summarizer that never fails must be the last one: write FallbackSummarizer([..., PlaceholderSummarizer(...)])."
             raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The first summary that is accepted; it costs what those that were not accepted cost, too.
+        """Return the first accepted summary. Its usage includes the usage of the attempts that failed.
 
-        Raises SummaryError with what every link failed of.
+        Raises:
+            SummaryError: Every summarizer failed. The text lists each failure.
         """
         failures: list[str] = []
         usages: list[CarriedUsage | None] = []
-        for link in self.summarizers:
+        for summarizer in self.summarizers:
             try:
-                summary = await link.summarize(task)
+                summary = await summarizer.summarize(task)
                 if task.check is not None:
                     task.check(summary)
-            except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the next link is there for that
-                failures.append(f"{type(link).__name__}: {error}")
+            except Exception as error:  # noqa: BLE001  # a provider's client may raise anything; the next summarizer is tried
+                failures.append(f"{type(summarizer).__name__}: {error}")
                 usages.append(error.usage if isinstance(error, SummaryError) else None)
                 continue
             return attrs.evolve(summary, usage=sum_usage([*usages, summary.usage]))
-        detail = "; ".join(failures) or "there is nothing in the chain."
+        detail = "; ".join(failures) or "the list of summarizers is empty."
         raise SummaryError(reason="every", detail=detail, usage=sum_usage(usages))
 
 
 def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
-    """What the summary stands for, without the summary before it. Raises SummaryError if that is nothing: no model is asked then."""
+    """Return the view items that the summary will replace, without the previous summary.
+
+    Raises:
+        SummaryError: There are none, so no model needs to be asked.
+    """
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
     if not items:
-        raise SummaryError(reason="nothing", detail="nothing was said that no summary stands for yet.")
+        raise SummaryError(reason="nothing", detail="there are no messages to summarize.")
     return items
 
 
 def collect_dropped_messages(task: SummaryTask) -> list[Message]:
-    """The messages of `collect_dropped_items`."""
+    """Return the messages of `collect_dropped_items`."""
     return [item.message for item in collect_dropped_items(task)]
 
 
 def get_previous_summary(task: SummaryTask) -> str | None:
-    """The summary before this one, without its breadcrumb; None where this is the first."""
+    """Return the text of the previous summary without its breadcrumb, or None if there was none."""
     return None if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
 
 def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
-    """The facts for the next checkpoint, if a model writes its summary: those of the one before, with those of what is dropped now."""
+    """Return the facts for the next checkpoint: those of the previous one, extended by what is dropped now.
+
+    For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the previous summary.
+    """
     return attrs.evolve(extend_facts(Facts.from_json(task.facts), collect_dropped_items(task)), earlier=None).to_json()
 
 
 def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, require_tags: bool) -> Summary:  # noqa: PLR0913  # keywords
-    """The summary in a model's reply, if it is one.
+    """Take the summary from a model's reply.
 
-    `tagged`: it must stand between summary tags; otherwise a reply without them is taken as it is, but for its thoughts. Raises
-    SummaryError for a reply that calls tools, was withheld, is empty, or is larger than the task allows.
+    Args:
+        reply: The model's reply.
+        task: The task that the reply answers.
+        mode: Recorded in the summary: how it was made.
+        model: The model's name.
+        tokenizer: Counts the tokens of the summary.
+        require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole, without its analysis.
+
+    Returns:
+        The summary, with the updated facts.
+
+    Raises:
+        SummaryError: The reply calls tools, was withheld by the provider, is empty, or is larger than the task allows.
     """
     usage = reply.usage
     if reply.message.tool_calls:
         names = ", ".join(call.name for call in reply.message.tool_calls)
-        raise SummaryError(reason="tool_call", detail=f"the model called {names} where a summary was asked for.", usage=usage)
+        raise SummaryError(reason="tool_call", detail=f"the model called {names} instead of writing a summary.", usage=usage)
     if reply.finish == "content_filter":
         raise SummaryError(reason="withheld", detail="the provider withheld the reply.", usage=usage)
     text = extract_summary(reply.message.text)
     if text is None:
         if require_tags:
-            raise SummaryError(reason="untagged", detail="the model answered without summary tags.", usage=usage)
+            raise SummaryError(reason="untagged", detail="the reply has no <summary> tags.", usage=usage)
         text = strip_analysis(reply.message.text)
     if not text:
-        raise SummaryError(reason="empty", detail="the model answered with an empty summary.", usage=usage)
+        raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
     tokens = tokenizer.count(text)
     if tokens > task.max_tokens:
         raise SummaryError(
             reason="too_large",
-            detail=f"the summary has {tokens:,} tokens, and {task.max_tokens:,} is the most that it may have.",
+            detail=f"the summary has {tokens:,} tokens; the limit is {task.max_tokens:,}.",
             usage=usage,
         )
     return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=updated_facts(task))
 
 
 def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
-    """What several requests cost together; None if none said."""
+    """Add up the usage of several requests. None if none of them reported any."""
     known = [usage for usage in usages if usage is not None]
     if not known:
         return None
@@ -191,3 +167,49 @@ def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
         output_tokens=sum(usage.output_tokens for usage in known),
         cached_tokens=sum(usage.cached_tokens for usage in known),
     )
+
+
+_SUMMARY_OPEN = re.compile(r"<summary>", re.IGNORECASE)
+_SUMMARY_CLOSE = re.compile(r"</summary>", re.IGNORECASE)
+_ANALYSIS_OPEN = re.compile(r"<analysis>", re.IGNORECASE)
+_ANALYSIS_CLOSE = re.compile(r"</analysis>", re.IGNORECASE)
+_SUMMARY_AFTER_ANALYSIS = re.compile(r"</analysis>\s*+(?=<summary>)", re.IGNORECASE)
+
+
+def extract_summary(text: str) -> str | None:
+    """Return the text between the summary tags, without surrounding white space, or None if the text has no summary block.
+
+    A `<summary>` that the model merely mentions inside its analysis does not count. The function takes the block right after
+    `</analysis>`; else the first block after the last `</analysis>` that has a block after it; else the first block. A block that is not
+    closed ends with the text. A block that was opened inside an unclosed analysis is ignored. Runs in linear time.
+
+    >>> extract_summary("<analysis>A <summary> is due.</analysis><summary> Done. </summary>")
+    'Done.'
+    """
+    opened = _SUMMARY_OPEN.search(text, _find_analysis_end(text))
+    if opened is None:
+        return None
+    closed = _SUMMARY_CLOSE.search(text, opened.end())
+    if closed is None and _ANALYSIS_OPEN.search(text, 0, opened.start()) and not _ANALYSIS_CLOSE.search(text):
+        return None
+    return text[opened.end() : closed.start() if closed else len(text)].strip()
+
+
+def _find_analysis_end(text: str) -> int:
+    """Return the position after the analysis that precedes the summary, or 0 if there is none."""
+    both = _SUMMARY_AFTER_ANALYSIS.search(text)
+    if both is not None:
+        return both.end()
+    last = max((match.start() for match in _SUMMARY_OPEN.finditer(text)), default=0)
+    return max((match.end() for match in _ANALYSIS_CLOSE.finditer(text, 0, last)), default=0)
+
+
+def strip_analysis(text: str) -> str:
+    """Remove everything between analysis tags, and surrounding white space. An analysis that is not closed ends with the text."""
+    kept: list[str] = []
+    at = 0
+    while opened := _ANALYSIS_OPEN.search(text, at):
+        kept.append(text[at : opened.start()])
+        closed = _ANALYSIS_CLOSE.search(text, opened.end())
+        at = closed.end() if closed else len(text)
+    return "".join([*kept, text[at:]]).strip()

@@ -116,7 +116,7 @@ def test_a_span_has_the_figures_and_none_of_the_conversation() -> None:
 def test_a_decision_is_an_event_on_the_span_at_hand() -> None:
     (turn,) = spans(DECIDED)
     (event,) = turn.events
-    assert event.name == "promptkit.decided"
+    assert event.name == "promptkit.decision_made"
     assert event.attributes is not None
     assert event.attributes["promptkit.threshold"] == 0.79
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, reset, is_reset_due
+from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, is_reset_due, reset
 from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
 from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
@@ -90,7 +90,10 @@ def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path)
     talk = spoken()
     assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
     count = len(talk.log)
-    assert asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemoryExtractor(), memories=MemoryDirectory(tmp_path))) is None
+    assert (
+        asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemoryExtractor(), memories=MemoryDirectory(tmp_path)))
+        is None
+    )
     assert len(talk.log) == count
     assert asyncio.run(reset(Talk().log, reason="idle", now=at(4))) is None
 

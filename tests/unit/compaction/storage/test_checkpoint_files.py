@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory, list_checkpoint_files, format_comment, parse_comment, title_from_summary
+from promptkit.compaction.storage.checkpoint_files import (
+    CheckpointDirectory,
+    format_comment,
+    list_checkpoint_files,
+    parse_comment,
+    title_from_summary,
+)
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
 from tests.unit.compaction.conversation_builder import Talk, words

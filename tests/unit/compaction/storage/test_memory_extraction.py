@@ -12,7 +12,12 @@ import pytest
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE, MemoryExtractionHook, StatedMemoryExtractor, SummarizingMemoryExtractor
+from promptkit.compaction.storage.memory_extraction import (
+    MEMORIES_TEMPLATE,
+    MemoryExtractionHook,
+    StatedMemoryExtractor,
+    SummarizingMemoryExtractor,
+)
 from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError
@@ -88,7 +93,10 @@ def test_e109_a_stretch_that_fails_does_not_lose_the_others_and_one_too_large_is
 
 def test_if_every_stretch_fails_that_is_an_error() -> None:
     with pytest.raises(SummaryError):
-        extracted(SummarizingMemoryExtractor(summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50), spoken("fail", "fail"))
+        extracted(
+            SummarizingMemoryExtractor(summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50),
+            spoken("fail", "fail"),
+        )
 
 
 def test_calls_and_their_results_are_read_together() -> None:
@@ -104,7 +112,9 @@ def test_calls_and_their_results_are_read_together() -> None:
 def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
     with ScriptedModel(["<summary>\n- Likes tabs.\n- none\n</summary>"]) as model:
         summarizer = SimpleSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE)
-        extractor = SummarizingMemoryExtractor(summarizer=summarizer, tokenizer=TOKENIZER, chunk_tokens=250, max_chunk_tokens=500, max_tokens=100)
+        extractor = SummarizingMemoryExtractor(
+            summarizer=summarizer, tokenizer=TOKENIZER, chunk_tokens=250, max_chunk_tokens=500, max_tokens=100
+        )
         assert extracted(extractor, spoken("I like tabs")) == ("Likes tabs.",)
     assert "should be remembered in other conversations" in model.requests[0].messages[0].text
     assert "Continuation Plan" not in model.requests[0].messages[0].text

@@ -14,12 +14,12 @@ import pytest
 
 from promptkit.compaction.storage.memory_files import (
     MemoryDirectory,
-    parse_bullets,
     daily_file_name,
+    keep_newest_lines,
+    merge_memories,
+    parse_bullets,
     parse_keys,
     parse_memories,
-    merge_memories,
-    keep_newest_lines,
     strip_comments,
 )
 
@@ -140,7 +140,9 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(parse_memories(MemoryDirectory(tmp_path).load(NOW.date(), include_curated=False))) == sorted(f"memory {name}" for name in range(40))
+    assert sorted(parse_memories(MemoryDirectory(tmp_path).load(NOW.date(), include_curated=False))) == sorted(
+        f"memory {name}" for name in range(40)
+    )
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class TestFitting:
         summarized(ChunkedSummarizer(model=model, window=window), long_task(40, max_tokens=100, previous=with_room))
 
         for request in model.requests:
-            frame = tokenizer.request(system=request.messages[0].text).tokens
+            frame = tokenizer.count_overhead(system=request.messages[0].text).tokens
             assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert [number for request in model.requests for number in turns_in(request)] == list(range(40))
 

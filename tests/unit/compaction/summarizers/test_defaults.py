@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from promptkit.compaction.summarizers.defaults import FULL, QUESTION, compute_max_summary_tokens
+from promptkit.compaction.summarizers.defaults import MAX_FILL, QUESTION_TOKENS, compute_max_summary_tokens
 from promptkit.tokens.budget import ContextBudget
 
 
@@ -14,7 +14,7 @@ def test_a_summary_has_room_behind_a_conversation_that_is_nearly_full(window: in
     most = compute_max_summary_tokens(budget)
     assert budget.summary_tokens // 4 <= most <= budget.summary_tokens
     assume(most > budget.summary_tokens // 4)
-    assert int((budget.base or 0) * FULL) + QUESTION + most <= window
+    assert int((budget.base or 0) * MAX_FILL) + QUESTION_TOKENS + most <= window
 
 
 @pytest.mark.parametrize("budget", [ContextBudget(), ContextBudget(window=200_000)])

@@ -256,7 +256,7 @@ def test_the_summary_before_stays_while_there_is_room() -> None:
 
 
 def test_it_can_only_be_the_last_of_a_chain() -> None:
-    with pytest.raises(InvalidArgumentError, match="last of a chain"):
+    with pytest.raises(InvalidArgumentError, match="must be the last"):
         FallbackSummarizer([PLACEHOLDER, PLACEHOLDER])
 
 

@@ -8,7 +8,13 @@ from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.file_lists import FileListSummarizer, FileOperations, render_file_lists, list_file_operations, strip_file_lists
+from promptkit.compaction.summarizers.file_lists import (
+    FileListSummarizer,
+    FileOperations,
+    list_file_operations,
+    render_file_lists,
+    strip_file_lists,
+)
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer

@@ -122,7 +122,7 @@ class TestFitting:
             summarized(FullSummarizer(model=model, window=window), task)
 
         (request,) = model.requests
-        frame = tokenizer.request(request.tools, system=request.messages[0].text).tokens
+        frame = tokenizer.count_overhead(request.tools, system=request.messages[0].text).tokens
         assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert len(request.messages) > 3
 

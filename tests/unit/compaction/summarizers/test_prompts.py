@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import UserMessage, element_from_message, render
+from promptkit import UserMessage, render
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
-    ARGUMENTS,
+    MAX_ARGUMENT_CHARACTERS,
     SECTIONS,
     SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
-    serialize_message,
     neutralize_tags,
+    serialize_message,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
+from promptkit.elements import element_from_message
 from promptkit.errors import TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
@@ -161,7 +162,7 @@ def test_long_arguments_are_cut() -> None:
 
     ((_, _, text),) = serialize_message(message, {})
 
-    assert text == "x" * ARGUMENTS + "…"
+    assert text == "x" * MAX_ARGUMENT_CHARACTERS + "…"
 
 
 def test_E110_how_many_images_are_not_shown_is_said() -> None:

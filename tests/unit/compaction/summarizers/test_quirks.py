@@ -9,8 +9,8 @@ from promptkit.compaction.summarizers.quirks import (
     REMINDER,
     Quirks,
     adapt_messages,
-    is_thinking,
     find_quirks,
+    is_thinking,
     remove_calls,
     remove_orphans,
 )

@@ -139,7 +139,7 @@ class TestFitting:
             summarized(SimpleSummarizer(model=model, window=window), long_task(40, max_tokens=100))
 
         (request,) = model.requests
-        frame = tokenizer.request(system=request.messages[0].text).tokens
+        frame = tokenizer.count_overhead(system=request.messages[0].text).tokens
         assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
 
     def test_E56_a_long_result_keeps_its_beginning_and_its_end(self) -> None:

@@ -19,12 +19,12 @@ from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
     FallbackSummarizer,
     collect_dropped_messages,
-    get_previous_summary,
     extract_summary,
+    get_previous_summary,
+    strip_analysis,
     sum_usage,
     summary_from_reply,
     updated_facts,
-    strip_analysis,
 )
 from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
 from promptkit.messages import Message, ToolCall, Usage

@@ -89,7 +89,7 @@ class Recorder:
 def draft(number: int) -> DraftSummary:
     """A summary of nothing in particular."""
     return DraftSummary(
-        number=number, plan=Plan(leaf=""), summary=Summary(text="S", mode="test"), trigger="background", instructions=None, since=0
+        number=number, plan=Plan(leaf=""), summary=Summary(text="S", mode="test"), trigger="background", instructions=None, started=0
     )
 
 
