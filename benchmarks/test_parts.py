@@ -11,18 +11,18 @@ from benchmarks.tokenizing import fresh_tokenizer
 from benchmarks.workload import LONG, SHAPES, fresh, texts
 from promptkit import Rendered, Renderer
 from promptkit.element import Children, flatten
-from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive
 from promptkit.rendering.expand import Expansion
-from promptkit.rendering.flex import shares
-from promptkit.rendering.materialize import materialize, pair
-from promptkit.rendering.prune import Cut, Pruner
+from promptkit.rendering.flex import split_shares
+from promptkit.rendering.materialize import materialize, pair_calls
+from promptkit.rendering.prune import Pruner, RemovalRounding
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
-    from promptkit.rendering.removals import Pruned
+    from promptkit.rendering.removals import PrunedTree
     from promptkit.rendering.tree import Node
 
 Benchmark = Any  # Any: pytest-benchmark's fixture carries no types
@@ -51,10 +51,10 @@ def expanded(sizer: Sizer, children: Children, budget: int) -> Node:
     return drive(Expansion(sizer, RenderCache(), model=None).run(children, budget))
 
 
-def pruned(root: Node, sizer: Sizer, budget: int) -> Pruned:
+def pruned(root: Node, sizer: Sizer, budget: int) -> PrunedTree:
     tree = materialize(root)
-    pair(tree, strict=True)
-    return Pruner(tree, sizer, Overhead()).whole(budget, Cut(0))
+    pair_calls(tree, strict=True)
+    return Pruner(tree, sizer, Overhead()).prune(budget, RemovalRounding(0))
 
 
 def counted(sizer: Sizer) -> Sizer:
@@ -83,7 +83,7 @@ def test_count_of_known_texts(benchmark: Benchmark) -> None:
 @pytest.mark.parametrize("members", [3, 1_000])
 def test_flex_shares(benchmark: Benchmark, members: int) -> None:
     bases, limits = [1 + index % 3 for index in range(members)], [None if index % 5 else 40 for index in range(members)]
-    benchmark(shares, 128_000, bases, limits)
+    benchmark(split_shares, 128_000, bases, limits)
 
 
 def test_expand(benchmark: Benchmark) -> None:
@@ -106,9 +106,9 @@ def test_assemble(benchmark: Benchmark, history: History) -> None:
     def setup() -> Arguments:
         budget = history.tokens // HALF
         state = pruned(expanded(sizer, elements(), budget), sizer, budget)
-        return given(state.tree.root, state.k)
+        return given(state.tree.root, state.state)
 
-    benchmark.pedantic(messages_of, setup=setup, rounds=ROUNDS)
+    benchmark.pedantic(assemble_messages, setup=setup, rounds=ROUNDS)
 
 
 @pytest.mark.parametrize("provider", ["to_openai", "to_responses", "to_anthropic"])

@@ -1,218 +1,158 @@
-"""What each element of the grammar is made of: its children, or the work of its component.
+"""The built-in elements: one handler for each, looked up by the element's class.
 
-What is settled once an element's subtree is there: which alternative is taken, how much of a text is shown.
-Text cut between pieces, so that it fits a share.
+A handler has up to three functions, which stand side by side below. `prepare` sets what pruning needs to know, when the node is
+created. `open` returns the children before they are rendered. `close` settles what depends on the rendered children.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import attrs
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import BadChildError, BadPropError, TreeError
-from promptkit.rendering.assemble import is_empty, measure, read_text
-from promptkit.rendering.build import clear_node, wrap_in_group, build_part, add_text
-from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, NEVER_REMOVED, Leaf, Node, format_path
+from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.subtree import is_empty, measure, read_text
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    STARTS_LINE_ALWAYS,
+    STARTS_LINE_FIRST,
+    STARTS_LINE_NEVER,
+    Leaf,
+    Node,
+    format_path,
+)
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable
 
-    from promptkit.rendering.expand import Expansion
+    from promptkit.element import Sizing
+    from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["close_node", "cut_to_budget", "open_node", "write_expandable"]
+__all__ = ["ElementContext", "close_node", "open_node", "prepare_node", "write_expandable"]
 
 
-def close_node(expansion: Expansion, node: Node) -> Children | None:
-    """Settle what depends on a node's finished subtree. Children are returned where it has to be filled again (First)."""
-    if node.element is None:
-        return None
-    cls = type(node.element)
-    if cls not in _CLOSERS:
-        _CLOSERS[cls] = next((_CLOSERS[base] for base in cls.__mro__ if base in _CLOSERS), None)
-    closer = _CLOSERS[cls]
-    return closer(expansion, node) if closer else None
+class ElementContext(Protocol):
+    """What an element's handler may use of the render: `promptkit.rendering.expand.Expansion` has it."""
+
+    @property
+    def sizer(self) -> Sizer:
+        """Return the sizer of the render."""
+        ...
+
+    @property
+    def expandables(self) -> list[Node]:
+        """Return the nodes of the Expandables so far, in render order."""
+        ...
+
+    def sizing(self, node: Node) -> Sizing:
+        """Return the Sizing of the component at a node."""
+        ...
+
+    def run_component(self, node: Node, element: PromptElement) -> Children | None:
+        """Return the children that a component rendered, or None if they are awaited."""
+        ...
+
+    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
+        """Have an awaitable awaited. Its value becomes the content of the node."""
+        ...
 
 
-def _close_tag(expansion: Expansion, node: Node) -> Children | None:
-    _ = expansion
+# Any: each function takes the class of element that the table below lists it for.
+Prepare: TypeAlias = "Callable[[Node, Any], None]"
+Open: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
+Close: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
+
+
+def prepare_node(node: Node, element: PromptElement) -> None:
+    """Set what pruning needs to know of a new node. Raises BadPropError for a prop that is not valid."""
+    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
+    if handler.prepare is not None:
+        handler.prepare(node, element)
+
+
+def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+    """Return the children of an element, or None if a component or an Expandable has to be awaited."""
+    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
+    return handler.open(context, node, element)
+
+
+def close_node(context: ElementContext, node: Node) -> Children | None:
+    """Settle what depends on a node's rendered subtree. Returns children if the node must be filled again (First)."""
     element = node.element
-    if isinstance(element, text.Tag) and element.children:
-        closing = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
-        closing.is_frame = closing.ends_line = True
-        node.removed_at.append(NEVER_REMOVED)
-        node.nodes[0].label = "content"
-        if is_empty(node.nodes[0]):
-            keep_attached(node, node.nodes, shown=False)
-            clear_node(node)
-    return None
-
-
-def _close_truncate(expansion: Expansion, node: Node) -> Children | None:
-    element = node.element
-    if isinstance(element, text.Truncate):
-        content = read_text(node)
-        if content is None:
-            message = "Truncate takes text, and something in it is no text: move images and documents out of it."
-            raise BadChildError(message, path=format_path(node))
-        tokens = expansion.sizer.budget_of(node) if element.tokens is None else element.tokens
-        cut = truncate_text(
-            content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=expansion.sizer.tokenizer
-        )
-        keep_attached(node, node.nodes, shown=True)
-        clear_node(node)
-        if cut:
-            add_text(node, cut, STARTS_LINE_FIRST)
-            node.removed_at = [NEVER_REMOVED]
-    return None
-
-
-def _close_if_empty(expansion: Expansion, node: Node) -> Children | None:
-    _ = expansion
-    otherwise, given = node.nodes
-    otherwise.label, given.label = "alt", "children"
-    taken, other = (otherwise, given) if is_empty(given) else (given, otherwise)
-    taken.position = 0
-    keep_attached(node, [other], shown=False)
-    node.items, node.nodes, node.removed_at = [taken], [taken], [NEVER_REMOVED]
-    return None
-
-
-def keep_attached(node: Node, tops: list[Node], *, shown: bool) -> None:
-    """Keep what is attached below a node that is about to lose its subtree: all if the content is still shown, else what is not local."""
-    nodes = list(tops)
-    for each in nodes:  # grows while it is walked
-        nodes.extend(each.nodes)
-    metadata = [value for each in nodes for value in each.metadata or () if shown or not value[1]]
-    references = [reference for each in nodes for reference in each.references or () if shown]
-    if metadata:
-        node.metadata = [*(node.metadata or ()), *metadata]
-    if references:
-        node.references = [*(node.references or ()), *references]
-
-
-def _close_first(expansion: Expansion, node: Node) -> Children | None:
-    if not node.alternatives:
+    if element is None:
         return None
-    if measure(node, expansion.sizer) <= expansion.sizer.budget_of(node):
-        node.alternatives = []
-        return None
-    keep_attached(node, node.nodes, shown=False)
-    clear_node(node)
-    return node.alternatives.pop()
+    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
+    return handler.close(context, node, element) if handler.close is not None else None
 
 
-def write_expandable(node: Node, value: object) -> None:
-    """Set an Expandable's text. Raises BadChildError for anything but a string."""
-    if not isinstance(value, str):
-        message = f"an Expandable's value must be a string, not {type(value).__name__}."
-        raise BadChildError(message, path=format_path(node))
-    clear_node(node)
-    add_text(node, value, STARTS_LINE_FIRST)
-    node.removed_at = [NEVER_REMOVED]
+# Group, and every element without a handler of its own: its children.
 
 
-_CLOSERS: dict[type, Callable[[Expansion, Node], Children | None] | None] = {
-    text.Tag: _close_tag,
-    text.Truncate: _close_truncate,
-    layout.IfEmpty: _close_if_empty,
-    layout.First: _close_first,
-}
-
-
-def cut_to_budget(text: str, separator: str | re.Pattern[str], budget: int, tokenizer: Tokenizer) -> str:
-    """The longest run of leading pieces that fits `budget` tokens; the first piece that does not fit ends it.
-
-    A separator stays at the start of the piece behind it, as in prompt-tsx. Counts go on from the last safe cut, so that a
-    long text is counted once.
-    """
-    fitting = 0
-    counted = 0  # tokens up to `settled`
-    settled = 0
-    cut = tokenizer.safe_cut
-    for end in _ends(text, separator):
-        tokens = tokenizer.count(text[settled:end])
-        if counted + tokens > budget:
-            break
-        fitting = end
-        place = _last_cut(cut, text, settled + 1, end) if cut is not None else None
-        if place is not None:
-            counted += tokens - tokenizer.count(text[place:end])
-            settled = place
-    return text[:fitting]
-
-
-def _ends(text: str, separator: str | re.Pattern[str]) -> Iterator[int]:
-    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
-    for match in pattern.finditer(text):
-        if match.start() > 0:
-            yield match.start()
-    if text:
-        yield len(text)
-
-
-def _last_cut(cut: re.Pattern[str], text: str, start: int, end: int) -> int | None:
-    place = None
-    for match in cut.finditer(text, start, end):
-        if match.start() < end:
-            place = match.start()
-    return place
-
-
-KEEPS = ("head", "tail", "middle")
-_WHITESPACE = re.compile(r"\s+")
-
-
-def open_node(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    """The children of an element; None where a component, or an Expandable, has to be awaited."""
-    cls = type(element)
-    opener = _OPENERS.get(cls)
-    if opener is None:
-        opener = _OPENERS[cls] = _opener_for(cls)
-    return opener(expansion, node, element)
-
-
-def _opener_for(cls: type[PromptElement]) -> Callable[[Expansion, Node, PromptElement], Children | None]:
-    """How an element of a user's class opens: as a component, or as the element of the grammar that it extends."""
-    opener = next(_OPENERS[base] for base in cls.__mro__ if base in _GRAMMAR)
-    if cls.render is PromptElement.render:
-        return opener
-    if opener is _open_message:
-        return _open_rendered_message
-    return _run_component if opener is _open_group else _refuse
-
-
-def _open_rendered_message(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _open_message(expansion, node, element)
-    return expansion.run_component(node, element)
-
-
-def _refuse(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
-    base = next(base for base in type(element).__mro__ if base in _GRAMMAR)
-    message = f"{type(element).__name__} defines render, and {base.__name__}, which it extends, is not made by one: extend PromptElement."
-    raise BadPropError(message, path=format_path(node))
-
-
-def _run_component(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    return expansion.run_component(node, element)
-
-
-def _open_group(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion, node
+def _open_group(_context: ElementContext, _node: Node, element: PromptElement) -> Children | None:
     return element.children
 
 
-def _open_message(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
+@attrs.frozen
+class ElementHandler:
+    """The functions of one built-in element."""
+
+    prepare: Prepare | None = None
+    open: Open = _open_group
+    close: Close | None = None
+
+
+_RESOLVED: dict[type[PromptElement], ElementHandler] = {}
+"""The handlers of all classes of elements that were rendered so far."""
+
+
+def _resolve(cls: type[PromptElement]) -> ElementHandler:
+    """Find the handler of a class: each function is that of the nearest built-in element that the class extends and that has one."""
+    handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
+    handler = ElementHandler(
+        prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
+        open=next((each.open for each in handlers if each.open is not _open_group), _open_group),
+        close=next((each.close for each in handlers if each.close is not None), None),
+    )
+    if cls.render is not PromptElement.render:
+        handler = attrs.evolve(handler, open=_COMPONENT_OPENERS.get(handler.open, _refuse_render))
+    _RESOLVED[cls] = handler
+    return handler
+
+
+# Components: elements with a `render` of their own.
+
+
+def _open_component(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+    return context.run_component(node, element)
+
+
+def _open_rendered_message(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+    _open_message(context, node, element)
+    return context.run_component(node, element)
+
+
+def _refuse_render(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+    cls = type(element)
+    base = next(base for base in cls.__mro__ if base in _HANDLERS and _HANDLERS[base].open is not _open_group)
+    message = f"{cls.__name__} defines render, and {base.__name__}, which it extends, does not call it: extend PromptElement instead."
+    raise BadPropError(message, path=format_path(node))
+
+
+# SystemMessage, UserMessage, AssistantMessage, ToolMessage
+
+
+def _open_message(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     if node.message is not None:
-        outer = f"{type(element).__name__} stands inside another message ({format_path(node.message)}): messages cannot be nested."
-        raise TreeError(outer, path=format_path(node))
+        message = f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested."
+        raise TreeError(message, path=format_path(node))
     node.message = node
     node.name = element.name
     if isinstance(element, chat.SystemMessage):
@@ -229,21 +169,50 @@ def _open_message(expansion: Expansion, node: Node, element: PromptElement) -> C
     return element.children
 
 
-def _open_tool_round(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
-    if not isinstance(element, chat.ToolRound):
-        return None
+# ToolRound: becomes an AssistantMessage and its ToolMessages.
+
+
+def _open_tool_round(_context: ElementContext, node: Node, element: chat.ToolRound) -> Children | None:
     if not element.calls:
         message = "a ToolRound needs at least one call: use an AssistantMessage for text alone."
         raise BadPropError(message, path=format_path(node))
-    said = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
-    answers = [chat.ToolMessage(tool_call_id=call.id)[element.results[call.id]] for call in element.calls if call.id in element.results]
-    strays = [key for key in element.results if key not in {call.id for call in element.calls}]
-    return (said, *answers, *(chat.ToolMessage(tool_call_id=key)[element.results[key]] for key in strays))
+    request = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
+    call_ids = [call.id for call in element.calls]
+    known_ids = set(call_ids)
+    order = [key for key in call_ids if key in element.results]
+    order += [key for key in element.results if key not in known_ids]  # results without a call: pairing reports them
+    return (request, *(chat.ToolMessage(tool_call_id=key)[element.results[key]] for key in order))
 
 
-def _strings(node: Node, element: PromptElement) -> tuple[list[str], list[PromptElement]]:
-    """The text of an element that takes only text, and what is attached to it."""
+# Chunk, and ToolRound: removed as a whole.
+
+
+def _prepare_chunk(node: Node, _element: PromptElement) -> None:
+    node.atomic = not node.passes_priority
+
+
+# Text, TextChunk
+
+
+def _open_text(_context: ElementContext, node: Node, element: text.Text) -> Children | None:
+    content, attached = _split_text(node, element)
+    add_text(node, content, STARTS_LINE_FIRST)
+    return attached
+
+
+def _open_text_chunk(context: ElementContext, node: Node, element: text.TextChunk) -> Children | None:
+    content, attached = _split_text(node, element)
+    if element.break_on is not None or element.break_on_whitespace:
+        pattern = _WHITESPACE if element.break_on is None else element.break_on
+        content = _cut_to_budget(content, pattern, context.sizer.budget_of(node), context.sizer.tokenizer)
+        if not content:
+            return attached
+    add_text(node, content, STARTS_LINE_ALWAYS)
+    return attached
+
+
+def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
+    """Return the text of an element that takes only text, and the References and Metadata attached to it."""
     strings: list[str] = []
     attached: list[PromptElement] = []
     for child in element.children:
@@ -257,36 +226,77 @@ def _strings(node: Node, element: PromptElement) -> tuple[list[str], list[Prompt
                 "it takes strings, References and Metadata. Use a Group or a Chunk around elements."
             )
             raise BadChildError(message, path=format_path(node))
-    return strings, attached
+    return "".join(strings), tuple(attached)
 
 
-def _open_text(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    strings, attached = _strings(node, element)
-    joined = "".join(strings)
-    if isinstance(element, text.TextChunk) and (element.break_on is not None or element.break_on_whitespace):
-        separator = _WHITESPACE if element.break_on is None else element.break_on
-        joined = cut_to_budget(joined, separator, expansion.sizer.budget_of(node), expansion.sizer.tokenizer)
-        if not joined:
-            return tuple(attached)
-    add_text(node, joined, STARTS_LINE_ALWAYS if isinstance(element, text.TextChunk) else STARTS_LINE_FIRST)
-    return tuple(attached)
+_WHITESPACE = re.compile(r"\s+")
 
 
-def _open_tag(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
-    if not isinstance(element, text.Tag):
-        return None
-    attributes = "".join(f' {key}="{_escaped(value)}"' for key, value in element.attributes.items())
+def _cut_to_budget(content: str, separator: str | re.Pattern[str], budget: int, tokenizer: Tokenizer) -> str:
+    """Return the longest run of leading pieces that fits `budget` tokens. The first piece that does not fit ends it.
+
+    A separator stays at the start of the piece after it, as in prompt-tsx. Each count starts at the last safe cut, so that a long
+    text is counted only once.
+    """
+    fitting_end = 0
+    counted_tokens = 0
+    counted_end = 0  # a safe cut: the text before it has `counted_tokens`
+    safe_cut = tokenizer.safe_cut
+    for end in _find_piece_ends(content, separator):
+        tokens = tokenizer.count(content[counted_end:end])
+        if counted_tokens + tokens > budget:
+            break
+        fitting_end = end
+        cut = _find_last_cut(safe_cut, content, counted_end + 1, end) if safe_cut is not None else None
+        if cut is not None:
+            counted_tokens += tokens - tokenizer.count(content[cut:end])
+            counted_end = cut
+    return content[:fitting_end]
+
+
+def _find_piece_ends(content: str, separator: str | re.Pattern[str]) -> Iterator[int]:
+    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
+    for match in pattern.finditer(content):
+        if match.start() > 0:
+            yield match.start()
+    if content:
+        yield len(content)
+
+
+def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int) -> int | None:
+    last = None
+    for match in safe_cut.finditer(content, start, end):
+        if match.start() < end:
+            last = match.start()
+    return last
+
+
+# Tag: writes its two lines, and drops them if its content is empty.
+
+
+def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+    attributes = "".join(f' {key}="{_escape_attribute(value)}"' for key, value in element.attributes.items())
     if not element.children:
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
         return ()
-    opening = add_text(node, f"<{element.tag}{attributes}>\n", STARTS_LINE_ALWAYS)
-    opening.is_frame = True
+    add_text(node, f"<{element.tag}{attributes}>\n", STARTS_LINE_ALWAYS).is_frame = True
     return (layout.Group().replace(children=element.children),)
 
 
-def _escaped(value: str) -> str:
-    """An attribute value as XML wants it. The standard library's function would import its HTTP client on the way."""
+def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+    if element.children:
+        end = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
+        end.is_frame = end.ends_line = True
+        node.removed_at.append(NEVER_REMOVED)
+        node.nodes[0].label = "content"
+        if is_empty(node.nodes[0]):
+            _keep_attachments(node, node.nodes, shown=False)
+            clear_node(node)
+    return None
+
+
+def _escape_attribute(value: str) -> str:
+    """Escape an attribute value as XML. The standard library's function would import its HTTP client."""
     for character, entity in (
         ("&", "&amp;"),
         ("<", "&lt;"),
@@ -300,39 +310,109 @@ def _escaped(value: str) -> str:
     return value
 
 
-def _open_truncate(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
+# Truncate: renders its children, then cuts their text to its share.
+
+
+def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
     problem = ""
-    if isinstance(element, text.Truncate):
-        if not 0 <= element.ratio <= 1:
-            problem = f"ratio must be from 0 to 1, not {element.ratio}."
-        elif element.keep not in KEEPS:
-            problem = f"keep must be one of {', '.join(KEEPS)}, not {element.keep!r}."
-        elif element.tokens is not None and not element.tokens >= 0:
-            problem = f"tokens must be at least 0, not {element.tokens}."
+    if not 0 <= element.ratio <= 1:
+        problem = f"ratio must be from 0 to 1, not {element.ratio}."
+    elif element.keep not in _KEEP_VALUES:
+        problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
+    elif element.tokens is not None and not element.tokens >= 0:
+        problem = f"tokens must be at least 0, not {element.tokens}."
     if problem:
         raise BadPropError(problem, path=format_path(node))
     return element.children
 
 
-def _open_if_empty(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
-    if not isinstance(element, layout.IfEmpty):
+_KEEP_VALUES = ("head", "tail", "middle")
+
+
+def _close_truncate(context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
+    content = read_text(node)
+    if content is None:
+        message = "Truncate takes only text: move images, documents and other parts out of it."
+        raise BadChildError(message, path=format_path(node))
+    sizer = context.sizer
+    tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
+    cut = truncate_text(content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=sizer.tokenizer)
+    _keep_attachments(node, node.nodes, shown=True)
+    clear_node(node)
+    if cut:
+        _set_text(node, cut)
+    return None
+
+
+# Expandable: is written with its share now, and again with what is left when everything else is rendered.
+
+
+def _open_expandable(context: ElementContext, node: Node, element: text.Expandable) -> Children | None:
+    node.is_expandable = True
+    context.expandables.append(node)
+    sizing = context.sizing(node)
+    value = element.value(sizing)
+    if inspect.isawaitable(value):
+        context.start(node, value, sizing)
         return None
-    otherwise = wrap_in_group(element.alt, node)
-    return (otherwise, layout.Group(flex_grow=1).replace(children=element.children))
+    write_expandable(node, value)
+    return ()
 
 
-def _open_first(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
+def write_expandable(node: Node, value: object) -> None:
+    """Set the text of an Expandable. Raises BadChildError for anything but a string."""
+    if not isinstance(value, str):
+        message = f"the value of an Expandable must be a string, not {type(value).__name__}."
+        raise BadChildError(message, path=format_path(node))
+    clear_node(node)
+    _set_text(node, value)
+
+
+def _set_text(node: Node, content: str) -> None:
+    add_text(node, content, STARTS_LINE_FIRST)
+    node.removed_at = [NEVER_REMOVED]
+
+
+# IfEmpty: renders both alternatives, then keeps one.
+
+
+def _open_if_empty(_context: ElementContext, node: Node, element: layout.IfEmpty) -> Children | None:
+    return (wrap_in_group(element.alt, node), layout.Group(flex_grow=1).replace(children=element.children))
+
+
+def _close_if_empty(_context: ElementContext, node: Node, _element: layout.IfEmpty) -> Children | None:
+    alt, children = node.nodes
+    alt.label, children.label = "alt", "children"
+    kept, dropped = (alt, children) if is_empty(children) else (children, alt)
+    kept.position = 0
+    _keep_attachments(node, [dropped], shown=False)
+    node.items, node.nodes, node.removed_at = [kept], [kept], [NEVER_REMOVED]
+    return None
+
+
+# First: renders one child after the other, until one fits.
+
+
+def _open_first(_context: ElementContext, node: Node, element: layout.First) -> Children | None:
     node.alternatives = [(child,) for child in reversed(element.children)]
     return node.alternatives.pop() if node.alternatives else ()
 
 
-def _open_list(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion, node
-    if not isinstance(element, layout.PrioritizedList):
+def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
+    if not node.alternatives:
         return None
+    if measure(node, context.sizer) <= context.sizer.budget_of(node):
+        node.alternatives = []
+        return None
+    _keep_attachments(node, node.nodes, shown=False)
+    clear_node(node)
+    return node.alternatives.pop()
+
+
+# PrioritizedList: gives its children priorities by position.
+
+
+def _open_prioritized_list(_context: ElementContext, _node: Node, element: layout.PrioritizedList) -> Children | None:
     top = element.priority or 0
     count = len(element.children)
     ranked: list[str | PromptElement | None] = []
@@ -345,47 +425,98 @@ def _open_list(expansion: Expansion, node: Node, element: PromptElement) -> Chil
     return tuple(ranked)
 
 
-def _open_expandable(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    if not isinstance(element, text.Expandable):
-        return None
-    node.is_expandable = True
-    sizing = expansion.sizing(node)
-    expansion.expandables.append((node, sizing))
-    value = element.value(sizing)
-    if inspect.isawaitable(value):
-        expansion.start(node, value, sizing)
-        return None
-    write_expandable(node, value)
-    return ()
+# TokenLimit, Isolate, Reserve, KeepWith, LegacyPrioritization: groups that pruning treats differently.
 
 
-def _open_media(expansion: Expansion, node: Node, element: PromptElement) -> Children | None:
-    _ = expansion
+def _prepare_token_limit(node: Node, element: layout.TokenLimit) -> None:
+    _require_tokens("max_tokens", element.max_tokens, node)
+    node.limit = element.max_tokens
+
+
+def _prepare_isolate(node: Node, element: layout.Isolate) -> None:
+    _require_tokens("tokens", element.tokens, node)
+    node.limit = node.budget = element.tokens
+    node.atomic = True
+
+
+def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
+    _require_tokens("tokens", element.tokens, node)
+    if node.in_fallback:
+        message = "a Reserve cannot be in a fallback, because its tokens are kept free from the start: move it out of the fallback."
+        raise BadPropError(message, path=format_path(node))
+    node.reserve = element.tokens
+    node.required = True
+
+
+def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
+    node.keep_groups = (element.group,)
+
+
+def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:
+    node.legacy = True
+
+
+def _require_tokens(prop: str, tokens: int, node: Node) -> None:
+    if not tokens >= 0:
+        message = f"{prop} must be at least 0 tokens, not {tokens}."
+        raise BadPropError(message, path=format_path(node))
+
+
+# Image, Document, Opaque
+
+
+def _open_media(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     if node.message is None and not node.fragment:
-        message = f"{type(element).__name__} stands outside a message: put it into a message."
+        message = f"{type(element).__name__} is outside a message: put it into a message."
         raise TreeError(message, path=format_path(node))
     node.items.append(Leaf(node, "", node.text_priority, STARTS_LINE_NEVER, part=build_part(element), element=None))
     return ()
 
 
-_OPENERS: dict[type[PromptElement], Callable[[Expansion, Node, PromptElement], Children | None]] = {
-    PromptElement: _open_group,
-    chat.SystemMessage: _open_message,
-    chat.UserMessage: _open_message,
-    chat.AssistantMessage: _open_message,
-    chat.ToolMessage: _open_message,
-    chat.ToolRound: _open_tool_round,
-    text.Text: _open_text,
-    text.TextChunk: _open_text,
-    text.Tag: _open_tag,
-    text.Truncate: _open_truncate,
-    text.Expandable: _open_expandable,
-    layout.IfEmpty: _open_if_empty,
-    layout.First: _open_first,
-    layout.PrioritizedList: _open_list,
-    media.Image: _open_media,
-    media.Document: _open_media,
-    media.Opaque: _open_media,
+def _keep_attachments(node: Node, dropped: list[Node], *, shown: bool) -> None:
+    """Move the metadata and references of subtrees that are about to be dropped to `node`.
+
+    If their content is still `shown` in another form, all are kept. Otherwise only metadata that is not local is kept.
+    """
+    nodes = list(dropped)
+    for each in nodes:  # grows while it is walked
+        nodes.extend(each.nodes)
+    metadata = [value for each in nodes for value in each.metadata or () if shown or not value[1]]
+    references = [reference for each in nodes for reference in each.references or () if shown]
+    if metadata:
+        node.metadata = [*(node.metadata or ()), *metadata]
+    if references:
+        node.references = [*(node.references or ()), *references]
+
+
+_MESSAGE = ElementHandler(open=_open_message)
+_MEDIA = ElementHandler(open=_open_media)
+
+_HANDLERS: dict[type[PromptElement], ElementHandler] = {
+    PromptElement: ElementHandler(),
+    chat.SystemMessage: _MESSAGE,
+    chat.UserMessage: _MESSAGE,
+    chat.AssistantMessage: _MESSAGE,
+    chat.ToolMessage: _MESSAGE,
+    chat.ToolRound: ElementHandler(prepare=_prepare_chunk, open=_open_tool_round),
+    text.Text: ElementHandler(open=_open_text),
+    text.TextChunk: ElementHandler(open=_open_text_chunk),
+    text.Tag: ElementHandler(open=_open_tag, close=_close_tag),
+    text.Truncate: ElementHandler(open=_open_truncate, close=_close_truncate),
+    text.Expandable: ElementHandler(open=_open_expandable),
+    layout.Chunk: ElementHandler(prepare=_prepare_chunk),
+    layout.First: ElementHandler(open=_open_first, close=_close_first),
+    layout.IfEmpty: ElementHandler(open=_open_if_empty, close=_close_if_empty),
+    layout.Isolate: ElementHandler(prepare=_prepare_isolate),
+    layout.KeepWith: ElementHandler(prepare=_prepare_keep_with),
+    layout.LegacyPrioritization: ElementHandler(prepare=_prepare_legacy),
+    layout.PrioritizedList: ElementHandler(open=_open_prioritized_list),
+    layout.Reserve: ElementHandler(prepare=_prepare_reserve),
+    layout.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
+    media.Image: _MEDIA,
+    media.Document: _MEDIA,
+    media.Opaque: _MEDIA,
 }
 
-_GRAMMAR = frozenset(_OPENERS)
+# How a class with a `render` opens, by how the built-in element that it extends does. Others never call `render`.
+_COMPONENT_OPENERS: dict[Open, Open] = {_open_group: _open_component, _open_message: _open_rendered_message}

@@ -1,10 +1,14 @@
-"""Runs the engine with and without an event loop: one engine, two ways to wait for what components await."""
+"""Run a render with or without an event loop.
+
+A render is a generator. It yields the awaitables that components returned, and is sent their results. The same generator serves
+callers with and without an event loop.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Coroutine, Generator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from promptkit.errors import RunningLoopError
 from promptkit.rendering.tree import format_path
@@ -12,75 +16,80 @@ from promptkit.rendering.tree import format_path
 if TYPE_CHECKING:
     import asyncio
 
-    from promptkit.rendering.expand import AwaitedResults, PendingAwaitables
     from promptkit.rendering.tree import Node
 
-__all__ = ["close_coroutines", "drive", "drive_async"]
+__all__ = ["AwaitedResults", "PendingAwaitables", "close_coroutines", "drive", "drive_async"]
 
 T = TypeVar("T")
 
+PendingAwaitables: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
+"""Awaitables that components returned, to be awaited concurrently."""
 
-def drive(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
-    """Run the engine to its end. What components await runs in an event loop of its own.
+AwaitedResults: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
+"""Results of some of them: (node, value, error)."""
 
-    Raises RunningLoopError if a component really awaits while a loop is running.
+
+def drive(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
+    """Run a render to its end. If components await, it starts an event loop for them.
+
+    Raises RunningLoopError if a component suspends while an event loop is already running.
     """
     try:
-        return _run(engine)
+        return _run(render)
     except RuntimeError as error:
         stop = error.__cause__
         if not isinstance(stop, StopIteration) or str(error) != "generator raised StopIteration":
             raise
-    # A component's own StopIteration, which Python lets out of no generator. It lets none out of a coroutine either: `drive_async`
-    # leaves it the cause of the RuntimeError.
+    # A component raised StopIteration. Python turns it into a RuntimeError where it leaves a generator. It does the same for coroutines,
+    # so `drive_async` leaves it the cause of the RuntimeError.
     raise stop
 
 
-def _run(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
+def _run(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
     try:
-        started = next(engine)
+        pending = next(render)
     except StopIteration as stop:
-        return _value(stop)
+        return _read_return_value(stop)
     if not _loop_is_running():
         import asyncio
 
         with asyncio.Runner() as runner:
-            return runner.run(_drive(engine, started))
+            return runner.run(_drive_in_loop(render, pending))
     while True:
-        outcome: AwaitedResults = _step_through(started)
+        results: AwaitedResults = _run_without_loop(pending)
         try:
-            started = engine.send(outcome)
+            pending = render.send(results)
         except StopIteration as stop:
-            return _value(stop)
+            return _read_return_value(stop)
 
 
-async def drive_async(engine: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
-    """Run the engine to its end; what the components of a flex group await runs concurrently."""
+async def drive_async(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
+    """Run a render to its end. The components of a flex group are awaited concurrently."""
     try:
-        started = next(engine)
+        pending = next(render)
     except StopIteration as stop:
-        return _value(stop)
-    return await _drive(engine, started)
+        return _read_return_value(stop)
+    return await _drive_in_loop(render, pending)
 
 
-async def _drive(engine: Generator[PendingAwaitables, AwaitedResults, T], started: PendingAwaitables) -> T:
+async def _drive_in_loop(render: Generator[PendingAwaitables, AwaitedResults, T], pending: PendingAwaitables) -> T:
     import asyncio
 
-    running: dict[asyncio.Future[object], list[Node]] = {}  # components may share one
+    running: dict[asyncio.Future[object], list[Node]] = {}  # components may share a future
     try:
         while True:
-            for node, awaitable in started:
+            for node, awaitable in pending:
                 running.setdefault(asyncio.ensure_future(awaitable), []).append(node)
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            outcome: AwaitedResults = []
+            results: AwaitedResults = []
             for future in [future for future in running if future in done]:
                 error = asyncio.CancelledError() if future.cancelled() else future.exception()
                 value = None if error else future.result()
-                outcome.extend((node, value, error) for node in running.pop(future))
+                results.extend((node, value, error) for node in running.pop(future))
             try:
-                started = engine.send(outcome)
+                pending = render.send(results)
             except StopIteration as stop:
-                return _value(stop)
+                return _read_return_value(stop)
     finally:
         for future in running:
             future.cancel()
@@ -88,39 +97,41 @@ async def _drive(engine: Generator[PendingAwaitables, AwaitedResults, T], starte
             await asyncio.gather(*running, return_exceptions=True)
 
 
-def _step_through(started: PendingAwaitables) -> AwaitedResults:
-    """Finish coroutines that never really await; a loop is running here, so others cannot be waited for."""
-    outcome: AwaitedResults = []
+def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
+    """Run coroutines that never suspend. An event loop is running, so coroutines that suspend cannot be awaited."""
+    results: AwaitedResults = []
     try:
-        for node, awaitable in started:
+        for node, awaitable in pending:
             try:
-                next(_steps(awaitable))
+                next(_iterate(awaitable))
             except StopIteration as stop:
-                outcome.append((node, stop.value, None))
-            except Exception as error:  # noqa: BLE001  # handed to the engine, which raises it with the element's path
-                outcome.append((node, None, error))
+                results.append((node, stop.value, None))
+            except Exception as error:  # noqa: BLE001  # sent to the render, which raises it with the element's path
+                results.append((node, None, error))
             else:
-                message = f"{format_path(node)} awaits, and an event loop is running: use `await render_async(...)`."
+                message = (
+                    f"{format_path(node)} awaits while an event loop is running: use `await render_async(...)` instead of `render(...)`."
+                )
                 raise RunningLoopError(message)
     except BaseException:
-        close_coroutines(started)
+        close_coroutines(pending)
         raise
-    return outcome
+    return results
 
 
-def _steps(awaitable: Awaitable[object]) -> Generator[object, None, object]:
+def _iterate(awaitable: Awaitable[object]) -> Generator[object, None, object]:
     return (yield from awaitable.__await__())
 
 
-def close_coroutines(started: PendingAwaitables) -> None:
-    """Close the coroutines that nobody will wait for, finished ones included, before Python warns of those that never ran."""
-    for _, awaitable in started:
+def close_coroutines(pending: PendingAwaitables) -> None:
+    """Close coroutines that will not be awaited any more, so that Python does not warn about those that never ran."""
+    for _, awaitable in pending:
         if isinstance(awaitable, Coroutine):
             awaitable.close()
 
 
 def _loop_is_running() -> bool:
-    # Without the module no loop can be running, and importing it here would cost what most renders do not need.
+    # If asyncio has not been imported, no loop is running. Importing it takes time that most renders can save.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False
@@ -131,5 +142,5 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _value(stop: StopIteration) -> T:  # type: ignore[type-var]  # what the generator returned, which StopIteration does not type
+def _read_return_value(stop: StopIteration) -> T:  # type: ignore[type-var]  # what the generator returned, which StopIteration does not type
     return stop.value  # type: ignore[no-any-return]  # as above

@@ -1,9 +1,10 @@
-"""Stage one: run the components, flex group by flex group, and lay what they return out as a tree of nodes.
+"""Stage one, expand: run the components, one flex group after the other, and build the tree of nodes.
 
-A generator without recursion: it yields the awaitables that async components returned and is sent what became of them, so that
-one engine serves callers with and without an event loop.
+`Expansion.run` is a generator without recursion. It yields the awaitables that async components returned and is sent their results,
+so that the same code serves callers with and without an event loop (`promptkit.rendering.event_loop`).
 
-Expandables written again, longer, where budget is left: within every TokenLimit around them (D2).
+`grow_expandables` then writes Expandables again, with more tokens, if budget is left. They stay within every TokenLimit around them
+(D2).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections.abc import Awaitable, Generator
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
@@ -22,49 +23,57 @@ from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.assemble import measure
-from promptkit.rendering.build import PLAIN_LEAVES, wrap_in_group, make_node, build_leaf, build_text_message
-from promptkit.rendering.elements import close_node, open_node, write_expandable
-from promptkit.rendering.event_loop import close_coroutines
+from promptkit.rendering.build import LEAF_ELEMENTS, build_leaf, build_node, build_text_message, wrap_in_group
+from promptkit.rendering.elements import close_node, open_node, prepare_node, write_expandable
+from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, close_coroutines
 from promptkit.rendering.render_cache import CachedChildren, RenderCache, snapshot_props
-from promptkit.rendering.sizing import FlexGroup, Layout, Sizer
-from promptkit.rendering.tree import STARTS_LINE_FIRST, HIGHEST_PRIORITY, STARTS_LINE_NEVER, NEVER_REMOVED, TextMessage, Leaf, Node, format_path
+from promptkit.rendering.subtree import measure
+from promptkit.rendering.tree import (
+    HIGHEST_PRIORITY,
+    NEVER_REMOVED,
+    STARTS_LINE_FIRST,
+    STARTS_LINE_NEVER,
+    FlexGroup,
+    Layout,
+    Leaf,
+    Node,
+    TextMessage,
+    format_path,
+)
 
 if TYPE_CHECKING:
     from promptkit.messages import Role
+    from promptkit.rendering.sizing import Sizer
 
-__all__ = ["Expansion", "AwaitedResults", "PendingAwaitables", "grow_expandables", "add_path"]
+__all__ = ["Expansion", "add_path", "grow_expandables"]
 
 
-PendingAwaitables: TypeAlias = "list[tuple[Node, Awaitable[object]]]"
-"""What async components returned, to be awaited concurrently."""
-
-AwaitedResults: TypeAlias = "list[tuple[Node, object, BaseException | None]]"
-"""What became of some of it: a value, or an error."""
-
-ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
-DEFAULT_GROUP = math.inf
-MOST_NESTED = 100_000  # components in components
+_ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
+_DEFAULT_GROW = math.inf
+_MAX_COMPONENT_DEPTH = 100_000
 
 
 class Expansion:
-    """One run of the components of a tree."""
+    """Runs the components of one tree."""
 
-    def __init__(self, sizer: Sizer, memory: RenderCache, *, model: str | None, fragment: bool = False) -> None:
+    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, fragment: bool = False) -> None:
         self.sizer = sizer
-        self.cache = memory
+        self.cache = cache
         self.model = model
         self.fragment = fragment
-        self.expandables: list[tuple[Node, Sizing]] = []
+        self.expandables: list[Node] = []
         self.text_messages: list[TextMessage] = []
-        self.seconds: dict[Node, float] | None = None  # how long each component took, where somebody wants to know
+        self.seconds: dict[Node, float] | None = None  # the time of each component; None if it is not recorded
         self._stack: list[Node] = []
-        self._started: PendingAwaitables = []
+        self._pending: PendingAwaitables = []
         self._sizings: dict[Node, Sizing] = {}
         self._waiting = 0
 
     def run(self, children: Children, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Node]:
-        """The root node of the tree, everything rendered."""
+        """Render a tree and return its root node.
+
+        Raises TreeError for an ill-formed tree, and whatever a component raises.
+        """
         root = Node(None, None, HIGHEST_PRIORITY)
         root.budget = budget
         root.fragment = self.fragment
@@ -77,15 +86,15 @@ class Expansion:
                     self._enter(stack.pop())
                 if not self._waiting:
                     return root
-                started, self._started = self._started, []
-                for node, value, error in (yield started):
+                pending, self._pending = self._pending, []
+                for node, value, error in (yield pending):
                     self._waiting -= 1
-                    self._received(node, value, error)
+                    self._receive(node, value, error)
         finally:
-            close_coroutines(self._started)
+            close_coroutines(self._pending)
 
     def sizing(self, node: Node) -> Sizing:
-        """What the component at this node is told about its room."""
+        """Return the Sizing of the component at a node."""
         return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model)
 
     def _enter(self, node: Node) -> None:
@@ -102,16 +111,16 @@ class Expansion:
         self._complete(node)
 
     def run_component(self, node: Node, element: PromptElement) -> Children | None:
-        """A component's children, remembered or rendered now; None if they are awaited."""
+        """Return the children that a component rendered, from the cache or now, or None if they are awaited."""
         node.component_depth += 1
-        if node.component_depth > MOST_NESTED:
-            message = f"components are nested more than {MOST_NESTED:,} deep: one of them probably renders itself."
+        if node.component_depth > _MAX_COMPONENT_DEPTH:
+            message = f"components are nested more than {_MAX_COMPONENT_DEPTH:,} deep: one of them probably renders itself."
             raise TreeError(message, path=format_path(node))
         props = snapshot_props(element)
-        for known in self.cache.find(node, props):
-            if known.budget is None or known.budget == self.sizer.budget_of(node):
-                self.cache.store(node, known)
-                return known.children
+        for cached in self.cache.find(node, props):
+            if cached.budget is None or cached.budget == self.sizer.budget_of(node):
+                self.cache.store(node, cached)
+                return cached.children
         sizing = self.sizing(node)
         if self.seconds is not None:
             self.seconds[node] = -perf_counter()
@@ -119,46 +128,46 @@ class Expansion:
         if inspect.isawaitable(result):
             self.start(node, result, sizing)
             return None
-        return self._rendered(node, element, result, sizing)
+        return self._read_children(node, element, result, sizing)
 
-    def _rendered(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> Children:
+    def _read_children(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> Children:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
-        children = flatten(cast("Child", result), type(element).__name__)  # checked there
+        children = flatten(cast("Child", result), type(element).__name__)  # flatten checks it
         props = snapshot_props(element)
         if props is not None:
             self.cache.store(node, CachedChildren(element, props, children, sizing))
         return children
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
-        """Have something awaited; `_received` gets what becomes of it."""
-        self._started.append((node, awaitable))
+        """Have an awaitable awaited. `_receive` gets its result."""
+        self._pending.append((node, awaitable))
         self._sizings[node] = sizing
         self._waiting += 1
 
-    def _received(self, node: Node, value: object, error: BaseException | None) -> None:
+    def _receive(self, node: Node, value: object, error: BaseException | None) -> None:
         element = node.element
         sizing = self._sizings.pop(node)
         if error is not None or element is None:
-            add_path(error or RuntimeError("nothing to receive"), node)
+            add_path(error or RuntimeError("a result without an element"), node)
             raise error or RuntimeError
         try:
             if node.is_expandable:
                 write_expandable(node, value)
-                done = True
+                filled = True
             else:
-                done = self._fill(node, self._rendered(node, element, value, sizing))
-        except Exception as bad:
-            add_path(bad, node)
+                filled = self._fill(node, self._read_children(node, element, value, sizing))
+        except Exception as raised:
+            add_path(raised, node)
             raise
-        if done:
+        if filled:
             self._complete(node)
 
-    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over what a user can grow without bound
-        """Give a node its items, and start on those that are nodes. True if there are none."""
+    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over children, of which a prompt can have very many
+        """Build the items of a node and schedule those that are nodes. Return True if none is a node."""
         items = node.items
-        recall = self.cache.text_messages.get
-        atoms = self.text_messages
+        find_cached = self.cache.text_messages.get
+        text_messages = self.text_messages
         message = node.message
         plain = 0
         groups: dict[float, list[Node]] = {}
@@ -169,42 +178,41 @@ class Expansion:
                 if message is None and not node.fragment:
                     if not child or child.isspace():
                         continue
-                    raise TreeError(_outside(child), path=format_path(node))
-                leaf = Leaf(node, child, node.text_priority, STARTS_LINE_NEVER if items else STARTS_LINE_FIRST)
-                items.append(leaf)
+                    raise TreeError(_describe_outside(child), path=format_path(node))
+                items.append(Leaf(node, child, node.text_priority, STARTS_LINE_NEVER if items else STARTS_LINE_FIRST))
                 continue
-            atom = recall(id(child))
-            if atom is not None and atom.element is child and message is None:
-                items.append(atom)
-                atoms.append(atom)
+            cached = find_cached(id(child))
+            if cached is not None and cached.element is child and message is None:
+                items.append(cached)
+                text_messages.append(cached)
                 plain += 1
                 continue
             kind = type(child)
-            role = ROLES.get(kind)
-            if role is not None and message is None and (made := build_text_message(child, role, node)) is not None:
-                self.cache.text_messages[id(child)] = made
-                items.append(made)
-                atoms.append(made)
+            role = _ROLES.get(kind)
+            if role is not None and message is None and (built := build_text_message(child, role, node)) is not None:
+                self.cache.text_messages[id(child)] = built
+                items.append(built)
+                text_messages.append(built)
                 plain += 1
             elif isinstance(child, Metadata | Reference | CacheBreakpoint):
                 self._attach(node, child)
-            elif (kind in PLAIN_LEAVES) and (piece := build_leaf(node, child)) is not None:
+            elif kind in LEAF_ELEMENTS and (leaf := build_leaf(node, child)) is not None:
                 if message is None and not node.fragment:
-                    raise TreeError(_outside(type(child).__name__), path=format_path(node))
-                items.append(piece)
+                    raise TreeError(_describe_outside(type(child).__name__), path=format_path(node))
+                items.append(leaf)
                 plain += 1
             else:
-                inner = self._node(child, node)
-                grow = child.flex_grow
-                groups.setdefault(DEFAULT_GROUP if grow is None else grow, []).append(inner)
+                inner = self._build_node(child, node)
+                grow = _DEFAULT_GROW if child.flex_grow is None else child.flex_grow
+                groups.setdefault(grow, []).append(inner)
                 if inner.fallback:
-                    groups[DEFAULT_GROUP if grow is None else grow].append(inner.fallback)
+                    groups[grow].append(inner.fallback)
         node.removed_at = [NEVER_REMOVED] * len(items)
         if not groups:
             return True
-        if plain and DEFAULT_GROUP not in groups:
-            groups[DEFAULT_GROUP] = []
-        ordered = [FlexGroup(groups[grow], plain if grow == DEFAULT_GROUP else 0, grow) for grow in sorted(groups, reverse=True)]
+        if plain and _DEFAULT_GROW not in groups:
+            groups[_DEFAULT_GROW] = []
+        ordered = [FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow) for grow in sorted(groups, reverse=True)]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
             for member in group.nodes:
@@ -212,32 +220,36 @@ class Expansion:
         self._schedule(node, 0)
         return False
 
-    def _node(self, element: PromptElement, parent: Node) -> Node:
-        node = make_node(element, parent)
+    def _build_node(self, element: PromptElement, parent: Node) -> Node:
+        """Build the node of an element, and that of its fallback."""
+        node = build_node(element, parent)
+        prepare_node(node, element)
         if element.fallback is not None:
-            spare = Node(wrap_in_group(element.fallback, node), parent, node.priority)
-            spare.replaces = node
-            spare.in_fallback = True
-            spare.activated_at = NEVER_REMOVED
-            spare.label = f"fallback[{node.position}]"
-            spare.priority = node.priority
-            parent.adopt(spare)
-            node.fallback = spare
+            fallback = Node(wrap_in_group(element.fallback, node), parent, node.priority)
+            fallback.replaces = node
+            fallback.in_fallback = True
+            fallback.activated_at = NEVER_REMOVED
+            fallback.label = f"fallback[{node.position}]"
+            fallback.priority = node.priority
+            parent.append_node(fallback)
+            node.fallback = fallback
         return node
 
     def _attach(self, node: Node, element: PromptElement) -> None:
+        """Attach metadata, a reference or a cache breakpoint to a node."""
         if isinstance(element, Metadata):
             node.metadata = [*(node.metadata or ()), (element.value, element.local)]
         elif isinstance(element, Reference):
             node.references = [*(node.references or ()), element]
         elif isinstance(element, CacheBreakpoint):
             if node.role is None:
-                message = "a CacheBreakpoint must be a direct child of a message: move it there."
+                message = "a CacheBreakpoint must be a direct child of a message: move it into one."
                 raise TreeError(message, path=format_path(node))
-            leaf = Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl), element=element)
-            node.items.append(leaf)
+            part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
+            node.items.append(Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element))
 
     def _schedule(self, node: Node, index: int) -> None:
+        """Schedule the nodes of a flex group, or of the next group that has any."""
         if node.layout:
             groups = node.layout.groups
             while index < len(groups) and not groups[index].nodes:
@@ -246,11 +258,11 @@ class Expansion:
                 self._stack.extend(reversed(groups[index].nodes))
 
     def _complete(self, node: Node) -> None:
-        """A node's subtree is there: settle what depends on it, and go on with what waited for it."""
+        """Close a node whose subtree is rendered, then the nodes above it that are finished with it, and schedule the next flex group."""
         while True:
-            variant = close_node(self, node)
-            if variant is not None:
-                if self._fill(node, variant):
+            alternative = close_node(self, node)
+            if alternative is not None:
+                if self._fill(node, alternative):
                     continue
                 return
             parent = node.parent
@@ -268,13 +280,13 @@ class Expansion:
                 return
 
 
-def _outside(what: str) -> str:
-    shown = what if len(what) <= 40 else what[:40] + "…"  # noqa: PLR2004  # characters
-    return f"{shown!r} stands outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
+def _describe_outside(content: str) -> str:
+    shown = content if len(content) <= 40 else content[:40] + "…"  # noqa: PLR2004  # characters
+    return f"{shown!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
 def add_path(error: BaseException, node: Node) -> None:
-    """Add to an error the path of the element that raised it."""
+    """Add the path of an element to an error that it raised: to a TreeError as `path`, else as a note."""
     path = format_path(node)
     if isinstance(error, TreeError):
         if not error.path:
@@ -283,27 +295,27 @@ def add_path(error: BaseException, node: Node) -> None:
         error.add_note(f"in element {path}")
 
 
-def grow_expandables(expansion: Expansion, scope: Node, limit: int) -> Generator[PendingAwaitables, AwaitedResults, bool]:
-    """Grow the Expandables below a node, in render order, until `limit` tokens are used. Whether any was written again.
+def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[PendingAwaitables, AwaitedResults, bool]:
+    """Write the Expandables below a node again, in render order, until `limit` tokens are used. Return whether any was written.
 
-    Raises what an Expandable raises, and BadChildError where its value is no string.
+    Raises what an Expandable raises, and BadChildError if its value is not a string.
     """
-    inside = [node for node, _ in expansion.expandables if _below(node, scope)]
-    if not inside:
+    expandables = [node for node in expansion.expandables if _is_alive_below(node, root)]
+    if not expandables:
         return False
     sizer = expansion.sizer
-    used = measure(scope, sizer)
+    used = measure(root, sizer)
     grown = False
-    for node in inside:
+    for node in expandables:
         element = node.element
         if used >= limit:
             break
         if not isinstance(element, Expandable):
             continue
-        size = sizer.tokens_used(node)  # what it reported: never more than its share, as in prompt-tsx
+        size = sizer.tokens_used(node)  # what it reported, which is never more than its share, as in prompt-tsx
         room = limit - used
-        for above in _limits(node, scope):
-            room = min(room, (above.limit or 0) - measure(above, sizer))
+        for limited in _find_limits(node, root):
+            room = min(room, (limited.limit or 0) - measure(limited, sizer))
         if room <= 0:
             continue
         sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
@@ -312,7 +324,7 @@ def grow_expandables(expansion: Expansion, scope: Node, limit: int) -> Generator
             if inspect.isawaitable(value):
                 ((_, value, failure),) = yield [(node, value)]
                 if failure is not None:
-                    raise failure  # noqa: TRY301  # as if it had been raised at once
+                    raise failure  # noqa: TRY301  # handled like an error that `value` raises itself
             write_expandable(node, value)
         except Exception as error:
             add_path(error, node)
@@ -322,22 +334,24 @@ def grow_expandables(expansion: Expansion, scope: Node, limit: int) -> Generator
     return grown
 
 
-def _below(node: Node, scope: Node) -> bool:
-    """Whether a node is alive below another."""
-    at = node
-    while at is not scope:
-        parent = at.parent
-        if parent is None or at.in_fallback or parent.items[at.position : at.position + 1] != [at] or parent.removed_at[at.position] != NEVER_REMOVED:
-            return False  # removed, or in an alternative that was not taken
-        at = parent
+def _is_alive_below(node: Node, root: Node) -> bool:
+    """Return whether a node is alive below another."""
+    while node is not root:
+        parent, position = node.parent, node.position
+        if parent is None or node.in_fallback or parent.items[position : position + 1] != [node]:
+            return False  # in a fallback, or in an alternative that was not kept
+        if parent.removed_at[position] != NEVER_REMOVED:
+            return False
+        node = parent
     return True
 
 
-def _limits(node: Node, scope: Node) -> list[Node]:
+def _find_limits(node: Node, root: Node) -> list[Node]:
+    """Return the nodes with a limit between a node and `root`."""
     found: list[Node] = []
-    at = node.parent
-    while at is not None and at is not scope:
-        if at.limit is not None:
-            found.append(at)
-        at = at.parent
+    above = node.parent
+    while above is not None and above is not root:
+        if above.limit is not None:
+            found.append(above)
+        above = above.parent
     return found

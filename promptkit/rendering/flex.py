@@ -1,4 +1,4 @@
-"""How a flex group shares tokens: pure arithmetic, exact, rounding down."""
+"""The arithmetic of flex groups: pure functions, exact, rounding down."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["resolve_reserve", "split_shares"]
 
 
 def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
-    """Split `total` tokens in proportion to `bases`; the parts never sum to more than `total`.
+    """Split `total` tokens in proportion to `bases`. The parts never sum to more than `total`.
 
-    A member with a limit below its proportional share gets the limit, and what it leaves goes to the others (the two passes
-    of prompt-tsx: members are looked at in order, each against the bases that are left).
+    A member with a limit below its proportional share gets the limit, and the rest of its share goes to the other members. As in
+    prompt-tsx there are two passes: the first looks at the members in order, each against the bases that are left.
 
-    >>> shares(100, [1, 1, 2], [None, 10, None])
+    >>> split_shares(100, [1, 1, 2], [None, 10, None])
     [30, 10, 60]
     """
     weights = [_exact(basis) for basis in bases]
-    whole = sum(weights)
-    if not whole:
+    basis_sum = sum(weights)
+    if not basis_sum:
         return [0] * len(bases)
     parts = [-1] * len(bases)
     granted = 0
-    left = whole
+    left = basis_sum
     for index, limit in enumerate(limits):
         if limit is not None and left > 0 and total * weights[index] // left >= limit:
             parts[index] = limit
@@ -37,9 +37,9 @@ def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None
 
 
 def resolve_reserve(remaining: int, reserve: int | str) -> int:
-    """The tokens that a `flex_reserve` holds back: a number, or `"/N"` of what remains.
+    """Return the tokens that a `flex_reserve` holds back: a number of tokens, or one Nth of `remaining` for `"/N"`.
 
-    >>> reserved(100, "/4"), reserved(100, 30)
+    >>> resolve_reserve(100, "/4"), resolve_reserve(100, 30)
     (25, 30)
     """
     return remaining // int(reserve[1:]) if isinstance(reserve, str) else reserve

@@ -1,4 +1,4 @@
-"""What a renderer remembers between turns: messages by identity, the children of components by identity or by place."""
+"""The cache of a Renderer: text messages by identity, and the children of components by identity or by place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from promptkit.element import PromptElement
 
 if TYPE_CHECKING:
     from promptkit.element import Children, Sizing
-    from promptkit.rendering.tree import TextMessage, Node
+    from promptkit.rendering.tree import Node, TextMessage
 
 __all__ = ["CachedChildren", "RenderCache", "snapshot_props"]
 
@@ -18,7 +18,7 @@ Props: TypeAlias = "tuple[object, ...]"
 
 
 class CachedChildren:
-    """What one component rendered, for which props, and for which budget."""
+    """The children that a component rendered, with the props and the budget that they depend on."""
 
     __slots__ = ("_sizing", "children", "element", "props")
 
@@ -30,49 +30,50 @@ class CachedChildren:
 
     @property
     def budget(self) -> int | None:
-        """The budget that was read, by the component or later by what it made; None holds for every budget."""
+        """The budget that the component, or something that it rendered, has read; None if the children are valid for every budget."""
         return self._sizing.budget_read
 
 
 class RenderCache:
-    """Two turns deep: what the latest render did not use is forgotten with the next one, so it never grows past two prompts.
+    """Caches text messages and the children of components between renders.
 
-    A component is recognised by identity, or in the same place of the tree, if its props are the same values as then. Props that
-    may have changed unseen, such as objects with a state, are never the same.
+    An entry is dropped if two renders in a row did not use it, so the cache never holds more than two prompts. A component matches an
+    entry with the same identity or the same place in the tree, if its props have the same values. Props that may change unnoticed,
+    such as objects with state, never match.
     """
 
     def __init__(self) -> None:
         self.text_messages: dict[int, TextMessage] = {}
-        self._now: dict[int | tuple[int], list[CachedChildren]] = {}
-        self._before: dict[int | tuple[int], list[CachedChildren]] = {}
+        self._current: dict[int | tuple[int], list[CachedChildren]] = {}
+        self._earlier: dict[int | tuple[int], list[CachedChildren]] = {}
         self._places: dict[tuple[int, int], int] = {}
 
     def find(self, node: Node, props: Props | None) -> list[CachedChildren]:
-        """What this node's component rendered earlier, at one budget or several."""
+        """Return the cached children of a node's component, for one budget or several. `props` are those of `snapshot_props`."""
         if props is None:
             return []
-        keys = (id(node.element), (self._place(node),))
-        known = [each for turn in (self._now, self._before) for key in keys for each in turn.get(key, ())]
-        return [each for each in known if type(each.element) is type(node.element) and _same(each.props, props)]
+        keys = (id(node.element), (self._find_place(node),))
+        cached = [each for entries in (self._current, self._earlier) for key in keys for each in entries.get(key, ())]
+        return [each for each in cached if type(each.element) is type(node.element) and _are_equal(each.props, props)]
 
-    def store(self, node: Node, known: CachedChildren) -> None:
-        """Remember for this turn and the next."""
-        for key in (id(known.element), (self._place(node),)):
-            remembered = self._now.setdefault(key, [])
-            if not any(each is known for each in remembered):
-                remembered.append(known)
+    def store(self, node: Node, cached: CachedChildren) -> None:
+        """Keep children for this render and the next."""
+        for key in (id(cached.element), (self._find_place(node),)):
+            entries = self._current.setdefault(key, [])
+            if not any(each is cached for each in entries):
+                entries.append(cached)
 
-    def start_next_render(self, atoms: list[TextMessage]) -> None:
-        """Forget what neither this render nor the one before it used. `atoms` are the messages of this render."""
-        self._before, self._now = self._now, {}
-        if len(self.text_messages) > 2 * len(atoms) + 1_000:
-            self.text_messages = {id(atom.element): atom for atom in atoms}
-        if len(self._places) > 4 * len(self._before) + 100_000:
+    def start_next_render(self, text_messages: list[TextMessage]) -> None:
+        """Drop what neither this render nor the one before it used. `text_messages` are those of this render."""
+        self._earlier, self._current = self._current, {}
+        if len(self.text_messages) > 2 * len(text_messages) + 1_000:
+            self.text_messages = {id(message.element): message for message in text_messages}
+        if len(self._places) > 4 * len(self._earlier) + 100_000:
             self._places.clear()
-            self._before = {key: known for key, known in self._before.items() if isinstance(key, int)}
+            self._earlier = {key: cached for key, cached in self._earlier.items() if isinstance(key, int)}
 
-    def _place(self, node: Node) -> int:
-        """A number for the node's place in the tree, the same from turn to turn."""
+    def _find_place(self, node: Node) -> int:
+        """Return a number for a node's place in the tree. It is the same in every render."""
         chain: list[Node] = []
         at: Node | None = node
         while at is not None and at.place_id < 0:
@@ -86,29 +87,29 @@ class RenderCache:
 
 
 def snapshot_props(element: PromptElement) -> Props | None:
-    """The props of an element as they are now, lists and mappings copied; None if one of them may change unseen."""
+    """Return the current props of an element, with lists and mappings copied, or None if one of them may change unnoticed."""
     props: list[object] = []
     for field in type(element).__attrs_attrs__:
         value: object = getattr(element, field.name)
         if isinstance(value, list):
-            value = (list, *cast("list[object]", value))  # of unknown items
+            value = (list, *cast("list[object]", value))  # the items are checked below
         elif isinstance(value, Mapping):
-            mapping = cast("Mapping[object, object]", value)  # likewise
+            mapping = cast("Mapping[object, object]", value)  # as above
             value = (dict, *mapping.keys(), *mapping.values())
         props.append(value)
-    return tuple(props) if _are_values(props) else None
+    return tuple(props) if _are_immutable(props) else None
 
 
-def _are_values(props: list[object]) -> bool:
-    """Whether all are immutable by Python's convention: compared by value and hashable, or functions and classes."""
+def _are_immutable(props: list[object]) -> bool:
+    """Return whether all props are immutable by Python's convention: compared by value and hashable, or functions or classes."""
     stack = list(props)
     while stack:
         value = stack.pop()
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN_TYPES:
             continue
         if kind is tuple:
-            stack.extend(cast("tuple[object, ...]", value))  # of unknown items
+            stack.extend(cast("tuple[object, ...]", value))  # the items are checked below
         elif isinstance(value, type | FunctionType | BuiltinFunctionType | PromptElement):
             continue
         elif getattr(kind, "__hash__", None) is None or kind.__eq__ is object.__eq__:
@@ -116,23 +117,23 @@ def _are_values(props: list[object]) -> bool:
     return True
 
 
-_PLAIN = frozenset({str, bytes, int, float, bool, NoneType})
+_PLAIN_TYPES = frozenset({str, bytes, int, float, bool, NoneType})
 
 
-def _same(props: Props, others: Props) -> bool:
-    """Whether props are the same values of the same types: 1, 1.0 and True are three."""
+def _are_equal(props: Props, others: Props) -> bool:
+    """Return whether props have equal values of the same types: 1, 1.0 and True are different."""
     stack: list[tuple[object, object]] = [(props, others)]
     while stack:
-        mine, theirs = stack.pop()
-        if mine is theirs:
+        one, other = stack.pop()
+        if one is other:
             continue
-        if type(mine) is not type(theirs):
+        if type(one) is not type(other):
             return False
-        if isinstance(mine, tuple) and isinstance(theirs, tuple):
-            left, right = cast("tuple[object, ...]", mine), cast("tuple[object, ...]", theirs)  # of unknown items
+        if isinstance(one, tuple) and isinstance(other, tuple):
+            left, right = cast("tuple[object, ...]", one), cast("tuple[object, ...]", other)  # the items are checked below
             if len(left) != len(right):
                 return False
             stack.extend(zip(left, right, strict=True))
-        elif mine != theirs:
+        elif one != other:
             return False
     return True

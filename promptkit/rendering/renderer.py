@@ -1,4 +1,7 @@
-"""The one way to render: a tree of elements and a budget go in, messages and a receipt come out."""
+"""Render a tree of elements to messages that fit a token budget.
+
+The stages are expand, materialize, prune and assemble. Each is a module of this package.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from promptkit.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
-from promptkit.rendering.event_loop import drive, drive_async
-from promptkit.rendering.expand import AwaitedResults, Expansion, PendingAwaitables, grow_expandables
+from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
+from promptkit.rendering.expand import Expansion, grow_expandables
 from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
-from promptkit.rendering.prune import CutRounding, Pruner, RemovalKey, removal_keys
+from promptkit.rendering.prune import Pruner, RemovalKey, RemovalRounding, build_removal_keys
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
@@ -35,15 +38,16 @@ if TYPE_CHECKING:
 __all__ = ["Renderer", "render", "render_async"]
 
 Pairing = Literal["strict", "lenient"]
+"""What a render does with tool calls without result and tool results without call: raise an error, or pass them on."""
 
 
 class Renderer:
-    """Renders prompts for one model, and remembers between turns: after one appended turn the cost is that turn's.
+    """Renders prompts for one model, and caches what they have in common.
 
-    `budget` is the most tokens that a prompt may have; without it the model's window decides, less what the reply needs.
-    `prune_step` (tokens) rounds removals up, so that the first surviving message changes only once in many turns and a
-    provider's prompt cache keeps hitting; what it dropped in one turn stays dropped. `pairing="lenient"` lets calls without
-    result and results without call pass. `trace` records what happened, in `Rendered.trace`; that counts every text.
+    When a turn has been added to a prompt, rendering it again takes the time of that turn.
+
+    >>> Renderer(budget=100).render(UserMessage()["Hello"]).tokens
+    8
     """
 
     def __init__(  # noqa: PLR0913  # the arguments of a render, each with a default
@@ -58,6 +62,24 @@ class Renderer:
         pairing: Pairing = "strict",
         trace: bool = False,
     ) -> None:
+        """Create a renderer.
+
+        Args:
+            budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the model's
+                context window less the tokens reserved for the reply.
+            model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer and the default budget.
+            tokenizer: Counts the tokens. Default: the tokenizer of the model.
+            reserved_output_tokens: Tokens of the context window kept free for the reply. Default: that of the ContextBudget.
+            tools: The tools of the request. Their definitions count against the budget.
+            prune_step: Round removals up to multiples of this many tokens, so that the first kept message stays the same for many
+                turns and a provider's prompt cache keeps matching. What was dropped in one turn stays dropped. Default 0: do not
+                round.
+            pairing: `strict` raises an error for tool calls without result and tool results without call. `lenient` accepts them.
+            trace: Record what happens in `Rendered.trace`. This counts every text of the prompt.
+
+        Raises:
+            InvalidArgumentError: An argument has a value that it cannot have.
+        """
         if not prune_step >= 0:
             message = f"prune_step must be at least 0 tokens, not {prune_step}."
             raise InvalidArgumentError(message)
@@ -72,79 +94,84 @@ class Renderer:
             reserved_output_tokens=reserved_output_tokens,
             for_render=True,
         )
-        self.budget = _known(self.context)
+        self.budget = _require_limit(self.context)
         self.prune_step = prune_step
         self._pairing = pairing
         self._trace = trace
-        self._memory = RenderCache()
+        self._cache = RenderCache()
         self._sizer = Sizer(self.tokenizer)
-        counts = (self.tokenizer.request(definitions), self.tokenizer.request(definitions, system=True))
+        counts = (self.tokenizer.count_overhead(definitions), self.tokenizer.count_overhead(definitions, system=True))
         self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
         self._tools = definitions
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[RemovalKey] = frozenset()
 
     def render(self, prompt: Child) -> Rendered:
-        """Render a prompt: an element, or a tuple of them.
+        """Render a prompt: an element, or a tuple of elements.
 
-        Raises TreeError for an ill-formed tree, BudgetExceededError if what is required does not fit, and whatever a component raises.
+        Raises:
+            TreeError: The tree is ill-formed.
+            BudgetExceededError: The required content does not fit the budget.
+            RunningLoopError: A component awaits while an event loop is running. Use `render_async` there.
+            Exception: Whatever a component raises, with a note that names the element.
         """
-        return drive(self._engine(prompt))
+        return drive(self._run(prompt))
 
     async def render_async(self, prompt: Child) -> Rendered:
-        """Likewise, with components that await running in the caller's event loop."""
-        return await drive_async(self._engine(prompt))
+        """Render a prompt like `render`, and await its components in the caller's event loop."""
+        return await drive_async(self._run(prompt))
 
-    def _engine(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         budget = self.budget
         recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, self._memory, model=self.model)
+        expansion = Expansion(self._sizer, self._cache, model=self.model)
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))
         if recorder:
             recorder.end_stage("expand")
-        pruner = yield from self._limited(expansion, root, budget)
+        pruner = yield from self._prune_limits(expansion, root, budget)
         if recorder:
             recorder.end_stage("limit")
         try:
-            pruned = pruner.prune(budget, CutRounding(self.prune_step, self._dropped))
+            pruned = pruner.prune(budget, RemovalRounding(self.prune_step, self._dropped))
         except BudgetExceededError as error:
             if recorder:
                 error.trace = recorder.build_trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
             raise
         if recorder:
             recorder.end_stage("prune")
-        self._memory.start_next_render(expansion.text_messages)
-        rendered = self._result(pruner, pruned, recorder)
+        self._cache.start_next_render(expansion.text_messages)
+        rendered = self._build_result(pruner, pruned, recorder)
         self._earlier = rendered.messages
         if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(*map(removal_keys, pruned.scan.steps[: pruned.state]))
+            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
         return rendered
 
-    def _limited(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
-        """The tree with its Expandables grown and its limits kept, ready to be pruned as a whole."""
-        pruner = self._pruner(materialize(root), ())
+    def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
+        """Grow the Expandables and prune the limits of a tree. Return the pruner that can prune the whole tree."""
+        pruner = self._build_pruner(materialize(root), ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
-                pruner = self._pruner(materialize(root), pruner.limit_steps)
+                pruner = self._build_pruner(materialize(root), pruner.limit_steps)
             pruner.prune_limit(node)
         if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
-            pruner = self._pruner(materialize(root), pruner.limit_steps)
+            pruner = self._build_pruner(materialize(root), pruner.limit_steps)
         return pruner
 
-    def _pruner(self, tree: RenderTree, limited: Sequence[tuple[Node, list[Step]]]) -> Pruner:
+    def _build_pruner(self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
         pair_calls(tree, strict=self._pairing == "strict")
-        return Pruner(tree, self._sizer, self._overhead, precise=self._precise if self._tools else None, limited=limited)
+        exact_overhead = self._count_overhead if self._tools else None
+        return Pruner(tree, self._sizer, self._overhead, exact_overhead=exact_overhead, limit_steps=limit_steps)
 
-    def _precise(self, system: str) -> int:
-        return self.tokenizer.request(self._tools, system=system).tokens
+    def _count_overhead(self, system: str) -> int:
+        return self.tokenizer.count_overhead(self._tools, system=system).tokens
 
-    def _result(self, pruner: Pruner, pruned: PrunedTree, recorder: TraceRecorder | None) -> Rendered:
+    def _build_result(self, pruner: Pruner, pruned: PrunedTree, recorder: TraceRecorder | None) -> Rendered:
         metadata, kept, omitted = pruned.tree.collect_attachments(pruned.state)
-        references = _unique(kept)
+        references = _deduplicate(kept)
         names = {reference.to for reference in references}
         messages = assemble_messages(pruned.tree.root, pruned.state)
         trace = None
@@ -158,25 +185,28 @@ class Renderer:
             reserved=pruned.tree.reserved,
             metadata=tuple(metadata),
             references=references,
-            omitted_references=tuple(reference for reference in _unique(omitted) if reference.to not in names),
+            omitted_references=tuple(reference for reference in _deduplicate(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.budget else None,
             pruned=pruned,
-            again=lambda other: self._result(pruner, pruner.prune_at(pruned.scan, other, CutRounding(self.prune_step)), recorder),
+            prune_again=lambda other: self._build_result(
+                pruner, pruner.prune_at(pruned.scan, other, RemovalRounding(self.prune_step)), recorder
+            ),
             trace=trace,
             tools=self._tools,
             earlier=self._earlier,
         )
 
 
-def _known(context: ContextBudget) -> int:
-    """Return the tokens that a render may have. Raises InvalidArgumentError for a budget that says nothing of them."""
+def _require_limit(context: ContextBudget) -> int:
+    """Return the limit of a render in tokens. Raises InvalidArgumentError if the budget has none."""
     if context.render_budget is None:
         message = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(message)
     return context.render_budget
 
 
-def _unique(references: list[Reference]) -> tuple[Reference, ...]:
+def _deduplicate(references: list[Reference]) -> tuple[Reference, ...]:
+    """Return the first reference to each source."""
     first: dict[str, Reference] = {}
     for reference in references:
         first.setdefault(reference.to, reference)
@@ -195,7 +225,9 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     pairing: Pairing = "strict",
     trace: bool = False,
 ) -> Rendered:
-    """Render a prompt once; `Renderer` says what the arguments mean and what is raised.
+    """Render a prompt once.
+
+    The arguments are those of `Renderer`, and the errors those of `Renderer.render`.
 
     >>> render(UserMessage()["Hello"], budget=100).messages
     (Message(role='user', content=('Hello',), name=None, tool_calls=(), tool_call_id=None),)
@@ -225,7 +257,10 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     pairing: Pairing = "strict",
     trace: bool = False,
 ) -> Rendered:
-    """Render a prompt once, with components that await running in the caller's event loop."""
+    """Render a prompt once, and await its components in the caller's event loop.
+
+    The arguments are those of `Renderer`, and the errors those of `Renderer.render`.
+    """
     renderer = Renderer(
         budget=budget,
         model=model,

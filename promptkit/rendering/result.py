@@ -1,7 +1,4 @@
-"""What a render gives back: messages, their tokens, and the receipt for what was dropped.
-
-The receipt as text that reads well in a terminal and in a review.
-"""
+"""The result of a render: messages, their tokens, and what was removed."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
-from promptkit.rendering.removals import Removal, SourceSpan, list_removals, map_sources
+from promptkit.rendering.assemble import SourceSpan, map_sources
+from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.sizing import count_frame
+from promptkit.rendering.tree import HIGHEST_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,100 +22,63 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tracing.trace import Trace
 
-__all__ = ["Rendered", "explain"]
-
-
-NUMBERS = range(3)  # the columns that are set to the right
-
-
-def explain(rendered: Rendered) -> str:
-    """What was kept, what was removed and why, what was mended."""
-    share = f" ({rendered.tokens / rendered.budget:.0%})" if rendered.budget else ""
-    exact = "" if rendered.exact else ", estimated"
-    lines = [f"{rendered.tokens:,} of {rendered.budget:,} tokens{share}{exact} in {len(rendered.messages)} messages"]
-    if rendered.reserved:
-        lines.append(f"{rendered.reserved:,} tokens reserved")
-    if rendered.context is not None:
-        lines.append(rendered.context.explain())
-    removals = rendered.removals
-    if removals:
-        lines.append(f"removed {len(removals)}, lowest first:")
-        rows = [
-            (f"{removal.order}.", f"{removal.tokens:,}", _priority(removal.priority), removal.path, _why(removal.reason, removal.partner))
-            for removal in removals
-        ]
-        head = ("", "tokens", "priority", "element", "reason")
-        widths = [max(len(row[column]) for row in [head, *rows]) for column in range(5)]
-        for row in [head, *rows]:
-            cells = [
-                cell.rjust(width) if column in NUMBERS else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
-    else:
-        lines.append("nothing was removed")
-    lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in rendered.repairs)
-    return "\n".join(lines)
-
-
-def _priority(priority: float) -> str:
-    if priority >= 2**53 - 1:
-        return "highest"
-    return "lowest" if priority <= -(2**53) else f"{priority:g}"
-
-
-def _why(reason: str, partner: str | None) -> str:
-    return f"{reason}: {partner}" if partner else reason
+__all__ = ["Rendered"]
 
 
 @attrs.frozen(kw_only=True)
 class Rendered:
-    """A rendered prompt: what tests, snapshots and requests look at."""
+    """A rendered prompt: its messages, their tokens, and what was removed.
+
+    >>> render(prompt, budget=8_000).to_openai()
+    """
 
     messages: tuple[Message, ...]
-    """What survived, in written order."""
+    """The messages that were kept, in written order."""
 
     tokens: int
-    """The tokens of the request: messages, framing and tool definitions; without what Reserve keeps free."""
+    """The tokens of the request: messages, framing and tool definitions, without the tokens that Reserve keeps free."""
 
     budget: int
-    """The tokens that `tokens` and `reserved` together do not exceed."""
+    """The budget in tokens. `tokens` and `reserved` together do not exceed it."""
 
     reserved: int = 0
     """The tokens that Reserve elements keep free."""
 
     metadata: tuple[object, ...] = ()
-    """The values of surviving Metadata elements, and of all that are not local."""
+    """The values of the Metadata elements that were kept, and of all that are not local."""
 
     references: tuple[Reference, ...] = ()
-    """The References of surviving elements, each source once."""
+    """The References of the elements that were kept, each source once."""
 
     omitted_references: tuple[Reference, ...] = ()
-    """The References whose elements were all pruned."""
+    """The References of which every element was removed."""
 
     context: ContextBudget | None = attrs.field(default=None, eq=False)
-    """How the budget came about."""
+    """The ContextBudget that the budget was computed from. None for a render at another budget."""
 
     trace: Trace | None = attrs.field(default=None, repr=False, eq=False)
-    """What happened, where the render was asked to record it (`trace=True`)."""
+    """The record of the render, if it was rendered with `trace=True`."""
 
     _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)
-    _again: Callable[[int], Rendered] = attrs.field(alias="again", repr=False, eq=False)
+    _prune_again: Callable[[int], Rendered] = attrs.field(alias="prune_again", repr=False, eq=False)
     _tools: tuple[ToolDefinition, ...] = attrs.field(alias="tools", default=(), repr=False, eq=False)
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
 
     @cached_property
     def exact(self) -> bool:
-        """Whether `tokens` is what the provider bills: always for text, else where a published formula was checked against bills."""
+        """Whether `tokens` is the number that the provider bills.
+
+        It is for text, and for other content if a published formula was checked against bills.
+        """
         tokenizer = self._pruned.sizer.tokenizer
         system = next((message.text for message in self.messages if message.role == "system"), False)
-        if not tokenizer.request(self._tools, system=system).exact:
+        if not tokenizer.count_overhead(self._tools, system=system).exact:
             return False
         for message in self.messages:
             if not count_frame(message, tokenizer).exact:
                 return False
             for part in message.content:
-                if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.part(part).exact:
+                if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.count_part(part).exact:
                     return False
         return True
 
@@ -127,17 +89,17 @@ class Rendered:
 
     @cached_property
     def source_map(self) -> tuple[SourceSpan, ...]:
-        """Which element wrote which characters."""
-        return map_sources(self._pruned)
+        """The elements that wrote the text of the messages, span by span."""
+        return map_sources(self._pruned.tree.root, self._pruned.state)
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What components mended in what they were given."""
+        """The repairs that components made in what they were given, such as recorded messages."""
         return tuple(value for value in self.metadata if isinstance(value, Repair))
 
     @cached_property
     def stable_prefix(self) -> int:
-        """The tokens of the leading messages that are the same, byte for byte, as in the Renderer's render before; 0 without one."""
+        """The tokens of the leading messages that equal those of the Renderer's previous render; 0 for its first render."""
         tokens = 0
         sizer = self._pruned.sizer
         for message, earlier in zip(self.messages, self._earlier, strict=False):
@@ -147,24 +109,67 @@ class Rendered:
         return tokens
 
     def explain(self) -> str:
-        """The receipt as a table for people."""
-        return explain(self)
+        """Describe the render as text for a terminal: tokens, budget, removals and repairs."""
+        share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
+        exact = "" if self.exact else ", estimated"
+        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{exact} in {len(self.messages)} messages"]
+        if self.reserved:
+            lines.append(f"{self.reserved:,} tokens reserved")
+        if self.context is not None:
+            lines.append(self.context.explain())
+        if self.removals:
+            lines.append(f"removed {len(self.removals)}, lowest first:")
+            lines += _format_removals(self.removals)
+        else:
+            lines.append("nothing was removed")
+        lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
+        return "\n".join(lines)
 
     def at_budget(self, budget: int) -> Rendered:
-        """The same prompt at another budget, without running components again: what looked at its budget stays as it is.
+        """Prune the same prompt to another budget in tokens.
 
-        Raises BudgetExceededError where the required does not fit.
+        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError if the
+        required content does not fit.
         """
-        return self._again(budget)
+        return self._prune_again(budget)
 
     def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-        """The messages for Chat Completions (`messages=`). `cache=False` leaves cache boundaries out, for models that refuse them."""
+        """Return the messages for OpenAI's Chat Completions (`messages=`).
+
+        `cache=False` leaves cache breakpoints out, for models that reject them.
+        """
         return to_chat(self.messages, cache=cache)
 
     def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
-        """The messages for the Responses API (`input=`). `cache=False` leaves cache boundaries out."""
+        """Return the messages for OpenAI's Responses API (`input=`). `cache=False` leaves cache breakpoints out."""
         return to_responses(self.messages, cache=cache)
 
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
-        """The messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves cache boundaries out."""
+        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves cache breakpoints out."""
         return to_anthropic(self.messages, cache=cache)
+
+
+def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
+    """Format removals as the lines of a table."""
+    rows = [("", "tokens", "priority", "element", "reason")]
+    for removal in removals:
+        reason = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
+        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.path, reason))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in _NUMBER_COLUMNS else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+_NUMBER_COLUMNS = range(3)  # aligned to the right
+
+
+def _format_priority(priority: float) -> str:
+    if priority >= HIGHEST_PRIORITY:
+        return "highest"
+    return "lowest" if priority <= -HIGHEST_PRIORITY - 1 else f"{priority:g}"

@@ -1,9 +1,12 @@
-"""Who may fill how much: shares and sizes, worked out only when somebody asks.
+"""Shares and sizes: the tokens that each node may fill, and the tokens that it used.
 
-The rules are prompt-tsx's: a container's own text is taken first, then its flex groups one after the other; the members of a
-group share what is left without seeing each other, and what a member used is reported upward, never more than its share.
+The rules are those of prompt-tsx. A container's own text is counted first. Then its flex groups follow one after the other. The
+members of a group share the tokens that are left, without knowing what the others use. A member reports to its container what it
+used, but never more than its share.
 
-Upper bounds of sizes: what surely fits needs no search.
+Nothing is counted until a component reads its budget, or a later stage asks for a size.
+
+The module also computes upper bounds of sizes from the lengths of texts, so that a tree that surely fits needs no pruning.
 """
 
 from __future__ import annotations
@@ -12,132 +15,104 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.flex import resolve_reserve, split_shares
-from promptkit.rendering.tree import TextMessage, Leaf, Node
+from promptkit.rendering.tree import FlexGroup, Layout, Leaf, Node, TextMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Message, Part, Role
+    from promptkit.messages import Message, Part, Role, ToolCall
     from promptkit.rendering.materialize import RenderTree
     from promptkit.tokens.tokenizer import Count, Tokenizer
 
-__all__ = ["FlexGroup", "Layout", "Sizer", "count_frame", "set_token_bounds", "surely_fits"]
+__all__ = ["Sizer", "count_frame", "set_token_bounds", "surely_fits"]
 
-
+# What `Sizer._settle` computes of a node.
 BUDGET = 0
 USED = 1
 
 
-class FlexGroup:
-    """The members of one container with one `flex_grow`, infinite where they have none.
-
-    `plain` counts the members that are no nodes: they weigh 1 each.
-    """
-
-    __slots__ = ("grow", "nodes", "plain_members", "plain_share", "shared", "unfinished")
-
-    def __init__(self, nodes: list[Node], plain: int, grow: float) -> None:
-        self.grow = grow
-        self.nodes = nodes
-        self.plain_members = plain
-        self.plain_share = 0
-        self.shared = False
-        self.unfinished = len(nodes)
-
-
-class Layout:
-    """The flex groups of one container, in the order in which they are rendered.
-
-    `settled` of them have known sizes, and `remaining` tokens are left for those behind. `reserves` are (group, flex_reserve).
-    """
-
-    __slots__ = ("groups", "remaining", "reserves", "settled")
-
-    def __init__(self, groups: list[FlexGroup]) -> None:
-        self.groups = groups
-        self.settled = 0
-        self.remaining: int | None = None
-        self.reserves: list[tuple[int, int | str]] = [
-            (index, member.element.flex_reserve)
-            for index, group in enumerate(groups)
-            for member in group.nodes
-            if member.element and member.element.flex_reserve is not None
-        ]
-
-
 class Sizer:
-    """Budgets and sizes of the nodes of one render. Depth is the user's, so it works on a stack of goals."""
+    """Computes the budgets and sizes of the nodes of a render, and counts messages and parts.
+
+    Trees can be deeper than Python's recursion limit, so it works on a stack of goals instead of recursing.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._frames: dict[tuple[Role, str | None], int] = {}
+        self._text_frames: dict[tuple[Role, str | None], int] = {}
 
     def count_text_frame(self, role: Role, name: str | None) -> int:
-        """The tokens around the content of a message without calls."""
+        """Count the tokens around the content of a message without tool calls."""
         key = (role, name)
-        tokens = self._frames.get(key)
+        tokens = self._text_frames.get(key)
         if tokens is None:
-            tokens = self._frames[key] = self.tokenizer.frame(role, name=name).tokens
+            tokens = self._text_frames[key] = self.tokenizer.count_framing(role, name=name).tokens
         return tokens
 
-    def count_node_frame(self, node: Node, k: int, *, text: bool) -> int:
-        """The tokens around the content of any message, with the calls that are alive at state k. `text`: it has any."""
+    def count_node_frame(self, node: Node, state: int, *, text: bool) -> int:
+        """Count the tokens around the content of a message, including the tool calls that are alive in a state.
+
+        `text` says whether the message has text.
+        """
         role = node.role
         if role is None:
             return 0
         if not node.calls and node.call_id is None:
             return self.count_text_frame(role, node.name)
-        calls = [call for call, gone in zip(node.calls, node.calls_removed_at, strict=True) if gone >= k] if node.calls_removed_at else node.calls
-        return self.tokenizer.frame(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text).tokens
+        calls: Sequence[ToolCall] = node.calls
+        if node.calls_removed_at:
+            calls = [call for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True) if removed_at >= state]
+        return self.tokenizer.count_framing(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text).tokens
 
-    def count_text_message(self, atom: TextMessage) -> int:
-        """The tokens of a message that is one text; counted once in the atom's life."""
-        tokens = atom.tokens
+    def count_text_message(self, message: TextMessage) -> int:
+        """Count the tokens of a text message. The count is kept on the message."""
+        tokens = message.tokens
         if tokens < 0:
-            tokens = atom.tokens = self.count_text_frame(atom.role, atom.name) + self.tokenizer.count(atom.text)
+            tokens = message.tokens = self.count_text_frame(message.role, message.name) + self.tokenizer.count(message.text)
         return tokens
 
     def count_message(self, message: Message) -> int:
-        """The tokens of an assembled message."""
+        """Count the tokens of a message, framing included."""
         tokenizer = self.tokenizer
         frame = count_frame(message, tokenizer)
         return frame.tokens + sum(map(self.count_part, message.content))
 
     def count_part(self, part: Part) -> int:
-        """The tokens of one content part."""
+        """Count the tokens of a content part."""
         if isinstance(part, str):
             return self.tokenizer.count(part)
-        return 0 if isinstance(part, CacheBreakpointPart) else self.tokenizer.part(part).tokens
+        return 0 if isinstance(part, CacheBreakpointPart) else self.tokenizer.count_part(part).tokens
 
     def count_leaf(self, leaf: Leaf) -> int:
-        """The tokens of a leaf, apart from its joints."""
+        """Count the tokens of a leaf, without the line breaks between it and its neighbours."""
         if leaf.part is not None:
             return self.count_part(leaf.part)
         return self.tokenizer.count(leaf.text) if leaf.text else 0
 
     def budget_of(self, node: Node) -> int:
-        """The tokens that a node may fill."""
+        """Return the tokens that a node may fill."""
         if node.budget is None:
             self._settle(BUDGET, node)
         return node.budget or 0
 
     def tokens_used(self, node: Node) -> int:
-        """The tokens that a node reports to its container: what it filled, never more than its budget."""
+        """Return the tokens that a node reports to its container: what it used, but never more than its budget."""
         if node.used is None:
             self._settle(USED, node)
         return node.used or 0
 
     def _settle(self, kind: int, node: Node) -> None:
+        """Compute a budget or a size, with everything that it depends on."""
         stack = [(kind, node)]
         while stack:
             kind, node = stack[-1]
-            missing = self._budget(node) if kind == BUDGET else self._used(node)
+            missing = self._settle_budget(node) if kind == BUDGET else self._settle_used(node)
             if missing:
                 stack.extend(missing)
             else:
                 stack.pop()
 
-    def _budget(self, node: Node) -> Sequence[tuple[int, Node]]:
+    def _settle_budget(self, node: Node) -> Sequence[tuple[int, Node]]:
         if node.budget is not None:
             return ()
         if node.replaces:
@@ -151,10 +126,10 @@ class Sizer:
             return ()
         if parent.budget is None:
             return ((BUDGET, parent),)
-        return self._share(parent, node.group_index)
+        return self._settle_share(parent, node.group_index)
 
-    def _share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
-        """Give every member of a container's flex group its share; or say which sizes that needs first."""
+    def _settle_share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
+        """Set the shares of a container's flex group, or return the goals that must be settled first."""
         layout = parent.layout
         if layout is None:
             return ()
@@ -173,7 +148,7 @@ class Sizer:
             _divide(layout, index)
         return ()
 
-    def _used(self, node: Node) -> Sequence[tuple[int, Node]]:
+    def _settle_used(self, node: Node) -> Sequence[tuple[int, Node]]:
         if node.used is not None:
             return ()
         if node.budget is None:
@@ -181,7 +156,7 @@ class Sizer:
         if node.layout:
             for index, group in enumerate(node.layout.groups):
                 if not group.shared:
-                    missing = self._share(node, index)
+                    missing = self._settle_share(node, index)
                     if missing:
                         return missing
         size = self.count_own(node)
@@ -192,48 +167,50 @@ class Sizer:
                 return missing
             size += sum(self.sum_group(node, group) for group in node.layout.groups)
         else:
-            plain = sum(type(item) is TextMessage or (type(item) is Leaf and _takes_a_share(item)) for item in node.items)
+            plain = sum(type(item) is TextMessage or (type(item) is Leaf and _takes_share(item)) for item in node.items)
             share = max(0, node.budget - size) // plain if plain else 0
             size += self.sum_plain_members(node, share) if plain else 0
         node.used = min(node.budget, size)
         return ()
 
     def sum_group(self, parent: Node, group: FlexGroup) -> int:
-        """What the members of a settled group used."""
+        """Sum the tokens that the members of a settled group used."""
         size = sum(member.used or 0 for member in group.nodes if member.replaces is None)
         return size + self.sum_plain_members(parent, group.plain_share) if group.plain_members else size
 
     def sum_plain_members(self, node: Node, share: int) -> int:
-        """What the members that are no nodes used, each at most its share."""
+        """Sum the tokens of the members that are not nodes, each counted up to its share."""
         size = 0
         for item in node.items:
             if type(item) is TextMessage:
                 size += min(share, self.count_text_message(item))
-            elif type(item) is Leaf and _takes_a_share(item):
+            elif type(item) is Leaf and _takes_share(item):
                 size += min(share, self.count_leaf(item))
         return size
 
     def count_own(self, node: Node) -> int:
-        """A container's own text, and its framing if it is a message."""
+        """Count a container's own text, its reserve, and its framing if it is a message."""
         size = node.own_size
         if size is None:
             size = self.count_node_frame(node, 0, text=bool(node.items)) if node.role else 0
             size += node.reserve
             for item in node.items:
-                if type(item) is Leaf and not _takes_a_share(item):
+                if type(item) is Leaf and not _takes_share(item):
                     size += self.count_leaf(item)
             node.own_size = size
         return size
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
-    """The tokens around the content of an assembled message."""
+    """Count the tokens around the content of a message."""
     has_text = any(isinstance(part, str) for part in message.content)
-    return tokenizer.frame(message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text)
+    return tokenizer.count_framing(
+        message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text
+    )
 
 
 def _divide(layout: Layout, index: int) -> None:
-    """Share what is left among the members of the next group."""
+    """Divide the tokens that are left among the members of the next group."""
     group = layout.groups[index]
     remaining = layout.remaining or 0
     remaining = max(0, remaining - sum(resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index))
@@ -247,42 +224,42 @@ def _divide(layout: Layout, index: int) -> None:
     group.shared = True
 
 
-def _takes_a_share(leaf: Leaf) -> bool:
-    """Whether a leaf is a member of a flex group (an element of its own) rather than its container's own text."""
+def _takes_share(leaf: Leaf) -> bool:
+    """Return whether a leaf is a member of a flex group (an own element), and not its container's own text."""
     return leaf.is_element or (leaf.part is not None and leaf.takes_share)
 
 
-_NO_CEILING = 1 << 60
+_UNBOUNDED = 1 << 60
 
 
 def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
-    """Whether a whole tree fits, by its bytes. Gives up as soon as it may not."""
+    """Return whether a whole tree fits `room` tokens by its upper bounds. False means that it may or may not fit."""
     total = 0
     for node in tree.nodes:
-        total += _own(node, sizer, room)
+        total += _bound_own_items(node, sizer, room)
         if total > room:
             return False
     return True
 
 
 def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
-    """Give every node a number of tokens that it surely does not exceed, without counting its text."""
+    """Set `token_bound` of every node, without counting any text."""
     for node in reversed(tree.nodes):
-        total = _own(node, sizer, _NO_CEILING) + sum(child.token_bound or 0 for child in node.nodes)
-        node.token_bound = min(total, _NO_CEILING)
+        total = _bound_own_items(node, sizer, _UNBOUNDED) + sum(child.token_bound or 0 for child in node.nodes)
+        node.token_bound = min(total, _UNBOUNDED)
 
 
-def _own(node: Node, sizer: Sizer, enough: int) -> int:
-    """A ceiling for what stands in a node itself; where it is more than `enough`, any number that is."""
-    ceiling = sizer.tokenizer.ceiling
+def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
+    """Compute an upper bound for a node's own items. Stops early once the bound exceeds `enough`."""
+    upper_bound = sizer.tokenizer.upper_bound
     total = sizer.count_node_frame(node, 0, text=True) if node.role else 0
     for item in node.items:
         if total > enough:
             break
         if type(item) is TextMessage:
-            bound = item.tokens if item.tokens >= 0 else ceiling(item.text)
-            total += _NO_CEILING if bound is None else bound + sizer.count_text_frame(item.role, item.name)
+            bound = item.tokens if item.tokens >= 0 else upper_bound(item.text)
+            total += _UNBOUNDED if bound is None else bound + sizer.count_text_frame(item.role, item.name)
         elif type(item) is Leaf:
-            bound = sizer.count_leaf(item) if item.part else ceiling(item.text)
-            total += _NO_CEILING if bound is None else bound + 1  # a line break
+            bound = sizer.count_leaf(item) if item.part else upper_bound(item.text)
+            total += _UNBOUNDED if bound is None else bound + 1  # for a line break before it
     return total

@@ -1,7 +1,7 @@
-"""Where two pieces of text meet: the line break between them, and exact counts without counting everything again.
+"""Joins of adjacent texts: the line break between them, and exact token counts without counting whole messages again.
 
-A leaf's own tokens are counted once. What a joint adds or saves shows in a small window around it, from the last safe cut
-before it to the first safe cut behind it: outside the window counting is additive (`Tokenizer.safe_cut`).
+The tokens of a leaf are counted once. A join with a neighbour changes the count only in a small window around it: from the last safe
+cut before the join to the first safe cut after it. Outside the window, counts add up (`Tokenizer.safe_cut`).
 """
 
 from __future__ import annotations
@@ -13,41 +13,43 @@ from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Range", "TextJoins", "find_separator"]
+__all__ = ["LeafRange", "TextJoins", "find_separator"]
 
-_NEAR = 48  # characters in which a safe cut is looked for before more of the text is searched
+_SEARCH_LENGTH = 48  # characters at the end of a text in which the last safe cut is looked for first
 
 
 def find_separator(before: Leaf, leaf: Leaf, nearest: Leaf | None) -> str:
-    """What stands between two neighbouring texts of one run: a line break, or nothing.
+    """Return the separator of two adjacent texts of one run: a line break or nothing.
 
-    `nearest` is what stands right before the second one: the first one, or something empty. prompt-tsx: a TextChunk starts on
-    a new line, and so does a container's first text unless text of the outer container stands right before it. A text that
-    ends in a line break needs no other.
+    `nearest` is the leaf directly before the second text: the first text, or an empty leaf. The rules are those of prompt-tsx. A
+    TextChunk starts on a new line. So does the first text of a container, unless text of the outer container stands directly before
+    it. After a text that ends in a line break nothing is added.
     """
-    breaks = leaf.starts_line == STARTS_LINE_ALWAYS or before.ends_line or (leaf.starts_line == STARTS_LINE_FIRST and not (nearest and _follows_text(nearest, leaf)))
-    return "\n" if breaks and not before.text.endswith("\n") else ""
+    starts_line = leaf.starts_line == STARTS_LINE_ALWAYS or before.ends_line
+    if leaf.starts_line == STARTS_LINE_FIRST and not starts_line:
+        starts_line = not (nearest and _follows_outer_text(nearest, leaf))
+    return "\n" if starts_line and not before.text.endswith("\n") else ""
 
 
-def _follows_text(nearest: Leaf, leaf: Leaf) -> bool:
-    """Whether a container's first text stands right behind text of a container around it."""
+def _follows_outer_text(nearest: Leaf, leaf: Leaf) -> bool:
+    """Return whether the first text of a container stands directly after text of a container around it."""
     if nearest.is_element:
         return False
-    home = nearest.parent
+    outer = nearest.parent
     item: Leaf | Node = leaf if leaf.is_element else leaf.parent
     while True:
         parent = item.parent
         if parent is None:
             return False
-        if parent is home:
+        if parent is outer:
             return item.position > nearest.position
         if parent.role is not None:
             return False
         item = parent
 
 
-class Range:
-    """A stretch of a message's leaves: all of them, or those below one node."""
+class LeafRange:
+    """A range of the leaves of a message: all of them, or those below one node."""
 
     __slots__ = ("high", "low")
 
@@ -55,15 +57,15 @@ class Range:
         self.low = low
         self.high = high
 
-    def before(self, leaf: Leaf) -> Leaf | None:
-        """The text before a leaf in the same run, alive and in this stretch."""
+    def find_before(self, leaf: Leaf) -> Leaf | None:
+        """Return the living text before a leaf in the same run and in this range, or None."""
         found = leaf.previous
         while found is not None and found.is_empty:
             found = found.previous
         return found if found is not None and found.index >= self.low and found.part is None else None
 
-    def behind(self, leaf: Leaf) -> Leaf | None:
-        """The text behind a leaf in the same run, alive and in this stretch."""
+    def find_after(self, leaf: Leaf) -> Leaf | None:
+        """Return the living text after a leaf in the same run and in this range, or None."""
         found = leaf.following
         while found is not None and found.is_empty:
             found = found.following
@@ -71,25 +73,35 @@ class Range:
 
 
 class TextJoins:
-    """Counts text at joints for one tokenizer. Each result is (tokens, change of the tokens that may still shrink)."""
+    """Counts text at joins for one tokenizer.
+
+    Each result is (tokens, shrinkable): the change of a message's tokens, and the part of it that may still shrink when other leaves
+    come back.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.cut = tokenizer.safe_cut
 
-    def count_text(self, leaf: Leaf, span: Range) -> tuple[int, int]:
-        """What a text that has just been linked in adds to its run."""
-        before, behind = span.before(leaf), span.behind(leaf)
-        if self._is_solid(leaf) and (before is None or self._is_solid(before)) and (behind is None or self._is_solid(behind)):
-            return self._line(leaf, before, behind)
+    def count_text(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
+        """Count what a text that has just been linked adds to its run."""
+        before, after = span.find_before(leaf), span.find_after(leaf)
+        if (
+            self._starts_at_safe_cut(leaf)
+            and (before is None or self._starts_at_safe_cut(before))
+            and (after is None or self._starts_at_safe_cut(after))
+        ):
+            return self._count_line(leaf, before, after)
         count = self.tokenizer.count
-        head = self._end(before, span) if before else ""
-        tail = self._start(behind, span) if behind else ""
-        was = count(head + find_separator(before, behind, _without(leaf, behind)) + tail) if before and behind else count(head or tail)
+        head = self._read_end(before, span) if before else ""
+        tail = self._read_start(after, span) if after else ""
+        was = (
+            count(head + find_separator(before, after, _previous_without(leaf, after)) + tail) if before and after else count(head or tail)
+        )
         left = head + find_separator(before, leaf, leaf.previous) if before else ""
-        right = find_separator(leaf, behind, behind.previous) + tail if behind else ""
+        right = find_separator(leaf, after, after.previous) + tail if after else ""
         text = leaf.text
-        first, last = self._cuts(leaf)
+        first, last = self._find_cuts(leaf)
         if first < 0:
             now = count(left + text + right)
             return now - was, now - was
@@ -97,113 +109,117 @@ class TextJoins:
         windows = count(left + start) + count(end + right)
         return count(text) - count(start) - count(end) + windows - was, windows - was
 
-    def count_part(self, leaf: Leaf, span: Range) -> tuple[int, int]:
-        """What a part that has just been linked in changes in the text around it, without its own tokens."""
-        before, behind = span.before(leaf), span.behind(leaf)
-        if not (before and behind):
+    def count_part(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
+        """Count what a part that has just been linked changes in the text around it, without its own tokens."""
+        before, after = span.find_before(leaf), span.find_after(leaf)
+        if not (before and after):
             return 0, 0
-        head, tail = self._end(before, span), self._start(behind, span)
+        head, tail = self._read_end(before, span), self._read_start(after, span)
         count = self.tokenizer.count
-        change = count(head) + count(tail) - count(head + find_separator(before, behind, _without(leaf, behind)) + tail)
+        change = count(head) + count(tail) - count(head + find_separator(before, after, _previous_without(leaf, after)) + tail)
         return change, change
 
-    def count_empty(self, leaf: Leaf, span: Range) -> tuple[int, int]:
-        """What something empty that has just been linked in changes: perhaps the line break between its neighbours."""
-        before, behind = span.before(leaf), span.behind(leaf)
-        if before is None or behind is None:
+    def count_empty(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
+        """Count what an empty leaf that has just been linked changes: possibly the line break between its neighbours."""
+        before, after = span.find_before(leaf), span.find_after(leaf)
+        if before is None or after is None:
             return 0, 0
-        old, new = find_separator(before, behind, _without(leaf, behind)), find_separator(before, behind, behind.previous)
+        old, new = find_separator(before, after, _previous_without(leaf, after)), find_separator(before, after, after.previous)
         if old == new:
             return 0, 0
-        head, tail = self._end(before, span), self._start(behind, span)
+        head, tail = self._read_end(before, span), self._read_start(after, span)
         change = self.tokenizer.count(head + new + tail) - self.tokenizer.count(head + old + tail)
         return change, change
 
-    def _line(self, leaf: Leaf, before: Leaf | None, behind: Leaf | None) -> tuple[int, int]:
-        """A text that starts on a line of its own, among such: every line's start is a safe cut, whatever stands before it."""
+    def _count_line(self, leaf: Leaf, before: Leaf | None, after: Leaf | None) -> tuple[int, int]:
+        """Count a text that starts a line, between such texts. The start of each of these lines is a safe cut, whatever stands before it."""
         tokens = self.tokenizer.count(leaf.text)
-        if behind is not None:
-            return tokens + self._line_break(leaf), 0
-        loose = self.tokenizer.count(self._tail(leaf))
+        if after is not None:
+            return tokens + self._count_line_break(leaf), 0
+        loose = self.tokenizer.count(self._read_tail(leaf))
         if before is None:
             return tokens, loose
-        return tokens + self._line_break(before), loose - self.tokenizer.count(self._tail(before))
+        return tokens + self._count_line_break(before), loose - self.tokenizer.count(self._read_tail(before))
 
-    def _line_break(self, leaf: Leaf) -> int:
-        """What a line break at the end of a text adds to it."""
+    def _count_line_break(self, leaf: Leaf) -> int:
+        """Count what a line break at the end of a text adds to it."""
         if leaf.text.endswith("\n"):
             return 0
-        tail = self._tail(leaf)
+        tail = self._read_tail(leaf)
         return self.tokenizer.count(tail + "\n") - self.tokenizer.count(tail)
 
-    def _tail(self, leaf: Leaf) -> str:
-        return leaf.text[max(0, self._cuts(leaf)[1]) :]
+    def _read_tail(self, leaf: Leaf) -> str:
+        """Return the end of a leaf's text, from its last safe cut."""
+        return leaf.text[max(0, self._find_cuts(leaf)[1]) :]
 
-    def _is_solid(self, leaf: Leaf) -> bool:
-        """Whether a text always starts a line, with a character before which the line break is a safe cut."""
-        solid = leaf.starts_at_safe_cut
-        if solid is None:
+    def _starts_at_safe_cut(self, leaf: Leaf) -> bool:
+        """Return whether a text always starts a line, and the line break before it is a safe cut."""
+        result = leaf.starts_at_safe_cut
+        if result is None:
             cut = self.cut
-            solid = leaf.starts_at_safe_cut = bool(leaf.starts_line == STARTS_LINE_ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1))
-        return solid
+            result = leaf.starts_at_safe_cut = bool(
+                leaf.starts_line == STARTS_LINE_ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1)
+            )
+        return result
 
-    def _end(self, leaf: Leaf, span: Range) -> str:
-        """The end of the run up to and with this leaf, from its last safe cut."""
-        last = self._cuts(leaf)[1]
+    def _read_end(self, leaf: Leaf, span: LeafRange) -> str:
+        """Return the end of the run up to and including this leaf, from its last safe cut."""
+        last = self._find_cuts(leaf)[1]
         if last >= 0:
             return leaf.text[last:]
         text = leaf.text
-        while (before := span.before(leaf)) is not None:
+        while (before := span.find_before(leaf)) is not None:
             text = before.text + find_separator(before, leaf, leaf.previous) + text
-            place = self._last(text)
-            if place >= 0:
-                return text[place:]
+            cut_at = self._find_last_cut(text)
+            if cut_at >= 0:
+                return text[cut_at:]
             leaf = before
         return text
 
-    def _start(self, leaf: Leaf, span: Range) -> str:
-        """The start of the run from this leaf, up to its first safe cut."""
-        first = self._cuts(leaf)[0]
+    def _read_start(self, leaf: Leaf, span: LeafRange) -> str:
+        """Return the start of the run that begins with this leaf, up to its first safe cut."""
+        first = self._find_cuts(leaf)[0]
         if first >= 0:
             return leaf.text[:first]
         text = leaf.text
-        while (behind := span.behind(leaf)) is not None:
-            text = text + find_separator(leaf, behind, behind.previous) + behind.text
-            place = self._first(text)
-            if place >= 0:
-                return text[:place]
-            leaf = behind
+        while (after := span.find_after(leaf)) is not None:
+            text = text + find_separator(leaf, after, after.previous) + after.text
+            cut_at = self._find_first_cut(text)
+            if cut_at >= 0:
+                return text[:cut_at]
+            leaf = after
         return text
 
-    def _cuts(self, leaf: Leaf) -> tuple[int, int]:
-        """The first and the last safe cut inside a leaf's text; -1 where there is none."""
+    def _find_cuts(self, leaf: Leaf) -> tuple[int, int]:
+        """Return the positions of the first and the last safe cut inside a leaf's text, or -1."""
         cuts = leaf.safe_cuts
         if cuts is None:
-            first = self._first(leaf.text)
-            cuts = leaf.safe_cuts = (first, self._last(leaf.text) if first >= 0 else -1)
+            first = self._find_first_cut(leaf.text)
+            cuts = leaf.safe_cuts = (first, self._find_last_cut(leaf.text) if first >= 0 else -1)
         return cuts
 
-    def _first(self, text: str) -> int:
+    def _find_first_cut(self, text: str) -> int:
+        """Return the position of the first safe cut inside a text, or -1."""
         match = self.cut.search(text, 1) if self.cut else None
         return match.start() if match and match.start() < len(text) else -1
 
-    def _last(self, text: str) -> int:
-        """The last safe cut inside a text."""
+    def _find_last_cut(self, text: str) -> int:
+        """Return the position of the last safe cut inside a text, or -1."""
         cut = self.cut
         if cut is None:
             return -1
-        reach = _NEAR
+        reach = _SEARCH_LENGTH
         while True:
             start = max(len(text) - reach, 1)
-            place = -1
-            for match in cut.finditer(text, start):  # positions count in the whole text: what stands before `start` is looked at
+            cut_at = -1
+            for match in cut.finditer(text, start):  # with `start`, the pattern still sees the text before it
                 if match.start() < len(text):
-                    place = match.start()
-            if place >= 0 or start == 1:
-                return place
+                    cut_at = match.start()
+            if cut_at >= 0 or start == 1:
+                return cut_at
             reach *= 8
 
 
-def _without(leaf: Leaf, behind: Leaf) -> Leaf | None:
-    """What would stand right before `behind` if `leaf` were not there."""
-    return leaf.previous if behind.previous is leaf else behind.previous
+def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
+    """Return the leaf that would stand directly before `after` without `leaf`."""
+    return leaf.previous if after.previous is leaf else after.previous

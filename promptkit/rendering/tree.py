@@ -1,12 +1,15 @@
-"""The tree that is pruned: the only mutable thing, private to rendering.
+"""The render tree: nodes, leaves and text messages, with the state that the stages of a render keep on them.
 
-Positions, not pointers, say what is alive: `gone[i]` is the step at which item i of a node is removed. At state k, when the
-first k steps of the removal order have been taken, an item is alive if `gone >= k`, and a fallback moreover if `born < k`.
+The tree is mutable and private to `promptkit.rendering`. Pruning removes nothing from the lists of items. Instead,
+`removed_at[i]` of a node is the step of the removal order that removes item i.
+
+A state is a number of steps. In state s the first s steps have been taken. An item is alive in state s if its `removed_at` is at
+least s. A fallback must also have been activated: its `activated_at` is less than s.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -14,42 +17,47 @@ if TYPE_CHECKING:
     from promptkit.element import Children, PromptElement
     from promptkit.elements.media import Reference
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
-    from promptkit.rendering.removal_order import CandidateQueue
-    from promptkit.rendering.sizing import Layout
 
 __all__ = [
-    "STARTS_LINE_ALWAYS",
-    "STARTS_LINE_FIRST",
     "HIGHEST_PRIORITY",
     "MAX_PATH_STEPS",
-    "STARTS_LINE_NEVER",
     "NEVER_REMOVED",
     "PATH_SEPARATOR",
-    "TextMessage",
+    "STARTS_LINE_ALWAYS",
+    "STARTS_LINE_FIRST",
+    "STARTS_LINE_NEVER",
+    "Candidate",
+    "CandidateSource",
+    "FlexGroup",
     "Item",
+    "Layout",
     "Leaf",
     "Node",
-    "is_item_alive",
-    "is_node_alive",
+    "TextMessage",
     "format_label",
     "format_omitted_steps",
     "format_path",
+    "is_item_alive",
+    "is_node_alive",
 ]
 
 HIGHEST_PRIORITY = 2**53 - 1
-"""The priority of what has none: JavaScript's largest safe integer, as in prompt-tsx."""
+"""The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""
 
 NEVER_REMOVED = 1 << 60
-"""The step of what is never removed."""
+"""The `removed_at` of an item that no step removes, and the `activated_at` of a fallback that no step activates."""
 
 # When a leaf starts on a new line.
 STARTS_LINE_NEVER = 0
 STARTS_LINE_ALWAYS = 1
-STARTS_LINE_FIRST = 2  # unless text of the same container stands right before it
+STARTS_LINE_FIRST = 2  # unless text of an outer container stands directly before it
 
 
 class TextMessage:
-    """A message that is nothing but one text: most of a long conversation. Shared between renders, so it has no state of one."""
+    """A message whose content is a single text: the common case in long conversations.
+
+    Renders share text messages, so a text message holds no state of a single render.
+    """
 
     __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
 
@@ -60,38 +68,38 @@ class TextMessage:
         self.text = text
         self.priority = priority
         self.tokens = -1  # not counted yet
-        self.message: Message | None = None  # not assembled yet
+        self.message: Message | None = None  # not built yet
 
 
 class Leaf:
-    """A piece of content: text, or a part that is no text."""
+    """A text, or a part that is not text (an image, a document, an opaque part, a cache breakpoint)."""
 
     __slots__ = (
-        "starts_line",
-        "ends_line",
-        "cuts",
         "element",
+        "ends_line",
         "following",
-        "is_frame",
-        "is_empty",
+        "index",
         "is_element",
+        "is_empty",
+        "is_frame",
         "parent",
         "part",
         "position",
         "previous",
         "priority",
-        "index",
+        "safe_cuts",
+        "starts_at_safe_cut",
+        "starts_line",
         "takes_share",
-        "solid",
         "text",
     )
 
-    def __init__(  # noqa: PLR0913  # a record
+    def __init__(  # noqa: PLR0913  # a plain record: each argument is one attribute
         self,
         parent: Node,
         text: str,
         priority: float,
-        breaks: int,
+        starts_line: int,
         *,
         part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None,
         element: PromptElement | None = None,
@@ -102,16 +110,16 @@ class Leaf:
         self.part = part
         self.is_empty = part is None and not text
         self.priority = priority
-        self.starts_line = breaks
+        self.starts_line = starts_line
         self.element = element
-        # An element of its own (TextChunk, Text) is compared as a container of this one leaf would be.
+        # A leaf of an own element (TextChunk, Text) is compared like a container that holds this one leaf.
         self.is_element = element is not None and part is None
-        self.takes_share = False  # a part that takes a share of its flex group
-        self.is_frame = False  # written by the element around it (a Tag), and gone with it
-        self.starts_at_safe_cut: bool | None = None  # always starts a line, at a safe cut; found out when asked
-        self.safe_cuts: tuple[int, int] | None = None  # the first and last safe cut inside, likewise
+        self.takes_share = False  # a part that is a member of its parent's flex group
+        self.is_frame = False  # written by the element around it (a Tag), and removed together with it
+        self.starts_at_safe_cut: bool | None = None  # always starts a line, at a safe cut; None until computed
+        self.safe_cuts: tuple[int, int] | None = None  # the first and the last safe cut inside; None until computed
         self.ends_line = False  # what follows starts on a new line
-        self.index = 0  # place in the message
+        self.index = 0  # among the leaves of the message
         self.previous: Leaf | None = None  # the living neighbours in the message
         self.following: Leaf | None = None
 
@@ -119,22 +127,22 @@ class Leaf:
 class Node:
     """A container: a message, or anything above or inside messages.
 
-    What most nodes never differ in stands on the class: making a node writes only what is its own.
+    Defaults are class attributes, so that creating a node writes only the attributes that differ.
     """
 
-    # what it is
+    # Element
     role: Role | None = None
     name: str | None = None
     calls: tuple[ToolCall, ...] = ()
-    calls_removed_at: list[int] = []  # noqa: RUF012  # of messages without calls; an own list where there are any
+    calls_removed_at: list[int] = []  # noqa: RUF012  # shared by messages without calls; a message with calls has its own list
     call_id: str | None = None
-    answered_call: tuple[Node, int] | None = None  # of a result: the message that asked, and the index of its call
-    results: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: index of the call, result
+    answered_call: tuple[Node, int] | None = None  # of a tool result: the message with the call, and the index of the call
+    results: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: (index of the call, tool result)
     passes_priority = False
     atomic = False
     legacy = False
     in_legacy = False
-    fragment = False  # of no whole prompt: text may stand outside messages
+    fragment = False  # not a whole prompt: text may stand outside messages
     required = False
     is_expandable = False
     in_fallback = False  # a fallback, or inside one
@@ -142,39 +150,39 @@ class Node:
     reserve = 0  # tokens that stay free
     keep_groups: tuple[Hashable, ...] = ()
     fallback: Node | None = None
-    metadata: list[tuple[object, bool]] | None = None
+    metadata: list[tuple[object, bool]] | None = None  # (value, local)
     references: list[Reference] | None = None
     label = ""
-    nodes: list[Node] = []  # noqa: RUF012  # those of the items that are nodes; an own list where there are any
+    nodes: list[Node] = []  # noqa: RUF012  # the items that are nodes; shared by nodes without any
 
-    # sizing
+    # Sizing
     budget: int | None = None
     own_size: int | None = None
     used: int | None = None
     layout: Layout | None = None
-    group_index = 0  # index of its group in the parent's layout
-    replaces: Node | None = None  # whose share it uses (a fallback: that of what it replaces)
-    alternatives: list[Children] | None = None
-    place_id = -1  # its place, for the memory
-    component_depth = 0  # components around it, itself included
+    group_index = 0  # of its flex group in the parent's layout
+    replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses
+    alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
+    place_id = -1  # of its place in the tree, for the render cache
+    component_depth = 0  # the number of components around it, itself included
 
-    # pruning
-    activated_at = -2  # of a fallback: the step that raises it, or -1 if a limit did
-    pinned = False  # holds something that must stay
-    live_items = 0  # living items that are not empty
-    is_counted = False  # as one of those of the parent
-    index = 0  # place among the tree's nodes, in written order
-    last_index = 0  # the rank of the last node below it
-    token_bound: int | None = None  # tokens that it surely does not exceed
-    is_active = True  # it and all above it are alive, in the forward run
+    # Pruning
+    activated_at = -2  # of a fallback: the step that activates it, or -1 if a limit did
+    pinned = False  # contains something that must stay
+    live_items = 0  # living items with content
+    is_counted = False  # as one of the parent's `live_items`
+    index = 0  # among the nodes of the tree, in written order
+    last_index = 0  # the index of the last node below it
+    token_bound: int | None = None  # a number of tokens that it surely does not exceed
+    is_active = True  # it and all nodes above it are alive in the current state of the removal order
     first_leaf_index = 0  # in a message: the number of leaves before it
-    leaf_count = 0  # the number of leaves in it, those of fallbacks included
-    placeholder: Leaf | None = None  # in a message: stands in the chain for a container without items
-    is_blank = False  # a message that shows nothing
-    first_leaf: Leaf | None = None  # of the message's living leaves
-    protected_items = 0  # items before it stand before a cache boundary
-    scope: CandidateQueue | None = None  # candidates, owned by the removal order
-    priority_heap: list[tuple[float, int]] | None = None  # a heap of the items' priorities, likewise
+    leaf_count = 0  # in a message: the number of leaves in it, those of fallbacks included
+    placeholder: Leaf | None = None  # in a message: the leaf in the chain for a container without items
+    is_blank = False  # a message without content
+    first_leaf: Leaf | None = None  # of a message: its first living leaf
+    protected_items = 0  # the number of its items that stand before the last cache breakpoint
+    candidate_source: CandidateSource | None = None  # its removal candidates; set and cleared by the removal order
+    priority_heap: list[tuple[float, int]] | None = None  # (priority, position) of its items, a heap; likewise
     exhausted = False
     path_index = -1
 
@@ -182,10 +190,10 @@ class Node:
         self.element = element
         self.parent = parent
         self.priority = priority
-        self.text_priority = priority  # of the strings that stand in it
+        self.text_priority = priority  # of its strings
         self.items: list[Item] = []
         self.removed_at: list[int] = []
-        self.message: Node | None = None  # the message that it is, or is in
+        self.message: Node | None = None  # itself if it is a message, else the message around it
         self.position = 0
         if parent is not None:
             self.position = len(parent.items)
@@ -197,8 +205,8 @@ class Node:
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
 
-    def adopt(self, child: Node) -> None:
-        """Take a node as the next item."""
+    def append_node(self, child: Node) -> None:
+        """Add a node as the next item."""
         self.items.append(child)
         if self.nodes:
             self.nodes.append(child)
@@ -209,22 +217,100 @@ class Node:
 Item: TypeAlias = TextMessage | Leaf | Node
 
 
-def is_item_alive(item: Item, gone: int, k: int) -> bool:
-    """Whether an item is there once k steps have been taken."""
-    return gone >= k and not (type(item) is Node and item.activated_at >= k)
+class FlexGroup:
+    """The members of one container with the same `flex_grow`. It is infinite for members without one.
+
+    `plain_members` is the number of members that are not nodes. Each of them has a `flex_basis` of 1.
+    """
+
+    __slots__ = ("grow", "nodes", "plain_members", "plain_share", "shared", "unfinished")
+
+    def __init__(self, nodes: list[Node], plain_members: int, grow: float) -> None:
+        self.grow = grow
+        self.nodes = nodes
+        self.plain_members = plain_members
+        self.plain_share = 0
+        self.shared = False
+        self.unfinished = len(nodes)
 
 
-def is_node_alive(node: Node, k: int) -> bool:
-    """Whether a node and all above it are there once k steps have been taken."""
+class Layout:
+    """The flex groups of one container, in the order in which they are rendered.
+
+    The first `settled` groups have known sizes. `remaining` tokens are left for the groups after them. `reserves` holds
+    (index of the group, `flex_reserve`) for each member with a reserve.
+    """
+
+    __slots__ = ("groups", "remaining", "reserves", "settled")
+
+    def __init__(self, groups: list[FlexGroup]) -> None:
+        self.groups = groups
+        self.settled = 0
+        self.remaining: int | None = None
+        self.reserves: list[tuple[int, int | str]] = [
+            (index, member.element.flex_reserve)
+            for index, group in enumerate(groups)
+            for member in group.nodes
+            if member.element and member.element.flex_reserve is not None
+        ]
+
+
+Candidate: TypeAlias = "tuple[float, float, float, Node, int]"
+"""A removal candidate: (priority, lowest priority of a direct child, written order, parent, position)."""
+
+
+class CandidateSource(Protocol):
+    """The removal candidates of a container, as `promptkit.rendering.removal_order` keeps them."""
+
+    candidates: list[Candidate]
+    """Sorted, the lowest first."""
+    next_index: int
+    """The index of the lowest candidate that has not been removed from the source."""
+    changed: list[Candidate]
+    """A heap of the candidates whose keys have changed, and of activated fallbacks."""
+
+    def peek(self) -> Candidate | None:
+        """Return the lowest living candidate, or None."""
+        ...
+
+    def pop(self, candidate: Candidate) -> None:
+        """Remove the candidate that `peek` returned."""
+        ...
+
+    def has_one_left(self) -> bool:
+        """Return whether the candidate of the last `peek` is the only one left."""
+        ...
+
+    def add_fallback(self, fallback: Node) -> None:
+        """Add the candidates of a fallback that has been activated."""
+        ...
+
+
+def is_item_alive(item: Item, removed_at: int, state: int) -> bool:
+    """Return whether an item is alive in a state, apart from what stands above it."""
+    return removed_at >= state and not (type(item) is Node and item.activated_at >= state)
+
+
+def is_node_alive(node: Node, state: int) -> bool:
+    """Return whether a node and all nodes above it are alive in a state."""
     while node.parent is not None:
-        if not is_item_alive(node, node.parent.removed_at[node.position], k):
+        if not is_item_alive(node, node.parent.removed_at[node.position], state):
             return False
         node = node.parent
     return True
 
 
+PATH_SEPARATOR = " > "
+
+MAX_PATH_STEPS = 20
+"""Steps that a shortened path shows at either end."""
+
+
 def format_path(parent: Node, position: int | None = None) -> str:
-    """`AgentPrompt > History > UserMessage[12]`: the path of a node, or of one of its items; the middle of a very long one left out."""
+    """Format the path of a node, or of the item at `position` in it: `AgentPrompt > History > UserMessage[12]`.
+
+    The middle of a path with more than 2 * MAX_PATH_STEPS nodes is left out.
+    """
     last: list[str] = []
     if position is not None:
         item = parent.items[position]
@@ -245,19 +331,13 @@ def format_path(parent: Node, position: int | None = None) -> str:
     return PATH_SEPARATOR.join(parts + last)
 
 
-PATH_SEPARATOR = " > "
-
-MAX_PATH_STEPS = 20
-"""Steps that a path shows at either end, where it is too long to show in full."""
-
-
 def format_omitted_steps(steps: int) -> str:
-    """What stands for the middle of a very long path."""
+    """Format the note that replaces the middle of a very long path."""
     return f"… {steps:,} more …"
 
 
 def format_label(parent: Node, position: int) -> str:
-    """The last step of the path of an item."""
+    """Format the last step of an item's path."""
     item = parent.items[position]
     if type(item) is Node and item.label:
         return item.label

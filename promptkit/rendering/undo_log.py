@@ -1,4 +1,4 @@
-"""What a step of the removal order changed, so that it can be taken back, last change first, and done again."""
+"""The changes that a step of the removal order makes, so that they can be undone, last change first, and redone."""
 
 from __future__ import annotations
 
@@ -9,11 +9,28 @@ from promptkit.rendering.tree import Item, Leaf, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SubtreeRemoved", "CallRemoved", "LeafLinked", "Change", "FallbackActivated", "ItemRemoved", "LeafUnlinked", "link_fallback", "mark_step", "redo", "undo", "unlink"]
+__all__ = [
+    "CallRemoved",
+    "Change",
+    "FallbackActivated",
+    "ItemRemoved",
+    "LeafLinked",
+    "LeafUnlinked",
+    "SubtreeRemoved",
+    "link_fallback",
+    "mark_step",
+    "redo",
+    "undo",
+    "unlink",
+]
 
 
 class ItemRemoved:
-    """An item went. `reason`: budget, kept-with, tool-pair, empty; `partner`: the node that took it along."""
+    """An item was removed.
+
+    `reason` is `budget`, `kept-with`, `tool-pair` or `empty`. `partner` is the node whose removal caused this one. `counted` says
+    whether the item was one of its parent's `live_items`.
+    """
 
     __slots__ = ("counted", "parent", "partner", "position", "reason")
 
@@ -26,7 +43,7 @@ class ItemRemoved:
 
 
 class SubtreeRemoved:
-    """Nodes went down with the node that was taken."""
+    """The active nodes of a removed subtree were deactivated."""
 
     __slots__ = ("nodes",)
 
@@ -35,7 +52,7 @@ class SubtreeRemoved:
 
 
 class LeafUnlinked:
-    """A leaf left its message's chain."""
+    """A leaf was taken out of its message's chain."""
 
     __slots__ = ("leaf",)
 
@@ -44,7 +61,7 @@ class LeafUnlinked:
 
 
 class LeafLinked:
-    """A fallback's leaf joined its message's chain."""
+    """A leaf of a fallback was put into its message's chain."""
 
     __slots__ = ("leaf",)
 
@@ -53,7 +70,7 @@ class LeafLinked:
 
 
 class CallRemoved:
-    """A tool call left its message."""
+    """A tool call was removed from its message."""
 
     __slots__ = ("index", "message", "partner", "reason")
 
@@ -65,66 +82,69 @@ class CallRemoved:
 
 
 class FallbackActivated:
-    """A fallback took its place."""
+    """A fallback was activated. `nodes` are the nodes of its subtree that became active."""
 
-    __slots__ = ("nodes", "spare")
+    __slots__ = ("fallback", "nodes")
 
-    def __init__(self, spare: Node, nodes: list[Node]) -> None:
-        self.spare = spare
+    def __init__(self, fallback: Node, nodes: list[Node]) -> None:
+        self.fallback = fallback
         self.nodes = nodes
 
 
 Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated
 
 
-def undo(op: Change) -> None:
-    """Take a change back, as far as the forward run is concerned; `gone` and `born` are the caller's."""
-    if isinstance(op, ItemRemoved):
-        op.parent.live_items += op.counted
-    elif isinstance(op, LeafUnlinked):
-        relink(op.leaf)
-    elif isinstance(op, SubtreeRemoved):
-        for node in op.nodes:
+def undo(change: Change) -> None:
+    """Undo a change in the current state. The steps (`removed_at`, `activated_at`) are left to `mark_step`."""
+    if isinstance(change, ItemRemoved):
+        change.parent.live_items += change.counted
+    elif isinstance(change, LeafUnlinked):
+        _relink(change.leaf)
+    elif isinstance(change, SubtreeRemoved):
+        for node in change.nodes:
             node.is_active = True
-    elif isinstance(op, LeafLinked):
-        unlink(op.leaf)
-    elif isinstance(op, FallbackActivated):
-        for node in op.nodes:
+    elif isinstance(change, LeafLinked):
+        unlink(change.leaf)
+    elif isinstance(change, FallbackActivated):
+        for node in change.nodes:
             node.is_active = False
-        if op.spare.parent is not None:
-            op.spare.parent.live_items -= op.spare.is_counted
+        if change.fallback.parent is not None:
+            change.fallback.parent.live_items -= change.fallback.is_counted
 
 
-def redo(op: Change) -> None:
-    """Do a change again that was taken back."""
-    if isinstance(op, ItemRemoved):
-        op.parent.live_items -= op.counted
-    elif isinstance(op, LeafUnlinked):
-        unlink(op.leaf)
-    elif isinstance(op, SubtreeRemoved):
-        for node in op.nodes:
+def redo(change: Change) -> None:
+    """Redo a change that was undone."""
+    if isinstance(change, ItemRemoved):
+        change.parent.live_items -= change.counted
+    elif isinstance(change, LeafUnlinked):
+        unlink(change.leaf)
+    elif isinstance(change, SubtreeRemoved):
+        for node in change.nodes:
             node.is_active = False
-    elif isinstance(op, LeafLinked):
-        relink(op.leaf)
-    elif isinstance(op, FallbackActivated):
-        for node in op.nodes:
+    elif isinstance(change, LeafLinked):
+        _relink(change.leaf)
+    elif isinstance(change, FallbackActivated):
+        for node in change.nodes:
             node.is_active = True
-        if op.spare.parent is not None:
-            op.spare.parent.live_items += op.spare.is_counted
+        if change.fallback.parent is not None:
+            change.fallback.parent.live_items += change.fallback.is_counted
 
 
-def mark_step(op: Change, step: int) -> None:
-    """Set the step at which a change happens."""
-    if isinstance(op, ItemRemoved):
-        op.parent.removed_at[op.position] = step
-    elif isinstance(op, CallRemoved):
-        op.message.calls_removed_at[op.index] = step
-    elif isinstance(op, FallbackActivated):
-        op.spare.activated_at = step
+def mark_step(change: Change, step: int) -> None:
+    """Set the step that makes a change."""
+    if isinstance(change, ItemRemoved):
+        change.parent.removed_at[change.position] = step
+    elif isinstance(change, CallRemoved):
+        change.message.calls_removed_at[change.index] = step
+    elif isinstance(change, FallbackActivated):
+        change.fallback.activated_at = step
 
 
 def unlink(leaf: Leaf) -> None:
-    """Take a leaf out of its message's chain. It remembers its neighbours, so `relink` puts it back if done in reverse order."""
+    """Take a leaf out of its message's chain.
+
+    The leaf keeps the references to its neighbours, so that `_relink` can put it back, if leaves are relinked in reverse order.
+    """
     before, behind = leaf.previous, leaf.following
     if before is not None:
         before.following = behind
@@ -134,8 +154,8 @@ def unlink(leaf: Leaf) -> None:
         behind.previous = before
 
 
-def relink(leaf: Leaf) -> None:
-    """Put a leaf back between the neighbours that it remembers."""
+def _relink(leaf: Leaf) -> None:
+    """Put a leaf back between the neighbours that it still refers to."""
     before, behind = leaf.previous, leaf.following
     if before is not None:
         before.following = leaf
@@ -145,18 +165,21 @@ def relink(leaf: Leaf) -> None:
         behind.previous = leaf
 
 
-def link_fallback(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
-    """Link the leaves of a fallback into its message, where the leaf `last` was taken out just now; yields them in order."""
-    message = spare.message
-    if message is None or spare.role is not None:
+def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
+    """Put the leaves of a fallback into its message's chain and yield them in order.
+
+    `last` is the leaf that was taken out at this place directly before, if there was one.
+    """
+    message = fallback.message
+    if message is None or fallback.role is not None:
         return
-    before, behind = (last.previous, last.following) if last else _neighbours(message, spare)
-    stack: list[Iterator[Item]] = [iter([spare.placeholder] if spare.placeholder else spare.items)]
+    before, behind = (last.previous, last.following) if last else _neighbours(message, fallback)
+    stack: list[Iterator[Item]] = [iter([fallback.placeholder] if fallback.placeholder else fallback.items)]
     while stack:
         for item in stack[-1]:
             if type(item) is Leaf:
                 item.previous, item.following = before, behind
-                relink(item)
+                _relink(item)
                 yield item
                 before = item
             elif type(item) is Node and item.is_active:
@@ -166,11 +189,11 @@ def link_fallback(spare: Node, last: Leaf | None) -> Iterator[Leaf]:
             stack.pop()
 
 
-def _neighbours(message: Node, spare: Node) -> tuple[Leaf | None, Leaf | None]:
-    """The living leaves around an empty place, found by their order in the message."""
-    seq = spare.first_leaf_index
+def _neighbours(message: Node, fallback: Node) -> tuple[Leaf | None, Leaf | None]:
+    """Find the living leaves around the place of a fallback by their index in the message."""
+    start = fallback.first_leaf_index
     before: Leaf | None = None
     leaf = message.first_leaf
-    while leaf is not None and leaf.index < seq:
+    while leaf is not None and leaf.index < start:
         before, leaf = leaf, leaf.following
     return before, leaf

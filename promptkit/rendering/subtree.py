@@ -1,0 +1,179 @@
+"""Read a subtree of the render tree: its messages, its leaves, its text, its tokens and whether it is empty.
+
+Functions with a `state` read the tree in that state of the removal order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.messages import CacheBreakpointPart, Message, Part
+from promptkit.rendering.text_joins import find_separator
+from promptkit.rendering.tree import STARTS_LINE_NEVER, Item, Leaf, Node, TextMessage, is_item_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from promptkit.rendering.sizing import Sizer
+
+__all__ = [
+    "build_message",
+    "is_empty",
+    "iter_leaves",
+    "iter_message_places",
+    "iter_messages",
+    "join_parts",
+    "measure",
+    "read_text",
+]
+
+
+def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
+    """Count the exact tokens of a subtree on its own: those of its messages, or of its text and parts inside a message."""
+    if node.role is None and (node.message is not None or node.fragment):
+        return sum(map(sizer.count_part, join_parts(iter_leaves(node, state))))
+    total = 0
+    for item in iter_messages(node, state):
+        if type(item) is TextMessage:
+            total += sizer.count_text_message(item)
+        elif type(item) is Node:
+            message = build_message(item, state)
+            if message is not None:
+                total += sizer.count_message(message)
+    return total
+
+
+def is_empty(node: Node) -> bool:
+    """Return whether an expanded subtree has no content, or blank text only."""
+    stack = [node]
+    while stack:
+        container = stack.pop()
+        if container.calls or container.role == "tool" or container.reserve:
+            return False
+        for item, removed_at in zip(container.items, container.removed_at, strict=True):
+            if not is_item_alive(item, removed_at, 0):
+                continue
+            if type(item) is Node:
+                stack.append(item)
+            elif type(item) is TextMessage or (
+                type(item) is Leaf and (item.part is not None or bool(item.text.strip())) and not item.is_frame
+            ):
+                return False
+    return True
+
+
+def read_text(node: Node) -> str | None:
+    """Return the text of a node inside a message, or None if it contains a part that is not text."""
+    parts = join_parts(iter_leaves(node, 0))
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else None
+
+
+def iter_messages(node: Node, state: int) -> Iterator[Node | TextMessage]:
+    """Yield the living messages at or below a node, in written order."""
+    if node.role is not None:
+        yield node
+        return
+    stack: list[Iterator[tuple[Item, int]]] = [zip(node.items, node.removed_at, strict=True)]
+    while stack:
+        for item, removed_at in stack[-1]:
+            if removed_at < state:
+                continue
+            if type(item) is TextMessage:
+                yield item
+            elif type(item) is Node and item.activated_at < state:
+                if item.role is not None:
+                    yield item
+                else:
+                    stack.append(zip(item.items, item.removed_at, strict=True))
+                    break
+        else:
+            stack.pop()
+
+
+def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int]]:
+    """Yield (parent, position) of each living message, in written order."""
+    stack = [(root, enumerate(root.items))]
+    while stack:
+        parent, rest = stack[-1]
+        for position, item in rest:
+            if not is_item_alive(item, parent.removed_at[position], state):
+                continue
+            if type(item) is Node and item.role is None:
+                stack.append((item, enumerate(item.items)))
+                break
+            if type(item) is not Leaf:
+                yield parent, position
+        else:
+            stack.pop()
+
+
+def build_message(item: Node | TextMessage, state: int) -> Message | None:
+    """Build the Message of a living message, or return None if it has no content."""
+    if type(item) is TextMessage:
+        message = item.message
+        if message is None:
+            message = item.message = Message(role=item.role, content=(item.text,), name=item.name)
+        return message
+    node = item
+    if type(node) is not Node or node.role is None:
+        return None
+    parts = join_parts(iter_leaves(node, state))
+    calls = tuple(call for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True) if removed_at >= state)
+    blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
+    if blank and not calls and node.role != "tool":
+        return None
+    return Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id)
+
+
+def iter_leaves(node: Node, state: int) -> Iterator[Leaf]:
+    """Yield the living leaves at or below a message, or a node in one, in written order.
+
+    For a container without items it yields a placeholder that is empty.
+    """
+    stack: list[Iterator[tuple[Item, int]]] = [zip(node.items, node.removed_at, strict=True)]
+    while stack:
+        for item, removed_at in stack[-1]:
+            if removed_at < state:
+                continue
+            if type(item) is Leaf:
+                yield item
+            elif type(item) is Node and item.activated_at < state:
+                if not item.items:
+                    yield _PLACEHOLDER
+                stack.append(zip(item.items, item.removed_at, strict=True))
+                break
+        else:
+            stack.pop()
+
+
+# Yielded for a container without items.
+_PLACEHOLDER = Leaf(Node(None, None, 0), "", 0, STARTS_LINE_NEVER)
+_PLACEHOLDER.is_element = True
+
+
+def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
+    """Join leaves to content parts: adjacent texts become one text, and of adjacent cache breakpoints the last is kept."""
+    parts: list[Part] = []
+    run: list[str] = []
+    before: Leaf | None = None
+    nearest: Leaf | None = None
+    for leaf in leaves:
+        if leaf.is_empty:
+            nearest = leaf  # D7: an empty leaf adds no line break of its own
+            continue
+        if leaf.part is None:
+            if before is not None:
+                run.append(find_separator(before, leaf, nearest))
+            run.append(leaf.text)
+            before = nearest = leaf
+            continue
+        if run:
+            parts.append("".join(run))
+            run, before = [], None
+        if isinstance(leaf.part, CacheBreakpointPart) and parts and isinstance(parts[-1], CacheBreakpointPart):
+            parts.pop()
+        parts.append(leaf.part)
+    if run:
+        parts.append("".join(run))
+    return parts
