@@ -171,19 +171,19 @@ def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
 
     facts = facts_of(talk)
 
-    assert len(json.dumps(facts.to_json())) < 5 * module.CHARACTERS
+    assert len(json.dumps(facts.to_json())) < 5 * module.MAX_LIST_CHARACTERS
     assert facts.requests[0].startswith("request 0 ")
     assert facts.requests[-1].startswith("request 2999 ")
-    assert len(facts.commands) <= module.MOST
+    assert len(facts.commands) <= module.MAX_ENTRIES
     assert extend_facts(facts, ()) == facts
 
 
 def test_of_many_short_entries_the_newest_stay() -> None:
     talk = Talk()
-    for number in range(2 * module.MOST):
+    for number in range(2 * module.MAX_ENTRIES):
         call(talk, "read", path=f"{number}")
 
-    assert facts_of(talk).read == tuple(str(number) for number in range(module.MOST, 2 * module.MOST))
+    assert facts_of(talk).read == tuple(str(number) for number in range(module.MAX_ENTRIES, 2 * module.MAX_ENTRIES))
 
 
 @pytest.mark.parametrize(

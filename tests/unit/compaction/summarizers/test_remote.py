@@ -150,7 +150,7 @@ def test_a_service_that_is_not_there_leaves_the_chain_its_next_link() -> None:
         pass
     made = summarized(FallbackSummarizer([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]), task_of(parser_talk()))
     assert made.mode == "extractive"
-    with pytest.raises(ModelUnavailableError, match="the request to .* failed"):
+    with pytest.raises(ModelUnavailableError, match=r"the request to .* failed"):
         summarized(remote(service), task_of(parser_talk()))
 
 
