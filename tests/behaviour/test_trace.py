@@ -28,13 +28,14 @@ from promptkit import (
     render,
     render_async,
 )
-from promptkit.rendering.tree import LEVELS
+from promptkit.rendering.tree import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
-    from promptkit import Rendered, Tokenizer
+    from promptkit import Rendered
+    from promptkit.tokens import Tokenizer
 
 TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
 
@@ -175,7 +176,7 @@ def test_epochs_say_who_was_given_how_much_and_who_used_it() -> None:
     )
     trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None
-    first, second = [epoch for epoch in trace.epochs if epoch.container == 0]
+    first, second = [epoch for epoch in trace.flex_groups if epoch.container == 0]
     assert (first.grow, first.available, first.reserved) == (2, 100, 10)
     assert [(share.basis, share.budget, share.used) for share in first.members] == [(2, 60, 60), (1, 30, 30)]
     assert (second.grow, second.available, second.reserved) == (1, 10, 0)
@@ -256,7 +257,7 @@ def test_tool_calls_say_in_which_states_they_are_there() -> None:
 
 def test_the_path_of_what_is_very_deep_leaves_out_the_middle_as_the_receipt_does() -> None:
     prompt: PromptElement = UserMessage(priority=1)["deep", "er"]
-    for _ in range(3 * LEVELS):
+    for _ in range(3 * MAX_PATH_STEPS):
         prompt = Group()[prompt]
     trace = render((prompt, UserMessage(priority=2)["kept"]), budget=1, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from promptkit import BudgetExceededError, Message, Renderer, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.tracing.html import VIEWER, columns, part_facts
+from promptkit.tracing.html import VIEWER, build_columns, describe_part, trace_to_html
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from promptkit import Child, Rendered, Tokenizer
+    from promptkit import Child, Rendered
+    from promptkit.tokens import Tokenizer
 
 Answer = Any  # Any: what a page answers, JSON of any shape
 
@@ -60,7 +61,7 @@ def written(tmp_path: Path) -> Callable[[Trace | None], Path]:
     def write(trace: Trace | None) -> Path:
         assert trace
         path = tmp_path / "trace.html"
-        path.write_text(trace.to_html(), encoding="utf-8")
+        path.write_text(trace_to_html(trace), encoding="utf-8")
         return path
 
     return write
@@ -86,7 +87,7 @@ def budgets_of(trace: Trace, number: int) -> list[int]:
 
 
 def asked(rules: Page, trace: Trace, budgets: list[int]) -> Answer:
-    return json.loads(rules.evaluate(ANSWERS, [json.loads(json.dumps(columns(trace))), budgets]))
+    return json.loads(rules.evaluate(ANSWERS, [json.loads(json.dumps(build_columns(trace))), budgets]))
 
 
 def as_page_says(message: Message) -> Answer:
@@ -94,7 +95,7 @@ def as_page_says(message: Message) -> Answer:
         "role": message.role,
         "name": message.name,
         "callId": message.tool_call_id,
-        "content": [part if isinstance(part, str) else part_facts(part) for part in message.content],
+        "content": [part if isinstance(part, str) else describe_part(part) for part in message.content],
         "calls": [[call.id, call.name, call.arguments] for call in message.tool_calls],
     }
 
@@ -155,7 +156,7 @@ def test_the_page_knows_at_which_budgets_an_element_is_kept(rules: Page, prompt:
             assert smaller == max((other for other in others if other < budget), default=None)
 
 
-def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_receipt(rules: Page) -> None:
+def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_removals(rules: Page) -> None:
     from promptkit import Group, PromptElement
 
     prompt: PromptElement = UserMessage()["deep", "er"]
@@ -170,8 +171,8 @@ def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_receipt(rules: Pag
 
 
 def as_read(message: Message) -> Answer:
-    """A message as `READ` reads it: of parts that are no text, what they are."""
-    content = [["text", part] if isinstance(part, str) else ["part", str(part_facts(part)["kind"])] for part in message.content]
+    """A message as `READ` reads it, with the kinds of its parts other than text."""
+    content = [["text", part] if isinstance(part, str) else ["part", str(describe_part(part)["kind"])] for part in message.content]
     return {
         "role": message.role,
         "of": [word for word in (message.name, message.tool_call_id) if word is not None],
@@ -242,7 +243,7 @@ def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, w
     with opened(chromium, written(rendered.trace)) as (page, _):
         texts = page.locator("#messages .text")
         assert texts.all_inner_texts() == [message.text for message in rendered.messages] == ["a b"]
-        assert "what was dropped in an earlier turn stays dropped" in page.inner_text("#facts")
+        assert "elements dropped in an earlier turn stay dropped" in page.inner_text("#facts")
         page.evaluate(SLIDE, 6)
         assert texts.all_inner_texts() == [message.text for message in rendered.at_budget(6).messages] == ["old words", "a b"]
         page.click("#reset")
@@ -267,8 +268,8 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browse
 def test_a_prompt_without_anything_is_shown_too(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render((), budget=10, trace=True).trace)) as (page, seen):
         assert "No message is left" in page.inner_text("#messages")
-        page.click("#tab-receipt")
-        assert "Nothing in this prompt can be removed" in page.inner_text("#receipt")
+        page.click("#tab-removals")
+        assert "Nothing in this prompt can be removed" in page.inner_text("#removals")
         assert seen.complaints == []
 
 
@@ -299,7 +300,7 @@ def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Call
             () => { const e = document.createElement('img'); e.src = 'http://127.0.0.1:9/x.png'; document.body.append(e); },
             () => fetch('http://127.0.0.1:9/'),
           ];
-          // From a timer, as the page's own code would: what a driver evaluates stands outside of the policy.
+          // From a timer, like the page's own code: the policy does not apply to code that a driver evaluates.
           for (const attempt of attempts) await new Promise((done) => setTimeout(() => { setTimeout(done); return attempt(); }));
         }""")
         assert page.evaluate("window.pwned") is None
@@ -354,7 +355,7 @@ def test_the_keyboard_walks_the_tree_and_the_budgets(chromium: Browser, written:
         assert "2 of 2 tokens used" in page.inner_text("#fit")
 
 
-def test_what_is_told_to_a_screen_reader(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_labels_for_screen_readers(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage()["one"], UserMessage(priority=1)["two"])
     with opened(chromium, written(render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace)) as (page, _):
         page.get_by_role("slider", name="Budget in tokens").wait_for()
@@ -374,7 +375,7 @@ def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callab
         detail = page.inner_text("#detail")
         assert f"with {removal.path}" in detail
         assert f"removal {removal.order}, in step {removal.step + 1}" in detail
-        assert f"its KeepWith group went, taken along by {removal.partner}" in detail
+        assert f"its KeepWith group was removed, caused by {removal.partner}" in detail
         assert "To write less." in detail
         page.click("#detail .go")
         assert "Kept at" in page.inner_text("#detail")
@@ -400,7 +401,7 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser,
 def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), dark=dark) as (page, _):
         page.fill("#query", "fallback")
-        for tab in ("messages", "receipt", "sizing"):
+        for tab in ("messages", "removals", "sizing"):
             page.click(f"#tab-{tab}")
             assert page.evaluate(CONTRASTS) == []
 
@@ -458,10 +459,10 @@ def test_a_prompt_of_5_000_messages_is_shown_row_by_row(chromium: Browser, writt
 def test_images_are_their_type_size_and_hash(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(RICH["cached"](), budget=1_000, trace=True)
     image = next(part for message in rendered.messages for part in message.content if isinstance(part, ImagePart))
-    boundaries = sum(isinstance(part, CacheBreakpointPart) for message in rendered.messages for part in message.content)
+    breakpoints = sum(isinstance(part, CacheBreakpointPart) for message in rendered.messages for part in message.content)
     file = written(rendered.trace)
     assert image.url.partition(",")[2] not in file.read_text(encoding="utf-8")
     with opened(chromium, file) as (page, _):
         shown = page.locator("#messages .part", has_text="image").inner_text()
-        assert shown == f"image · image/png · low · 640×480 · 29 bytes · sha256 {part_facts(image)['sha256']}…"  # noqa: RUF001  # the sign between two sizes
-        assert page.locator("#messages .part.boundary").count() == boundaries
+        assert shown == f"image · image/png · low · 640×480 · 29 bytes · sha256 {describe_part(image)['sha256']}…"  # noqa: RUF001  # the sign between two sizes
+        assert page.locator("#messages .part.breakpoint").count() == breakpoints

@@ -5,26 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from promptkit import (
-    AssistantMessage,
-    CacheBreakpoint,
-    Chunk,
-    Document,
-    Group,
-    Image,
-    KeepWith,
-    Opaque,
-    PrioritizedList,
-    Reserve,
-    SystemMessage,
-    Tag,
-    Text,
-    TextChunk,
-    TokenLimit,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from promptkit import AssistantMessage, CacheBreakpoint, Chunk, Document, Group, Image, KeepWith, PrioritizedList, Reserve, SystemMessage, Tag, Text, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage
+from promptkit.elements import Opaque
 
 if TYPE_CHECKING:
     from promptkit import Child
@@ -128,6 +110,6 @@ def many(messages: int) -> Child:
 
 def conversation() -> Child:
     """The demonstration's prompt: a recorded conversation of a coding agent."""
-    from promptkit_components.demo import demo
+    from promptkit_components.demo import load_demo
 
-    return demo().prompt
+    return load_demo().prompt

@@ -1,10 +1,10 @@
-"""What tests ask a trace page: JavaScript that reads what a person would see."""
+"""JavaScript for tests of the trace page, which reads what a user would see."""
 
 from __future__ import annotations
 
 __all__ = ["ANSWERS", "CONTRASTS", "OUTSIDE", "READ", "SLIDE"]
 
-# Of each budget the state, what it keeps and what it sends; of each element its path and the budgets that keep it; the next budgets.
+# For each budget its state, the kept items and the sent messages; for each element its path and the budgets that keep it; the next budgets.
 ANSWERS = """([data, budgets]) => {
   const record = openRecord(data);
   const answer = (budget) => {
@@ -17,7 +17,7 @@ ANSWERS = """([data, budgets]) => {
   return JSON.stringify({ answers: budgets.map(answer), paths, spans, next });
 }"""
 
-# What a person does who drags the slider to a budget.
+# Drags the slider to a budget.
 SLIDE = """(budget) => {
   const slider = document.getElementById('slider');
   slider.value = budget;
@@ -25,7 +25,7 @@ SLIDE = """(budget) => {
   return Number(slider.value);
 }"""
 
-# Reads what a person would by scrolling through all of it.
+# Reads everything that a user would by scrolling through the page.
 READ = """() => {
   const sweep = (id, read) => {
     const box = document.getElementById(id);
@@ -50,9 +50,9 @@ READ = """() => {
   return JSON.stringify({
     rows: rows.length,
     kept: rows.filter(([, kept]) => kept).map(([id]) => id),
-    messages: sweep('messages', message).map(([, said]) => said),
+    messages: sweep('messages', message).map(([, content]) => content),
     fit: document.getElementById('fit').textContent,
-    taken: document.getElementById('count-receipt').textContent,
+    taken: document.getElementById('count-removals').textContent,
   });
 }"""
 

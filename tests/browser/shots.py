@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from promptkit import render
+from promptkit.tracing import trace_to_html
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import conversation
 
@@ -18,10 +19,10 @@ BUDGET = 4_000  # tokens
 
 
 def main() -> int:
-    """Take the pictures; 1 where there is no browser to take them with."""
+    """Take the screenshots. Returns 1 if there is no browser."""
     executable = find()
     if executable is None:
-        print("There is no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM.", file=sys.stderr)
+        print("No Chromium on PATH: install one, or set PROMPTKIT_CHROMIUM to its path.", file=sys.stderr)
         return 1
     trace = render(conversation(), budget=BUDGET, trace=True).trace
     if trace is None:
@@ -29,15 +30,15 @@ def main() -> int:
     IMAGES.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder, browser(executable) as chromium:
         file = Path(folder) / "trace.html"
-        file.write_text(trace.to_html(title="promptkit_components.demo"), encoding="utf-8")
+        file.write_text(trace_to_html(trace, title="promptkit_components.demo"), encoding="utf-8")
         with opened(chromium, file, width=1280, height=740) as (page, _):
             page.locator("#tree .row", has_text="KeepWith[2]").first.click()
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-light.png")
         with opened(chromium, file, width=1280, height=740, dark=True) as (page, _):
-            page.click("#tab-receipt")
+            page.click("#tab-removals")
             page.fill("#budget", "8000")
-            page.locator("#receipt .removal.last").wait_for(state="attached")
+            page.locator("#removals .removal.last").wait_for(state="attached")
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-dark.png")
         with opened(chromium, file, width=400, height=800) as (page, _):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import MISSING_TOOL_RESULT, Message, PairedMessages, Repair, ToolCall, pair_tool_calls
-from promptkit.tool_pairing import ToolCallPairer
+from promptkit.messages import Message, Repair, ToolCall
+from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, ToolCallPairer, pair_tool_calls
 
 
 def said(text: str) -> Message:

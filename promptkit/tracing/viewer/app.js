@@ -1,5 +1,5 @@
 /*
- * The page: one view of the record, and the panels that show it.
+ * The page: the state of the view, and the panels that show the trace.
  */
 
 const THEMES = ['auto', 'light', 'dark'];
@@ -15,7 +15,7 @@ class View {
     this.setBudget(record.budget, record.state);
     this.tree = new Tree(this);
     this.messages = new Messages(this);
-    this.receipt = new Receipt(this);
+    this.removals = new Removals(this);
     this.sizing = new Sizing(this);
     this.detail = new Detail(this);
     this.controls = new Controls(this);
@@ -26,28 +26,28 @@ class View {
   setBudget(budget, state) {
     this.budget = budget;
     this.fits = state !== null;
-    this.state = this.fits ? state : lastState(this.record); // where nothing fits, what must stay is shown
+    this.state = this.fits ? state : lastState(this.record); // if nothing fits, show the required elements
     this.asRendered = budget === this.record.budget && state === this.record.state;
     keptSums(this.record, this.state, this.sums);
   }
 
-  /* Another budget. */
+  /* Switch to another budget. */
   go(budget) {
     this.setBudget(budget, stateAt(this.record, budget));
     this.update();
   }
 
-  /* Back to the render itself: its state may be one that this budget alone would not choose. */
+  /* Go back to the render itself: its state may be one that this budget alone would not choose. */
   reset() {
     this.setBudget(this.record.budget, this.record.state);
     this.update();
   }
 
   update() {
-    for (const panel of [this.controls, this.tree, this.messages, this.receipt, this.detail, this.strip]) panel.update();
+    for (const panel of [this.controls, this.tree, this.messages, this.removals, this.detail, this.strip]) panel.update();
   }
 
-  /* Look at an element. `open` shows it where it lies on top of the rest; `from` is the panel that need not go there. */
+  /* Select an element. `open` opens the detail panel where it covers the rest; `from` is the panel that need not scroll there. */
   select(id, { open, from }) {
     this.selected = id;
     if (open) document.body.classList.add('looking');
@@ -55,7 +55,7 @@ class View {
     this.tree.reveal(id);
     if (from !== this.messages) this.messages.reveal(id);
     else this.messages.mark();
-    this.receipt.reveal(id);
+    this.removals.reveal(id);
   }
 
   closeDetail() {
@@ -73,7 +73,7 @@ class View {
   }
 }
 
-/* The whole prompt as one bar; a click looks at what stands there. */
+/* The whole prompt as one bar. A click selects the element at that position. */
 class Strip {
   constructor(view) {
     this.view = view;
@@ -96,7 +96,7 @@ class Strip {
     if (!this.width) return;
     this.bars.measure(this.width);
     this.bars.draw(this.canvas, 0, 18);
-    this.canvas.setAttribute('aria-label', `The prompt in written order: ${figure(sums[record.count])} of ${counted(record.total, 'token')} kept`);
+    this.canvas.setAttribute('aria-label', `The prompt in document order: ${figure(sums[record.count])} of ${counted(record.total, 'token')} kept`);
   }
 
   resized(width) {
@@ -113,7 +113,7 @@ class Strip {
   }
 }
 
-/* Light, dark, or what the system says. */
+/* Light, dark, or the setting of the system. */
 function setTheme(view, theme) {
   if (theme === 'auto') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
@@ -125,7 +125,7 @@ function setTheme(view, theme) {
   view.strip.update();
 }
 
-/* One of several views in a narrow window; in a wide one the tree stands beside the others. */
+/* Shows one view in a narrow window; a wide window shows the tree beside the other views. */
 function showTab(view, name) {
   document.body.dataset.tab = name;
   const wide = matchMedia('(min-width: 1000px)').matches;
@@ -180,7 +180,7 @@ function wireKeys(view) {
 
 function open() {
   const view = new View(openRecord(JSON.parse(byId('record').textContent)));
-  byId('record').remove(); // it is held once already
+  byId('record').remove(); // the parsed record is enough
   byId('theme').addEventListener('click', () => {
     const theme = byId('theme').dataset.theme;
     setTheme(view, THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);

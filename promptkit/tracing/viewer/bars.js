@@ -1,5 +1,5 @@
 /*
- * Bars: where an element's tokens stand within the whole prompt, and which of them are kept. Kept is solid, dropped is an outline.
+ * Bars: the position of an element's tokens within the prompt, and which of them are kept. Kept is solid, dropped is an outline.
  */
 
 const ROLES = ['system', 'user', 'assistant', 'tool'];
@@ -9,11 +9,11 @@ class Bars {
     this.view = view;
     this.colours = null;
     this.roles = rolesOf(view.record);
-    this.from = 0; // the tokens that the width of a bar stands for
+    this.from = 0; // the range of tokens that the width of a bar shows
     this.to = Math.max(1, view.record.total);
   }
 
-  /* Bars stand for this element from now on; the root for all. */
+  /* Let bars show the range of this element; the root shows the whole prompt. */
   widen(id) {
     const { offset, end } = this.view.record;
     this.from = offset[id];
@@ -21,12 +21,12 @@ class Bars {
     this.view.widened = id;
   }
 
-  /* The theme has changed. */
+  /* Forget the colours after a change of theme. */
   forget() {
     this.colours = null;
   }
 
-  /* Of each pixel of a bar that is `width` wide: how many tokens there are, how many are kept, whose they are. */
+  /* For each pixel of a bar of this width: its tokens, its kept tokens, their role. */
   measure(width) {
     const { record, state } = this.view;
     const { offset, since, until, tokens, count } = record;
@@ -60,7 +60,7 @@ class Bars {
     return this.colours;
   }
 
-  /* The bar of an element, `height` pixels high. `measure` comes first. */
+  /* The bar of an element, `height` pixels high. Call `measure` before. */
   of(id, height) {
     const { record, sums } = this.view;
     const bar = el('span', { class: 'bar', 'aria-hidden': 'true' });
@@ -73,7 +73,7 @@ class Bars {
     const wide = Math.max(2, right - left);
     const at = Math.max(0, Math.min(left, width - wide));
     const kept = sums[record.end[id]] - sums[id];
-    const plain = this.roles[id] < ROLES.length || wide < 3; // of one colour: no canvas is needed, which takes its time
+    const plain = this.roles[id] < ROLES.length || wide < 3; // of one colour: draw it without a canvas, which is slow
     if (plain && (kept === 0 || kept === stop - start)) {
       const piece = el('i', { class: `${ROLES[this.roles[id]] || 'mixed'}${kept ? '' : ' gone'}` });
       piece.style.left = `${at}px`;
@@ -87,7 +87,7 @@ class Bars {
     return bar;
   }
 
-  /* Draw the slice of the bar that an element takes. */
+  /* Draw the part of the bar that belongs to an element. */
   draw(canvas, id, height) {
     const { record, sums } = this.view;
     const { width } = this.pixels;
@@ -97,7 +97,7 @@ class Bars {
     this.slice(sized(canvas, width, height), from, to, height, sums[record.end[id]] === sums[id]);
   }
 
-  /* Pixel by pixel: as high as what is kept of it. `gone`: nothing is, whatever shares a pixel with it. */
+  /* Draw each pixel as high as its kept share. `gone`: nothing is kept, even if other elements share a pixel. */
   slice(context, from, to, height, gone) {
     const { all, kept, role, width } = this.pixels;
     const palette = this.palette();
@@ -118,7 +118,7 @@ class Bars {
   }
 }
 
-/* Of each item the index of the role of the message around it, or of all messages in it; one more where there is no such role. */
+/* For each item, the index of the role of the message around it or of all messages in it; ROLES.length if there is no such role. */
 function rolesOf(record) {
   const { parent, count } = record;
   const [none, mixed] = [255, ROLES.length];
@@ -133,7 +133,7 @@ function rolesOf(record) {
   return roles.map((role) => (role === none ? mixed : role));
 }
 
-/* A canvas of this size in pixels of the page, sharp on every screen. */
+/* Set the size of a canvas in page pixels, sharp on every screen. */
 function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);

@@ -1,5 +1,5 @@
 /*
- * The budget: a slider, a number, and what they come to.
+ * The budget: a slider, a number, and the resulting use of tokens.
  */
 
 class Controls {
@@ -49,11 +49,11 @@ class Controls {
     if (!fits) return '';
     const free = budget - record.reserved - record.counts[state];
     const facts = [
-      record.reserved ? `${figure(record.reserved)} kept free` : '',
+      record.reserved ? `${figure(record.reserved)} reserved` : '',
       `${figure(free)} left`,
-      state === 0 ? 'nothing had to go' : `step ${figure(state)} of ${figure(lastState(record))}`,
-      record.pruneStep ? `cut in steps of ${figure(record.pruneStep)}` : '',
-      asRendered && stateAt(record, budget) !== state ? 'what was dropped in an earlier turn stays dropped' : '',
+      state === 0 ? 'nothing removed' : `step ${figure(state)} of ${figure(lastState(record))}`,
+      record.pruneStep ? `pruned in steps of ${counted(record.pruneStep, 'token')}` : '',
+      asRendered && stateAt(record, budget) !== state ? 'elements dropped in an earlier turn stay dropped' : '',
     ];
     return facts.filter(Boolean).join(' · ');
   }

@@ -1,12 +1,12 @@
 /*
- * The selected element: where it stands, when and why it goes, what it was given, what it says.
+ * The selected element: its path, when and why it is removed, its budget, its content.
  */
 
 const WHY = {
-  budget: 'it was the least important when room was needed',
-  limit: 'it was the least important inside a limit',
-  'kept-with': 'its KeepWith group went',
-  'tool-pair': 'the tool call or result that it belongs to went',
+  budget: 'it had the lowest priority when the prompt exceeded the budget',
+  limit: 'it had the lowest priority when a token limit was exceeded',
+  'kept-with': 'its KeepWith group was removed',
+  'tool-pair': 'its tool call or tool result was removed',
 };
 
 class Detail {
@@ -59,24 +59,24 @@ class Detail {
     );
   }
 
-  /* When it is there, and why it goes. */
+  /* When the element is kept, and why it is removed. */
   fate(id, kept) {
     const { record, budget, state, fits } = this.view;
-    const here = fits ? `at ${figure(budget)}` : 'among what must stay';
+    const here = fits ? `at ${figure(budget)}` : 'because it is required';
     const span = budgetsOf(record, id);
-    const now = kept ? `Kept ${here}.` : `${state < record.since[id] ? 'Standing by' : 'Dropped'} ${fits ? here : 'when all goes that may'}.`;
+    const now = kept ? `Kept ${here}.` : `${state < record.since[id] ? 'Not used' : 'Dropped'} ${fits ? here : 'after all possible removals'}.`;
     const lines = [el('p', {}, el('strong', { class: kept ? 'yes' : 'no' }, now), ' ', this.span(id, span))];
     const removal = record.removals[record.removalOf[id]];
     if (removal && record.until[id] !== FOREVER) lines.push(this.reason(id, removal));
     if (record.since[id] > 0 && record.until[id] >= record.since[id]) {
-      lines.push(el('p', {}, `It is a fallback, or stands in one: it comes with step ${figure(record.since[id])}, when what it stands in for goes.`));
+      lines.push(el('p', {}, `It is part of a fallback, used from step ${figure(record.since[id])} on, when the element that it replaces is removed.`));
     }
     return lines;
   }
 
   span(id, span) {
     const { record, needed } = this.view;
-    if (span === null) return record.until[id] < 0 ? 'No budget keeps it.' : 'No budget ends in a state that keeps it.';
+    if (span === null) return record.until[id] < 0 ? 'No budget keeps it.' : 'No budget leads to a state that keeps it.';
     const always = span.from === needed && span.to === null;
     if (record.until[id] === FOREVER && span.to === null) return record.required[id] ? 'Required: it is never removed.' : 'It is never removed.';
     if (always) return 'Every budget that fits keeps it.';
@@ -84,7 +84,7 @@ class Detail {
     return [going, this.jump(span)];
   }
 
-  /* To the budget at which it comes or goes. */
+  /* A button to the budget at which the element is added or removed. */
   jump({ from, to }) {
     const { budget } = this.view;
     if (budget < from) return this.view.goButton(from);
@@ -95,9 +95,9 @@ class Detail {
   reason(id, removal) {
     const { record } = this.view;
     const through = removal.item !== id && [' with ', selector(record, removal.item)];
-    const partner = removal.partner !== null && [', taken along by ', selector(record, removal.partner)];
-    const when = removal.step < 0 ? 'before any budget' : `in step ${figure(removal.step + 1)} of ${figure(lastState(record))}`;
-    return el('p', {}, `It goes${through ? '' : ' '}`, through, through ? ' ' : null, `as removal ${figure(removal.order)}, ${when}: ${WHY[removal.reason] || removal.reason}`, partner, '.');
+    const partner = removal.partner !== null && [', caused by ', selector(record, removal.partner)];
+    const when = removal.step < 0 ? 'at every budget' : `in step ${figure(removal.step + 1)} of ${figure(lastState(record))}`;
+    return el('p', {}, `It is removed${through ? '' : ' '}`, through, through ? ' ' : null, `as removal ${figure(removal.order)}, ${when}: ${WHY[removal.reason] || removal.reason}`, partner, '.');
   }
 
   props(id) {
@@ -108,30 +108,30 @@ class Detail {
       ['role', record.role[id]],
       ['name', record.name[id]],
       ['tool call', record.callId[id]],
-      ['priority', id === 0 ? null : record.priority[id] >= HIGHEST ? 'none: as high as can be' : priorityText(record.priority[id])],
-      ['tokens', record.tokens[id] && record.end[id] > id + 1 ? `${figure(subtree)}, of them its own ${figure(record.tokens[id])}` : figure(subtree)],
-      ['request', id ? null : `${counted(this.request(), 'token')} more for itself and where texts meet`],
-      ['used / given', record.budgets[id] === undefined ? null : `${figure(record.used[id] ?? 0)} / ${figure(record.budgets[id])}`],
+      ['priority', id === 0 ? null : record.priority[id] >= HIGHEST ? 'none (the highest)' : priorityText(record.priority[id])],
+      ['tokens', record.tokens[id] && record.end[id] > id + 1 ? `${figure(subtree)}, ${figure(record.tokens[id])} of them its own` : figure(subtree)],
+      ['request', id ? null : `${counted(this.request(), 'token')} more for the framing and joined texts`],
+      ['used / budget', record.budgets[id] === undefined ? null : `${figure(record.used[id] ?? 0)} / ${figure(record.budgets[id])}`],
       ['required', record.required[id] ? 'yes' : null],
       ['limit', record.limit[id] === undefined ? null : counted(record.limit[id], 'token')],
-      ['keeps free', record.reserve[id] === undefined ? null : counted(record.reserve[id], 'token')],
-      ['render took', record.seconds[id] === undefined ? null : duration(record.seconds[id])],
+      ['reserve', record.reserve[id] === undefined ? null : counted(record.reserve[id], 'token')],
+      ['render time', record.seconds[id] === undefined ? null : duration(record.seconds[id])],
     ];
     return known.filter(([, value]) => value !== null && value !== undefined && value !== '');
   }
 
-  /* What the whole costs beyond its pieces. */
+  /* The tokens of the request beyond the sum of its items. */
   request() {
     const { record, state, sums } = this.view;
     return record.counts[state] - sums[record.count];
   }
 
-  /* What it says, kept or dropped: its texts, parts and calls. */
+  /* The content, kept or dropped: texts, parts and tool calls. */
   content(id) {
     const { record, state } = this.view;
     if (record.kind[id] === 'c') return [];
     const found = [];
-    const calls = []; // sent behind the text
+    const calls = []; // sent after the text
     for (let at = id; at < record.end[id]; at += 1) {
       const there = isKept(record, at, state) ? '' : ' dropped';
       if (record.text[at]) found.push(this.text(record.text[at], there));
@@ -161,7 +161,7 @@ function selector(record, id) {
   return el('button', { type: 'button', class: 'link', 'data-select': id, title: pathOf(record, id) }, shortPath(record, id));
 }
 
-/* JSON over several lines; what is none stays as it is. */
+/* Formats JSON over several lines; other text is unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

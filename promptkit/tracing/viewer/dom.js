@@ -1,8 +1,8 @@
 /*
- * Making elements. Whatever comes from a prompt goes in as text, never as markup.
+ * Creates elements. Content of a prompt is inserted as text, never as markup.
  */
 
-/* An element with attributes and children; a string among the children becomes text, null and false nothing. */
+/* Creates an element with attributes and children. A string child becomes text; null and false are skipped. */
 function el(name, attributes, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -34,7 +34,7 @@ function priorityText(priority) {
   return priority <= -Number.MAX_VALUE ? '−∞' : figure(priority);
 }
 
-/* Seconds as people read them: 0.0000123 → 12 µs. */
+/* Formats seconds: 0.0000123 → 12 µs. */
 function duration(seconds) {
   const [value, unit] = seconds >= 1 ? [seconds, 's'] : seconds >= 0.001 ? [seconds * 1e3, 'ms'] : [seconds * 1e6, 'µs'];
   return `${value >= 100 ? figure(Math.round(value)) : value.toPrecision(2)} ${unit}`;
@@ -45,7 +45,7 @@ function firstWords(text, most) {
   return text.slice(0, most * 2).replace(/\s+/g, ' ').trim().slice(0, most);
 }
 
-/* What is shown of a part that is no text. */
+/* The description of a part other than text. */
 function partText(part) {
   const { kind, ...facts } = part;
   const shown = Object.entries(facts).map(([name, value]) => {

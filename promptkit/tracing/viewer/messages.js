@@ -1,9 +1,9 @@
 /*
- * The messages as they are sent at the budget at hand.
+ * The messages as they are sent at the current budget.
  */
 
-const MOST = 20000; // characters of one text that are put into the document before somebody asks for more
-const TALL = 24; // lines that are shown of a text before somebody asks for more
+const MOST = 20000; // characters of one text that are shown at first
+const TALL = 24; // lines of one text that are shown at first
 
 class Messages {
   constructor(view) {
@@ -36,16 +36,16 @@ class Messages {
   }
 
   nothing(fits) {
-    if (fits) return el('p', { class: 'nothing' }, 'No message is left at this budget: what would be sent is empty.');
+    if (fits) return el('p', { class: 'nothing' }, 'No message is left at this budget: the request would be empty.');
     const { needed } = this.view;
     return el(
       'div',
       { class: 'nothing' },
-      el('p', {}, 'Nothing is sent: what must stay does not fit this budget.'),
+      el('p', {}, 'Nothing is sent: the required elements do not fit this budget.'),
       needed === null
-        ? el('p', {}, 'No budget fits: a limit inside the prompt does not hold.')
+        ? el('p', {}, 'No budget fits: the required elements exceed a token limit in the prompt.')
         : el('p', {}, `At least ${counted(needed, 'token')} are needed. `, this.view.goButton(needed)),
-      el('p', {}, 'The tree shows what must stay.'),
+      el('p', {}, 'The tree shows the required elements.'),
     );
   }
 
@@ -63,7 +63,7 @@ class Messages {
         el('span', { class: `role ${message.role}` }, message.role),
         message.name !== null && el('bdi', { class: 'of' }, message.name),
         message.callId !== null && el('bdi', { class: 'of', title: 'tool call id' }, message.callId),
-        record.since[id] > 0 && el('span', { class: 'badge' }, 'stands in'),
+        record.since[id] > 0 && el('span', { class: 'badge' }, 'fallback'),
         el('button', { type: 'button', class: 'origin', 'data-select': id, title: pathOf(record, id) }, record.label[id]),
         el('span', { class: 'num' }, counted(sums[record.end[id]] - sums[id], 'token')),
       ),
@@ -82,7 +82,7 @@ class Messages {
     return [box, el('button', { type: 'button', class: 'more', 'data-whole': key }, `Show all ${size}`)];
   }
 
-  /* Pixels; what is drawn is measured. */
+  /* The height in pixels; a row that is drawn is measured. */
   estimate(id) {
     const { record, state } = this.view;
     const wide = Math.max(20, (this.list.width - 32) / 7.5); // characters in a line
@@ -105,7 +105,7 @@ class Messages {
 }
 
 function partBox(part) {
-  return el('p', { class: isBoundary(part) ? 'part boundary' : 'part' }, el('span', {}, partText(part)));
+  return el('p', { class: isCacheBreakpoint(part) ? 'part breakpoint' : 'part' }, el('span', {}, partText(part)));
 }
 
 function callBox([id, name, args]) {

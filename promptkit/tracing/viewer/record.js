@@ -1,11 +1,11 @@
 /*
- * The record as the rest of the page reads it: one array for each fact, indexed by the id of an item.
- * Items stand in written order, so that the subtree of an item is `[id, end[id])`.
+ * The trace as the rest of the page reads it: one array for each property, indexed by the id of an item.
+ * Items are in document order, so the subtree of an item is `[id, end[id])`.
  */
 
-const FOREVER = 2147483647; // the last state of what is in all of them
-const HIGHEST = Number.MAX_SAFE_INTEGER; // the priority of what has none
-const LEVELS = 20; // steps that a path shows at either end, where it is too long to show in full
+const FOREVER = 2147483647; // the last state of an item that every state keeps
+const HIGHEST = Number.MAX_SAFE_INTEGER; // the priority of an element without one
+const LEVELS = 20; // segments that a long path shows at each end
 
 function openRecord(data) {
   const { items, names } = data;
@@ -13,12 +13,12 @@ function openRecord(data) {
   const { end, position, depth, siblings } = shapeOf(items.parent);
   const placed = flags(items.placed, count);
   const label = items.label.map((name, id) => (placed[id] ? `${names[name]}[${position[id]}]` : names[name]));
-  const kind = items.kind; // of each: c(ontainer), m(essage), t(ext), p(art)
+  const kind = items.kind; // per item: c(ontainer), m(essage), t(ext), p(art)
   const tokens = Int32Array.from(items.tokens);
   const counts = data.counts;
   const record = {
     ...{ title: data.title, budget: data.budget, state: data.state, reserved: data.reserved, pruneStep: data.pruneStep },
-    ...{ model: data.model, tokenizer: data.tokenizer, timings: data.timings, epochs: data.epochs.map(openEpoch) },
+    ...{ model: data.model, tokenizer: data.tokenizer, timings: data.timings, flexGroups: data.flexGroups.map(openFlexGroup) },
     ...{ counts, costs: data.costs || counts, unfit: flags(data.unfit, counts.length) },
     ...{ count, parent: Int32Array.from(items.parent), end, position, depth, siblings, label, kind, tokens },
     ...{ role: items.role, name: items.name, callId: items.callId, calls: items.calls, text: items.text, part: items.part },
@@ -31,20 +31,20 @@ function openRecord(data) {
     until: Int32Array.from(items.until, (state) => (state === null ? FOREVER : state)),
     removals: data.removals.map((fields, index) => openRemoval(fields, index, names)),
   };
-  record.offset = offsetsOf(tokens); // offset[id]: the tokens of all items before it, their own
+  record.offset = offsetsOf(tokens); // offset[id]: the sum of the tokens of all items before it
   record.total = record.offset[count];
   record.messages = Int32Array.from(Array.from({ length: count }, (_, id) => id).filter((id) => kind[id] === 'm'));
   record.removalOf = removalsByItem(record);
   return record;
 }
 
-/* What the parents alone say: where subtrees end, places among siblings, depths. */
+/* Derive from the parents: the ends of subtrees, the positions among siblings, the depths. */
 function shapeOf(parents) {
   const count = parents.length;
   const end = new Int32Array(count);
   const position = new Int32Array(count);
   const depth = new Int32Array(count);
-  const siblings = new Int32Array(count + 1); // of each, how many items it has
+  const siblings = new Int32Array(count + 1); // per item, the number of its children
   for (let id = 0; id < count; id += 1) {
     const parent = parents[id];
     if (parent >= 0) {
@@ -80,12 +80,12 @@ function openRemoval([step, item, call, priority, tokens, reason, partner], inde
   return { order: index + 1, step, item, call, priority: openPriority(priority), tokens, reason: names[reason], partner };
 }
 
-function openEpoch([container, grow, available, reserved, plain, plainShare, plainUsed, members]) {
+function openFlexGroup([container, grow, available, reserved, plain, plainShare, plainUsed, members]) {
   const shares = members.map(([item, basis, budget, used]) => ({ item, basis, budget, used }));
   return { container, grow, available, reserved, plain, plainShare, plainUsed, members: shares };
 }
 
-/* Of each item the removal that takes it out, itself or something around it: the index of the removal, or -1. */
+/* For each item, the index of the removal that removes it or an ancestor, or -1. */
 function removalsByItem(record) {
   const found = new Int32Array(record.count).fill(-1);
   record.removals.forEach((removal, index) => {
@@ -98,14 +98,14 @@ function removalsByItem(record) {
   return found;
 }
 
-/* The ids from below the root down to an item. */
+/* The ids on the path to an item, without the root. */
 function stepsTo(record, id) {
   const steps = [];
   for (let at = id; at > 0; at = record.parent[at]) steps.push(at);
   return steps.reverse();
 }
 
-/* The path as the receipt writes it; the middle of a very long one is left out. */
+/* The path as `rendered.removals` writes it; the middle of a very long path is left out. */
 function pathOf(record, id) {
   const steps = stepsTo(record, id);
   const isLeaf = steps.length > 0 && (record.kind[id] === 't' || record.kind[id] === 'p' || isAtom(record, id));
@@ -116,12 +116,12 @@ function pathOf(record, id) {
   return [...labels, ...last].join(' > ');
 }
 
-/* Whether an item is a message that is nothing but one text. */
+/* Whether an item is a message that consists of one text. */
 function isAtom(record, id) {
   return record.kind[id] === 'm' && record.text[id] !== null;
 }
 
-/* The message that an item is or stands in, or -1. */
+/* The message that an item is or belongs to, or -1. */
 function messageAround(record, id) {
   let at = id;
   while (at >= 0 && record.kind[at] !== 'm') at = record.parent[at];

@@ -1,5 +1,5 @@
 /*
- * Search over paths and texts: from match to match, in written order.
+ * Search over paths and texts, from match to match in document order.
  */
 
 class Search {
@@ -8,7 +8,7 @@ class Search {
     this.input = byId('query');
     this.found = [];
     this.at = -1;
-    this.lower = new Map(); // texts in lower case, as far as they were searched
+    this.lower = new Map(); // texts in lower case, filled while searching
     this.input.addEventListener('input', () => this.run());
     this.input.addEventListener('keydown', (event) => this.pressed(event));
     byId('next').addEventListener('click', () => this.step(1));
@@ -35,7 +35,7 @@ class Search {
     return found;
   }
 
-  /* Whether a path ends in these steps: in the middle whole labels, at either end parts of them. */
+  /* Whether a path ends in these steps: whole labels in the middle, parts of labels at the ends. */
   inPath(id, steps) {
     const { record } = this.view;
     let at = id;

@@ -1,5 +1,5 @@
 /*
- * Sizing: which flex group was given how much and used how much, in the order of sizing; and how long things took.
+ * Sizing: the budget and use of each flex group, in the order of sizing, and the durations.
  */
 
 const SLOWEST = 12;
@@ -8,8 +8,8 @@ class Sizing {
   constructor(view) {
     this.view = view;
     this.box = byId('sizing');
-    const shared = view.record.epochs.map((_, index) => index).filter((index) => this.isTelling(view.record.epochs[index]));
-    this.everything = shared.length === view.record.epochs.length;
+    const shared = view.record.flexGroups.map((_, index) => index).filter((index) => this.isInformative(view.record.flexGroups[index]));
+    this.everything = shared.length === view.record.flexGroups.length;
     this.shown = shared;
     this.list = new Windowed(this.box, { make: (key) => this.block(key), estimate: (key) => this.estimate(key) });
     this.box.addEventListener('click', (event) => {
@@ -19,22 +19,22 @@ class Sizing {
     this.list.show(this.keys());
   }
 
-  /* A group of one that is not flex says nothing that its container does not say. */
-  isTelling(epoch) {
-    return epoch.grow !== null || epoch.members.length > 1 || (epoch.members.length === 1 && epoch.plain > 0);
+  /* A group of one member without flex_grow shows nothing that its container does not show. */
+  isInformative(group) {
+    return group.grow !== null || group.members.length > 1 || (group.members.length === 1 && group.plain > 0);
   }
 
-  /* -1 stands for the timings, which come first. */
+  /* -1 is the key of the timings, which come first. */
   keys() {
     return [-1, ...this.shown];
   }
 
   estimate(key) {
-    return key < 0 ? 160 : 70 + 24 * this.view.record.epochs[key].members.length;
+    return key < 0 ? 160 : 70 + 24 * this.view.record.flexGroups[key].members.length;
   }
 
   block(key) {
-    return key < 0 ? this.timings() : this.group(this.view.record.epochs[key]);
+    return key < 0 ? this.timings() : this.group(this.view.record.flexGroups[key]);
   }
 
   timings() {
@@ -48,46 +48,46 @@ class Sizing {
     return el(
       'section',
       { class: 'block' },
-      el('h2', {}, 'Where the time went'),
+      el('h2', {}, 'Durations'),
       el('div', { class: 'lines' }, stages.map(([stage, share, text]) => line(stage, share, text))),
       slowest.length > 0 && el('h3', {}, `Slowest of ${counted(timed.length, 'component')}`),
       el('div', { class: 'lines' }, slowest.map(([id, seconds]) => line(selector(record, id), seconds / most, duration(seconds)))),
-      el('h2', {}, 'Who was given how much'),
-      el('p', { class: 'note' }, 'Flex groups in the order in which they were sized: each shares what the groups before it left.'),
-      !this.everything && el('button', { type: 'button', onclick: () => this.all() }, `Show all ${counted(record.epochs.length, 'group')}, those of one member too`),
+      el('h2', {}, 'Flex groups'),
+      el('p', { class: 'note' }, 'In the order of sizing. Each group shares the tokens that the groups before it left over.'),
+      !this.everything && el('button', { type: 'button', onclick: () => this.all() }, `Show all ${counted(record.flexGroups.length, 'group')}, including groups of one member`),
     );
   }
 
   all() {
     this.everything = true;
-    this.shown = this.view.record.epochs.map((_, index) => index);
+    this.shown = this.view.record.flexGroups.map((_, index) => index);
     this.list.show(this.keys());
   }
 
-  group(epoch) {
+  group(group) {
     const { record } = this.view;
-    const kind = epoch.grow === null ? 'first, without flex_grow' : `flex_grow ${figure(epoch.grow)}`;
-    const held = epoch.reserved ? `, ${figure(epoch.reserved)} of them held back for later groups` : '';
+    const kind = group.grow === null ? 'first, without flex_grow' : `flex_grow ${figure(group.grow)}`;
+    const held = group.reserved ? `, ${figure(group.reserved)} of them reserved for later groups` : '';
     return el(
       'section',
       { class: 'block' },
-      el('h3', {}, selector(record, epoch.container), el('span', { class: 'kind' }, kind)),
-      el('p', { class: 'note' }, `${counted(epoch.available, 'token')} left${held}`),
+      el('h3', {}, selector(record, group.container), el('span', { class: 'kind' }, kind)),
+      el('p', { class: 'note' }, `${counted(group.available, 'token')} left${held}`),
       el(
         'div',
         { class: 'lines' },
-        epoch.members.slice(0, 200).map(({ item, basis, budget, used }) => {
+        group.members.slice(0, 200).map(({ item, basis, budget, used }) => {
           const weight = basis === 1 ? '' : ` (basis ${figure(basis)})`;
           return line([memberLink(record, item), weight], budget ? used / budget : 0, `${figure(used)} / ${figure(budget)}`);
         }),
-        epoch.members.length > 200 && el('p', { class: 'note' }, `${figure(epoch.members.length - 200)} more`),
-        epoch.plain > 0 && line(`${counted(epoch.plain, 'plain text or part')} at ${figure(epoch.plainShare)} each`, epoch.plainShare ? epoch.plainUsed / (epoch.plain * epoch.plainShare) : 0, figure(epoch.plainUsed)),
+        group.members.length > 200 && el('p', { class: 'note' }, `${figure(group.members.length - 200)} more`),
+        group.plain > 0 && line(`${counted(group.plain, 'plain text or part')} at ${figure(group.plainShare)} each`, group.plainShare ? group.plainUsed / (group.plain * group.plainShare) : 0, figure(group.plainUsed)),
       ),
     );
   }
 }
 
-/* A name, a bar for a share of one, and a figure. */
+/* A name, a bar for a share from 0 to 1, and a number. */
 function line(name, share, text) {
   const bar = el('span', { class: 'share' }, el('span', {}));
   bar.firstChild.style.width = `${Math.min(100, Math.max(0, share * 100))}%`;

@@ -1,12 +1,12 @@
 /*
- * What a render with another budget keeps and sends: the rules of the renderer, for a record. Pure functions without a document.
- * A state is a number: in state k the first k steps of the removal order have been taken.
+ * What a render with another budget keeps and sends: the rules of the renderer, applied to a trace. Pure functions without a document.
+ * A state is a number: in state k, the first k steps of the removal order have been applied.
  */
 
 const NONE = -1;
-const GHOST = -2; // stands for a container without items
+const GHOST = -2; // marks a container without items
 
-/* The state that a render with this budget ends in; null where nothing fits. The larger the budget, the smaller the state. */
+/* The state of a render with this budget; null if no state fits. The larger the budget, the smaller the state. */
 function stateAt(record, budget) {
   const { costs, unfit } = record;
   const room = budget - record.reserved;
@@ -23,23 +23,23 @@ function firstWithin(costs, from, room) {
   return state;
 }
 
-/* Removals rounded up to multiples of prune_step, where a state does that. */
+/* The state that removes the next multiple of prune_step tokens, or `first` if no state does. */
 function steppedFrom(record, first, room) {
   const { costs, pruneStep } = record;
   const surplus = costs[0] - room;
   if (surplus <= 0) return first;
   const target = costs[0] - Math.ceil(surplus / pruneStep) * pruneStep;
-  const wanted = firstWithin(costs, first, target);
-  if (wanted === costs.length) return first;
-  return firstWithin(costs, wanted, room);
+  const rounded = firstWithin(costs, first, target);
+  if (rounded === costs.length) return first;
+  return firstWithin(costs, rounded, room);
 }
 
-/* The last state: what is left when all that may go has gone. */
+/* The last state, after all possible removals. */
 function lastState(record) {
   return record.costs.length - 1;
 }
 
-/* The smallest budget for which `test(state)` holds, where it holds for all larger ones; null if it holds for none. */
+/* The smallest budget for which `test(state)` holds. It must then hold for all larger budgets. Null if it holds for none. */
 function leastBudget(record, test) {
   const holds = (budget) => {
     const state = stateAt(record, budget);
@@ -56,12 +56,12 @@ function leastBudget(record, test) {
   return high;
 }
 
-/* A budget that is enough for every state. */
+/* A budget that is large enough for every state. */
 function fullBudget(record) {
   return record.costs.reduce((most, cost) => Math.max(most, cost), 0) + record.reserved;
 }
 
-/* The budgets that keep an item: `from` and `to` (null: all larger ones); null if there are none. */
+/* The budgets that keep an item: `from` and `to` (null: all larger budgets); null if there are none. */
 function budgetsOf(record, id) {
   const from = leastBudget(record, (state) => state <= record.until[id]);
   const gone = record.since[id] ? leastBudget(record, (state) => state < record.since[id]) : null;
@@ -69,7 +69,7 @@ function budgetsOf(record, id) {
   return { from, to: gone === null ? null : gone - 1 };
 }
 
-/* The next larger or smaller budget at which something else is kept; null if there is none. */
+/* The next larger or smaller budget that keeps other items; null if there is none. */
 function nextBudget(record, budget, larger) {
   const state = stateAt(record, budget);
   const here = state === null ? Infinity : state;
@@ -88,7 +88,7 @@ function keptIds(record, state) {
   return ids;
 }
 
-/* Sums of what is kept: `sums[end] - sums[id]` are the tokens that a subtree has left. Written into `sums`, count + 1 long. */
+/* Writes sums of kept tokens into `sums` (length count + 1): `sums[end] - sums[id]` are the kept tokens of a subtree. */
 function keptSums(record, state, sums) {
   const { since, until, tokens, count } = record;
   let sum = 0;
@@ -99,15 +99,15 @@ function keptSums(record, state, sums) {
   sums[count] = sum;
 }
 
-/* The ids of the messages that are sent, in written order. */
+/* The ids of the messages that are sent, in document order. */
 function messageIds(record, state) {
   const ids = [];
-  for (const id of record.messages) if (isKept(record, id, state) && shows(record, id, state)) ids.push(id);
+  for (const id of record.messages) if (isKept(record, id, state) && hasContent(record, id, state)) ids.push(id);
   return ids;
 }
 
-/* Whether a message that is there says anything. */
-function shows(record, id, state) {
+/* Whether a kept message has content. */
+function hasContent(record, id, state) {
   if (isAtom(record, id) || record.role[id] === 'tool' || callsAt(record, id, state).length) return true;
   for (let at = id + 1; at < record.end[id]; at += 1) {
     if (isKept(record, at, state) && (record.part[at] || (record.text[at] && !record.blank[at]))) return true;
@@ -115,13 +115,13 @@ function shows(record, id, state) {
   return false;
 }
 
-/* The tool calls that a message makes: [id, name, arguments]. */
+/* The tool calls of a message: [id, name, arguments]. */
 function callsAt(record, id, state) {
   const calls = record.calls[id] || [];
   return calls.filter(([, , , until]) => until === null || state <= until).map(([call, name, args]) => [call, name, args]);
 }
 
-/* A message as it is sent: its content is a list of texts and of facts about parts that are no text. */
+/* A message as it is sent: its content is a list of texts and of descriptions of other parts. */
 function messageAt(record, id, state) {
   return {
     id,
@@ -137,7 +137,7 @@ function messagesAt(record, state) {
   return messageIds(record, state).map((id) => messageAt(record, id, state));
 }
 
-/* The content of a message: text in runs, other parts between them, of adjacent cache boundaries the last. */
+/* The content of a message: joined texts and other parts; of adjacent cache breakpoints, the last. */
 function partsAt(record, id, state) {
   const parts = [];
   let run = [];
@@ -157,10 +157,10 @@ function partsAt(record, id, state) {
         run.push(record.text[at]);
         before = at;
       }
-      nearest = at; // what is empty leaves no line break of its own
+      nearest = at; // an empty text adds no line break of its own
     } else if (record.kind[at] === 'p') {
       close();
-      if (isBoundary(record.part[at]) && isBoundary(parts.at(-1))) parts.pop();
+      if (isCacheBreakpoint(record.part[at]) && isCacheBreakpoint(parts.at(-1))) parts.pop();
       parts.push(record.part[at]);
     } else if (record.end[at] === at + 1) {
       nearest = GHOST;
@@ -170,26 +170,26 @@ function partsAt(record, id, state) {
   return parts;
 }
 
-function isBoundary(part) {
-  return part !== undefined && part.kind === 'cache boundary';
+function isCacheBreakpoint(part) {
+  return part !== undefined && part.kind === 'cache breakpoint';
 }
 
-/* What stands between two neighbouring texts of one run: a line break, or nothing. */
+/* The separator of two adjacent texts: a line break, or nothing. */
 function separator(record, before, at, nearest) {
   const starts = record.starts[at];
   const breaks = starts === 'a' || record.ends[before] || (starts === 'f' && !followsText(record, nearest, at));
   return breaks && !record.text[before].endsWith('\n') ? '\n' : '';
 }
 
-/* Whether a container's first text stands right behind text of a container around it. */
+/* Whether a container's first text follows directly after text of a container around it. */
 function followsText(record, nearest, at) {
   if (nearest < 0 || record.own[nearest]) return false;
-  const home = record.parent[nearest];
+  const container = record.parent[nearest];
   let item = record.own[at] ? at : record.parent[at];
   for (;;) {
     const parent = record.parent[item];
     if (parent === NONE) return false;
-    if (parent === home) return record.position[item] > record.position[nearest];
+    if (parent === container) return record.position[item] > record.position[nearest];
     if (record.role[parent]) return false;
     item = parent;
   }

@@ -1,5 +1,5 @@
 /*
- * The tree: one row for each element, folded and unfolded.
+ * The tree: one row for each element, which can be folded.
  */
 
 const BAR = 12; // pixels
@@ -22,19 +22,19 @@ class Tree {
     new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(byId('bar-head'));
   }
 
-  /* Another budget, or other rows. */
+  /* Draw again for another budget or other rows. */
   update() {
     this.bars.measure(Math.max(1, this.width));
     this.list.show(this.visible());
     this.offer();
   }
 
-  /* What the button does to the bars. */
+  /* Set the label and state of the button that widens the bars. */
   offer() {
     const { record, widened, selected } = this.view;
     const whole = widened === 0;
     byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.label[widened]}`;
-    byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole';
+    byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole prompt';
     byId('widen').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
   }
 
@@ -55,7 +55,7 @@ class Tree {
     this.list.reveal(this.nearest(this.view.selected));
   }
 
-  /* Bars stand for this element, or for the whole again. */
+  /* Let bars show this element, or the whole prompt again. */
   widen(id) {
     this.bars.widen(this.view.widened === id ? 0 : id);
     this.update();
@@ -68,7 +68,7 @@ class Tree {
     return ids;
   }
 
-  /* The element itself, or what it is folded into. */
+  /* The element itself, or the folded element around it. */
   nearest(id) {
     let found = id;
     for (const step of stepsTo(this.view.record, id).reverse()) {
@@ -78,7 +78,7 @@ class Tree {
     return found;
   }
 
-  /* Unfold what is around an element, and bring its row into sight. */
+  /* Unfold the ancestors of an element, and scroll to its row. */
   reveal(id) {
     let changed = false;
     for (const step of stepsTo(this.view.record, id)) {
@@ -95,7 +95,7 @@ class Tree {
     this.offer();
   }
 
-  /* In the colours of another theme. */
+  /* Draw the bars in the colours of another theme. */
   drawBars() {
     for (const canvas of this.box.querySelectorAll('canvas')) this.bars.draw(canvas, Number(canvas.dataset.id), BAR);
   }
@@ -140,7 +140,7 @@ class Tree {
     return row;
   }
 
-  /* The first words in an element that shows its text nowhere else. */
+  /* The first words of an element whose text is not shown elsewhere. */
   preview(id) {
     const { record } = this.view;
     if (record.kind[id] === 'c' || (record.kind[id] === 'm' && !this.folded[id] && !isAtom(record, id))) return '';
@@ -194,7 +194,7 @@ class Tree {
     if (to !== undefined) view.select(to, {});
   }
 
-  /* Fold or unfold, or where there is nothing to do, go on to another row. */
+  /* Fold or unfold, or move to another row if there is nothing to fold. */
   unfoldOr(id, opens, unfold, other) {
     if (opens && this.folded[id] === unfold) {
       this.toggle(id);
@@ -209,17 +209,17 @@ function givenText(record, id) {
   return given === undefined || id === 0 ? '' : `${figure(record.used[id] ?? 0)} / ${figure(given)}`;
 }
 
-/* When an element goes, in a word: the number of its removal; with a cross once it has gone. */
+/* The fate of an element: the number of its removal, with a cross once it is removed. */
 function fateMark(record, id, state) {
   const removal = record.removals[record.removalOf[id]];
   const gone = state > record.until[id] ? '✕ ' : '';
   if (record.until[id] < record.since[id]) return removal && removal.step < 0 ? '✕ limit' : 'never';
-  if (state < record.since[id]) return 'stands by';
-  if (!removal) return record.required[id] ? 'required' : 'stays';
+  if (state < record.since[id]) return 'fallback';
+  if (!removal) return record.required[id] ? 'required' : 'kept';
   return `${gone}#${removal.order}`;
 }
 
-/* The first words that stand in an element, and what it calls. */
+/* The first words of an element, and its tool calls. */
 function wordsOf(record, id) {
   let words = '';
   for (let at = id; at < record.end[id] && words.length < 160; at += 1) {

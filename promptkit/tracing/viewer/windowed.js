@@ -1,11 +1,11 @@
 /*
- * A long list of which only the rows in sight are in the document. Rows are known by keys, numbers that rise from row to row.
+ * A long list whose document contains only the visible rows. Rows have keys: numbers that increase from row to row.
  */
 
-const OVERSCAN = 240; // pixels above and below what is in sight
+const OVERSCAN = 240; // pixels above and below the visible rows
 
 class Windowed {
-  /* `make(key)` makes a row. Without `estimate` all rows have the height `--row`; with it rows are measured, and it says how high one may be. */
+  /* `make(key)` creates a row. Without `estimate`, all rows have the height `--row`. With it, rows are measured, and it returns a guess. */
   constructor(scroller, { make, estimate }) {
     this.scroller = scroller;
     this.make = make;
@@ -14,7 +14,7 @@ class Windowed {
     this.keys = [];
     this.offsets = new Float64Array(1);
     [this.first, this.last] = [0, 0]; // the rows that are in the document
-    [this.top, this.width, this.height] = [0, 0, 0]; // of the scroller; to ask it would cost a layout each time
+    [this.top, this.width, this.height] = [0, 0, 0]; // of the scroller; reading them from it would cost a layout each time
     this.above = el('div', { role: 'none' });
     this.rows = el('div', { role: 'none' });
     this.below = el('div', { role: 'none' });
@@ -24,7 +24,7 @@ class Windowed {
     new ResizeObserver(() => this.resized()).observe(scroller);
   }
 
-  /* Show these rows. What was at the top stays there, or what comes next in order. */
+  /* Show these rows. The row at the top stays there, or else the next one in order. */
   show(keys) {
     const anchor = this.anchor();
     this.keys = keys;
@@ -33,22 +33,22 @@ class Windowed {
     this.draw(true);
   }
 
-  /* Stands where there are no rows; null takes it away. */
+  /* Set the content for an empty list; null removes it. */
   instead(content) {
     this.empty.replaceChildren(...(content ? [content] : []));
   }
 
-  /* Bring a row into sight, if it is not. */
+  /* Scroll to a row if it is not visible. */
   reveal(key) {
     this.resized();
-    // Rows that were estimated may turn out otherwise once they are drawn: the second time settles it.
+    // Estimated heights may be wrong until the rows are drawn, so a second pass corrects them.
     for (let time = 0; time < (this.estimate ? 2 : 1); time += 1) {
       this.place(key, 0);
       this.draw(false);
     }
   }
 
-  /* Scroll to where a row is in sight, with so many pixels above and below it; nothing is drawn yet. */
+  /* Scroll so that a row is visible, with some pixels above and below it. Nothing is drawn yet. */
   place(key, around) {
     const index = this.indexOf(key);
     if (this.keys[index] !== key || !this.height) return;
@@ -82,12 +82,12 @@ class Windowed {
 
   scrollTo(top) {
     const there = Math.max(0, Math.min(top, this.offsets[this.keys.length] - this.height));
-    if (there === this.top) return; // to say it again would cost a layout
+    if (there === this.top) return; // setting it again would cost a layout
     this.top = there;
     this.scroller.scrollTop = there;
   }
 
-  /* The row at the top, and how much of it is above the edge. */
+  /* The row at the top, and how many of its pixels are above the edge. */
   anchor() {
     if (!this.keys.length) return null;
     const index = this.at(this.top);
@@ -98,7 +98,7 @@ class Windowed {
     const top = this.top === 0 ? 0 : this.offsets[this.indexOf(key)] + within;
     this.above.style.height = '0';
     this.rows.replaceChildren();
-    this.below.style.height = `${this.offsets[this.keys.length]}px`; // or the scroller could not go where it should
+    this.below.style.height = `${this.offsets[this.keys.length]}px`; // otherwise the scroller could not scroll there
     this.scrollTo(top);
   }
 
@@ -113,7 +113,7 @@ class Windowed {
     return low;
   }
 
-  /* The row at a height. */
+  /* The row at a vertical position. */
   at(top) {
     let [low, high] = [0, Math.max(0, this.keys.length - 1)];
     while (low < high) {
@@ -124,14 +124,14 @@ class Windowed {
     return low;
   }
 
-  /* The rows within so many pixels of what is in sight: the first, and the one behind the last. */
+  /* The rows within some pixels of the visible area: the first, and the one after the last. */
   range(around) {
     return this.keys.length ? [this.at(Math.max(0, this.top - around)), this.at(this.top + this.height + around) + 1] : [0, 0];
   }
 
-  /* Put the rows in sight into the document; without `anew` only if some of them are not there. */
+  /* Put the visible rows into the document; without `anew` only if some of them are missing. */
   draw(anew) {
-    if (!this.height) return; // out of sight: it is drawn when it comes into sight
+    if (!this.height) return; // hidden: it is drawn when it becomes visible
     const [needed, end] = this.range(OVERSCAN / 2);
     if (!anew && needed >= this.first && end <= this.last) return;
     [this.first, this.last] = this.range(OVERSCAN);
@@ -142,10 +142,10 @@ class Windowed {
     this.below.style.height = `${this.offsets[this.keys.length] - this.offsets[this.last]}px`;
     if (!otherwise) return;
     if (this.top > 0) this.scrollTo(this.offsets[this.indexOf(anchor.key)] + anchor.within);
-    this.draw(false); // rows may be less high than they were thought to be
+    this.draw(false); // rows may be lower than estimated
   }
 
-  /* Whether the rows that were just put in are not as high as they were thought to be. */
+  /* Measure the new rows. Returns whether their heights differ from the known ones. */
   measure() {
     let changed = false;
     [...this.rows.children].forEach((row, index) => {

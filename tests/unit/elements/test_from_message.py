@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import (
-    BudgetExceededError,
-    CacheBreakpointPart,
-    DocumentPart,
-    ImagePart,
-    Message,
-    OpaquePart,
-    ToolCall,
-    UserMessage,
-    element_from_message,
-    render,
-)
+from promptkit import BudgetExceededError, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, UserMessage, render
+from promptkit.messages import CacheBreakpointPart
+from promptkit.elements import element_from_message
 from promptkit.testing import WordTokenizer
 
 PARTS = (

@@ -1,7 +1,4 @@
-"""The page as a file: one piece, nothing from outside, and content that cannot become anything but text.
-
-A record as columns: JSON that says all that the page needs, and no more.
-"""
+"""The trace page: one self-contained file, whose content is only text, and its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import pytest
 from promptkit import AssistantMessage, Group, TextChunk, ToolCall, ToolMessage, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
 from promptkit.testing import WordTokenizer
-from promptkit.tracing.html import SCRIPTS, VIEWER, columns, page, part_facts
+from promptkit.tracing.html import SCRIPTS, VIEWER, build_columns, describe_part, trace_to_html
 from promptkit.tracing.trace import Trace, TraceItem
 from tests.browser.prompts import HOSTILE
 
@@ -54,7 +51,7 @@ def blocks(text: str) -> tuple[str, str, str]:
 
 
 def test_the_policy_admits_the_one_script_and_the_one_style_sheet_by_hash_and_nothing_else() -> None:
-    text = page(trace_of("Hello"))
+    text = trace_to_html(trace_of("Hello"))
     (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     style, _, script = blocks(text)
     hashes = [f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in (script, style)]
@@ -64,12 +61,12 @@ def test_the_policy_admits_the_one_script_and_the_one_style_sheet_by_hash_and_no
 
 
 def test_nothing_is_fetched_from_anywhere() -> None:
-    parts = Parts(page(trace_of("Hello")))
+    parts = Parts(trace_to_html(trace_of("Hello")))
     outside = {"src", "href", "action", "data", "srcset", "style"}
     assert [(tag, attributes) for tag, attributes in parts.tags if outside & set(attributes)] == []
     assert [name for _, attributes in parts.tags for name in attributes if name.startswith("on")] == []
     assert {"link", "iframe", "object", "embed", "base", "img"} & {tag for tag, _ in parts.tags} == set()
-    style, _, script = blocks(page(trace_of("Hello")))
+    style, _, script = blocks(trace_to_html(trace_of("Hello")))
     assert re.findall(r"url\(|@import|https?:", style) == []
     assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|fetch\(|XMLHttp|https?:", script) == []
 
@@ -77,30 +74,25 @@ def test_nothing_is_fetched_from_anywhere() -> None:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_content_stays_inside_of_its_block(text: str) -> None:
     trace = trace_of(text, "next")
-    written = page(trace, title=text)
+    written = trace_to_html(trace, title=text)
     _, data, _ = blocks(written)
     assert re.findall(r"[^ -~]|[<>&]", data) == []
     record: Any = json.loads(data)
     assert [said for said in record["items"]["text"] if said is not None] == [text, "next"]
     assert record["title"].encode() == text.encode("utf-8", "replace")
-    assert [tag for tag, _ in Parts(written).tags] == [tag for tag, _ in Parts(page(trace_of("a", "b"))).tags]
+    assert [tag for tag, _ in Parts(written).tags] == [tag for tag, _ in Parts(trace_to_html(trace_of("a", "b"))).tags]
     written.encode()  # can be written to a file
 
 
 def test_every_script_of_the_viewer_is_in_the_page_once() -> None:
     assert sorted(SCRIPTS) == sorted(path.stem for path in VIEWER.glob("*.js"))
-    _, _, script = blocks(page(trace_of("Hello")))
+    _, _, script = blocks(trace_to_html(trace_of("Hello")))
     for name in SCRIPTS:
         assert script.count((VIEWER / f"{name}.js").read_text(encoding="utf-8")) == 1
 
 
-def test_a_page_says_the_same_as_the_method_of_the_record() -> None:
-    trace = trace_of("Hello")
-    assert trace.to_html(title="mine") == page(trace, title="mine")
-
-
 @pytest.mark.parametrize("path", sorted(VIEWER.iterdir()), ids=lambda path: path.name)
-def test_no_part_of_the_viewer_is_longer_than_it_can_be_read_at_once(path: Any) -> None:
+def test_no_file_of_the_viewer_is_longer_than_300_lines(path: Any) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
 
 
@@ -121,8 +113,8 @@ def deep() -> Json:
 @pytest.mark.parametrize(
     ("part", "facts"),
     [
-        (CacheBreakpointPart(), {"kind": "cache boundary"}),
-        (CacheBreakpointPart(kind="ephemeral", ttl="1h"), {"kind": "cache boundary", "type": "ephemeral", "ttl": "1h"}),
+        (CacheBreakpointPart(), {"kind": "cache breakpoint"}),
+        (CacheBreakpointPart(kind="ephemeral", ttl="1h"), {"kind": "cache breakpoint", "type": "ephemeral", "ttl": "1h"}),
         (ImagePart(url="https://x/y.png", width=8, height=4), {"kind": "image", "size": "8×4", "url": "https://x/y.png"}),  # noqa: RUF001  # the sign between two sizes
         (
             ImagePart(url=f"data:image/png;base64,{b64encode(PNG).decode()}", detail="low"),
@@ -140,10 +132,10 @@ def deep() -> Json:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_part_is_what_it_is_its_type_its_size_and_its_hash(
+def test_a_part_is_described_by_type_size_and_hash(
     part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart, facts: dict[str, Any]
 ) -> None:
-    assert part_facts(part) == facts
+    assert describe_part(part) == facts
 
 
 def traced(*prompt: Any, budget: int = 100) -> Trace:
@@ -153,34 +145,34 @@ def traced(*prompt: Any, budget: int = 100) -> Trace:
 
 
 def test_no_path_is_written_and_every_name_once() -> None:
-    trace = traced(Group(name="outer")[[Group(name="inner")[UserMessage(name="somebody")["a", "b"]] for _ in range(50)]])
-    text = json.dumps(columns(trace))
+    trace = traced(Group(name="outer")[[Group(name="inner")[UserMessage(name="user")["a", "b"]] for _ in range(50)]])
+    text = json.dumps(build_columns(trace))
     assert " > " not in text
     assert [text.count(word) for word in ("(outer)", "(inner)")] == [1, 1]
 
 
-def test_a_removal_names_what_took_it_along_by_its_place_in_the_tree() -> None:
+def test_a_removal_names_its_cause_by_item_id() -> None:
     call = ToolCall(id="a", name="read")
     trace = traced(AssistantMessage(priority=5, tool_calls=(call,))["reading"], ToolMessage(tool_call_id="a", priority=1)["text"])
-    written: Any = json.loads(json.dumps(columns(trace)))
+    written: Any = json.loads(json.dumps(build_columns(trace)))
     places: list[int | None] = [partner for *_, partner in written["removals"]]
     partners = [None if place is None else trace.items[place].path for place in places]
     assert partners == [removal.partner for removal in trace.removals]
     assert any(partners)
 
 
-def test_a_priority_that_json_cannot_write_is_written_all_the_same() -> None:
+def test_a_priority_that_json_cannot_express_is_replaced() -> None:
     lowest = traced(UserMessage(priority=float("-inf"))["a"], UserMessage(priority=1e300)["b"], UserMessage()["c"])
-    written: Any = json.loads(json.dumps(columns(lowest), allow_nan=False))
+    written: Any = json.loads(json.dumps(build_columns(lowest), allow_nan=False))
     assert written["items"]["priority"] == [None, -1.7976931348623157e308, None, None]
 
 
 def test_costs_are_written_only_where_they_differ_from_the_counts() -> None:
     trace = traced(UserMessage()[TextChunk()["one"]])
-    same: Any = columns(trace)
+    same: Any = build_columns(trace)
     assert same["costs"] is None
     item = TraceItem(id=0, parent=None, end=1, position=0, label="", path="", kind="container", element="", priority=0)
     other = Trace(
-        items=(item,), epochs=(), removals=(), counts=(3,), costs=(4,), state=0, budget=9, reserved=0, tokenizer="words", timings=()
+        items=(item,), flex_groups=(), removals=(), counts=(3,), costs=(4,), state=0, budget=9, reserved=0, tokenizer="words", timings=()
     )
-    assert columns(other)["costs"] == (4,)
+    assert build_columns(other)["costs"] == (4,)

@@ -1,11 +1,11 @@
 /*
- * The receipt: everything that can be removed, in order, and how far the budget at hand goes.
+ * The removals: everything that can be removed, in order, and which removals the current budget makes.
  */
 
-class Receipt {
+class Removals {
   constructor(view) {
     this.view = view;
-    this.box = byId('receipt');
+    this.box = byId('removals');
     this.list = new Windowed(this.box, { make: (index) => this.row(index) });
     this.keys = view.record.removals.map((_, index) => index);
     if (!this.keys.length) this.list.instead(el('p', { class: 'nothing' }, 'Nothing in this prompt can be removed.'));
@@ -19,11 +19,11 @@ class Receipt {
     const { record, state, fits } = this.view;
     const taken = record.removals.filter((removal) => removal.step < state);
     const tokens = taken.reduce((sum, removal) => sum + removal.tokens, 0);
-    byId('count-receipt').textContent = figure(taken.length);
-    byId('receipt-note').textContent = record.removals.length
-      ? `${figure(taken.length)} of ${counted(record.removals.length, 'removal')} taken${fits ? '' : ', and it does not fit yet'}: ${counted(tokens, 'token')}.`
+    byId('count-removals').textContent = figure(taken.length);
+    byId('removals-note').textContent = record.removals.length
+      ? `${figure(taken.length)} of ${counted(record.removals.length, 'removal')} made${fits ? '' : ', and the prompt does not fit yet'}: ${counted(tokens, 'token')}.`
       : '';
-    // The place up to which removals are taken stays in sight, once it moves.
+    // Scroll to the last removal that is made, once it changes.
     if (this.taken !== undefined && this.taken !== taken.length) this.list.place(Math.min(taken.length, this.keys.length - 1), 90);
     this.taken = taken.length;
     this.list.show(this.keys);
@@ -53,7 +53,7 @@ class Receipt {
         title: `${pathOf(record, item)}${call}: ${removal.reason}${removal.partner === null ? '' : `, ${pathOf(record, removal.partner)}`}`,
       },
       el('span', { class: 'num' }, figure(removal.order)),
-      el('span', { class: 'mark' }, taken ? '✕' : '', el('span', { class: 'unseen' }, taken ? 'taken' : 'not taken')),
+      el('span', { class: 'mark' }, taken ? '✕' : '', el('span', { class: 'unseen' }, taken ? 'made' : 'not made')),
       el('span', { class: 'num' }, figure(removal.tokens)),
       el('span', { class: 'num priority' }, priorityText(removal.priority)),
       el('bdi', { class: 'what' }, shortPath(record, item) + call),
@@ -62,13 +62,13 @@ class Receipt {
   }
 }
 
-/* The last step of a path that tells an element from its siblings. */
+/* The last segment of a path that distinguishes an element from its siblings. */
 function oneStep(record, id) {
   const steps = stepsTo(record, id).reverse();
   return record.label[steps.find((step) => record.siblings[record.parent[step]] > 1) ?? id];
 }
 
-/* The last steps of a path. */
+/* The last segments of a path. */
 function shortPath(record, id) {
   const steps = stepsTo(record, id);
   return steps.slice(-2).map((step) => record.label[step]).join(' › ') || 'prompt';
