@@ -1,1 +1,10 @@
-"""What needs a provider's own SDK: one file per provider, and none of them is loaded by `import promptkit`."""
+"""Models that answer requests.
+
+* `Model`, `AdjustableModel`, `ModelOptions`, `Reply`, `with_options`: what a session needs of any provider
+* `OpenAIModel`: OpenAI, and every server that speaks its protocol
+"""
+
+import lazy_loader
+
+# The names and their modules are in the stub beside this file, each once.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

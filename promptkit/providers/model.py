@@ -1,4 +1,4 @@
-"""What a program asks of a model: messages go in, one reply comes out. Every provider is this small to those who use it."""
+"""The protocol of models: messages go in, one reply comes out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["AdjustableModel", "Effort", "Model", "ModelOptions", "Reply", "with_options"]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How hard a reasoning model thinks. Not every model takes every word."""
+"""How much a reasoning model thinks. Not every model accepts every value."""
 
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What a model answered, and what it cost.
+    """A model's reply, and what the request cost.
 
     >>> Reply(message=Message(role="assistant", content=("Done.",)), usage=Usage(input_tokens=120, output_tokens=2), finish="stop")
     """
@@ -29,86 +29,91 @@ class Reply:
     """An assistant message: text, tool calls or both."""
 
     usage: Usage
-    """What the provider says that the request cost, in tokens. Zero input tokens: it said nothing."""
+    """The cost of the request in tokens, as the provider reports it. 0 input tokens: it reported nothing."""
 
     finish: Literal["stop", "tool_calls", "length", "content_filter"]
-    """Why the model ended: it was done, it waits for tools, it ran into its output limit, or the provider withheld the rest.
+    """Why the model stopped: it was done, it waits for tool results, it reached its output limit, or the provider withheld the rest.
 
-    `length` may have cut a tool call in two: its arguments are no JSON then. `content_filter` is also that the model refused; the
-    text is its refusal.
+    With `length` a tool call may be cut, and its arguments are not valid JSON then. `content_filter` also means that the model
+    refused; the text is its refusal.
     """
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A model that answers. Anything with these two members is one; nothing need be subclassed."""
+    """A model that a program can ask. Any object with these two members is one, without a subclass."""
 
     @property
     def name(self) -> str:
-        """The model's name, as budgets and receipts know it, such as `gpt-5`."""
+        """The model's name, as budgets and receipts use it, such as `gpt-5`."""
         ...
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """The model's answer to these messages; `tools` are those that it may call.
+        """Ask the model for a reply to these messages.
 
-        Raises whatever the provider's client raises; promptkit's own providers raise ModelError. Does not change what it is given.
+        An implementation does not change its arguments. It raises ModelError, as promptkit's own providers do, or whatever its client
+        raises.
+
+        Args:
+            messages: The messages of the request.
+            tools: The tools that the model may call.
         """
         ...
 
 
 class ModelOptions(TypedDict, total=False):
-    """How a model is asked. What is not given is not sent, and the provider decides."""
+    """Options of a request. An option that is not given is not sent, and the provider decides."""
 
     temperature: float
-    """0 for the likeliest words. Not sent to models that reason: they refuse it."""
+    """0 for the most likely words. Not sent to reasoning models, which refuse it."""
 
     max_output_tokens: int
-    """The most tokens that the answer may have, the model's thoughts included."""
+    """The most tokens that the reply may have, reasoning included."""
 
     reasoning_effort: Effort
-    """Not sent to models that do not reason."""
+    """How much the model thinks. Not sent to models that do not reason."""
 
     tool_choice: str
-    """`"auto"`, `"none"`, `"required"`, or the name of the one tool to call. Without tools it is not sent: providers refuse that."""
+    """`"auto"`, `"none"`, `"required"`, or the name of the tool to call. Not sent without tools, which providers refuse."""
 
     parallel_tool_calls: bool
-    """Whether the model may call several tools at once. Without tools it is not sent."""
+    """Whether the model may call several tools at once. Not sent without tools."""
 
     prompt_cache_key: str
-    """Requests with one key are likelier to find each other's cached prefix: one for each conversation, or each program."""
+    """Requests with the same key find each other's cached prefix more often. Use one key for each conversation or program."""
 
-    cache_boundaries: bool
-    """Whether the cache boundaries in messages are sent. By default: to the models that are known to take them."""
+    cache_breakpoints: bool
+    """Whether the cache breakpoints in messages are sent. Default: only to models that are known to accept them."""
 
     on_text: Callable[[str], object] | None
-    """The answer is streamed, and this is called with each piece of its text. The reply at the end is the same as without."""
+    """Called with each piece of the reply's text, which is streamed then. The reply itself is the same as without."""
 
 
 @runtime_checkable
 class AdjustableModel(Model, Protocol):
-    """A model that can be asked in more than one way."""
+    """A model that accepts options."""
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
-        """The same model, asked with these options besides those that it has. It itself stays as it is."""
+        """Return the same model with these options besides those that it has. The model itself is not changed."""
         ...
 
 
 def with_options(model: Model, **options: Unpack[ModelOptions]) -> Model:
-    """The model with these options, if it takes any: one that takes none is asked as it is.
+    """Return the model with these options, or the model itself if it accepts none.
 
-    With `on_text` the text is heard from any model: from one that cannot stream, at once when the reply is there.
+    `on_text` works with every model: for one that cannot stream, it is called once with the whole text when the reply is there.
 
     >>> quiet = with_options(model, temperature=0, tool_choice="none")
     """
     if isinstance(model, AdjustableModel):
         return model.with_options(**options)
-    heard = options.get("on_text")
-    return model if heard is None else _Heard(model=model, on_text=heard)
+    on_text = options.get("on_text")
+    return model if on_text is None else _WithOnText(model=model, on_text=on_text)
 
 
 @attrs.frozen(kw_only=True)
-class _Heard:
-    """A model that cannot stream, and somebody who listens."""
+class _WithOnText:
+    """A model that cannot stream, with a callback for the text of its reply."""
 
     model: Model
     on_text: Callable[[str], object]

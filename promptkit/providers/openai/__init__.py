@@ -1,1 +1,1 @@
-"""openai."""
+"""OpenAI, and every server that speaks its protocol."""

@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its protocol: a model to ask, and how many tokens OpenAI itself counts."""
+"""Models behind OpenAI's protocol, and the token counts of OpenAI's own endpoint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import attrs
 from promptkit.emitters import tools_to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError, TokenizerError
 from promptkit.providers.model import ModelOptions
-from promptkit.providers.openai.compact import compact_input, summary_from_compaction
-from promptkit.providers.openai.request import chat_body, responses_body
-from promptkit.providers.openai.response import ChatStream, ResponsesStream, chat_reply, responses_reply
+from promptkit.providers.openai.compact import build_compact_input, summary_from_compaction
+from promptkit.providers.openai.request import build_chat_body, build_responses_body
+from promptkit.providers.openai.response import ChatStream, ResponsesStream, parse_chat_reply, parse_responses_reply
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -35,15 +35,21 @@ __all__ = ["OpenAIModel", "RequestOptions", "count_exact"]
 
 @attrs.frozen(eq=False)
 class OpenAIModel:
-    """A model behind OpenAI's protocol: OpenAI's own, or one of a server that speaks it.
+    """A model of OpenAI, or of a server that speaks its protocol.
 
-    Without a `client` it makes its own, as the SDK does without arguments: from `OPENAI_API_KEY`, `OPENAI_BASE_URL` and the other
-    variables that the SDK reads. It makes one for each event loop, since a connection cannot leave the loop that it was made in, and
-    `aclose()` or `async with` closes that of the running loop. A client that is given is the caller's, and stays open.
+    Without a `client` the model creates its own from the variables that the SDK reads, such as `OPENAI_API_KEY` and
+    `OPENAI_BASE_URL`: one for each event loop, since a connection cannot leave its loop. `aclose()` or `async with` closes that of the
+    running loop. A client that is given belongs to the caller and stays open.
 
-    `api` is the endpoint. The Responses API keeps a reasoning model's encrypted thoughts, as opaque parts of its messages, and sends
-    them back; Chat Completions is what most other servers have. `timeout` is seconds, `max_retries` how often the SDK asks again
-    after what may pass; without them the client's own hold. Nothing else asks again: an error comes out of `complete` once.
+    Args:
+        name: The model's name, such as `gpt-5`.
+        api: The endpoint. The Responses API returns a reasoning model's encrypted reasoning as opaque parts of its messages and
+            accepts them in the next request. Most other servers have Chat Completions only.
+        client: The SDK's client.
+        options: Options of every request.
+        timeout: Seconds that a request may take. Default: the client's own.
+        max_retries: How often the SDK repeats a request after an error that may pass. Default: the client's own. Nothing else
+            repeats requests.
 
     >>> model = OpenAIModel("gpt-5", api="responses", options={"reasoning_effort": "low"})
     >>> reply = await model.with_options(on_text=print).complete(rendered.messages, tools=tools)
@@ -57,41 +63,50 @@ class OpenAIModel:
     options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
     timeout: float | None = attrs.field(default=None, kw_only=True)
     max_retries: int | None = attrs.field(default=None, kw_only=True)
-    _own: WeakKeyDictionary[AbstractEventLoop, AsyncOpenAI] = attrs.field(
+    _clients: WeakKeyDictionary[AbstractEventLoop, AsyncOpenAI] = attrs.field(
         factory=WeakKeyDictionary["AbstractEventLoop", "AsyncOpenAI"], kw_only=True, repr=False
     )
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Self:
-        """The same model over the same connections, asked with these options besides those that it has."""
-        return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))  # two of them make one
+        """Return the same model over the same connections, with these options besides those that it has."""
+        return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))  # the merged options are a ModelOptions again
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """The model's answer. With the option `on_text` it is streamed, and the reply is the same.
+        """Ask the model for a reply. With the option `on_text` it is streamed; the reply is the same.
 
-        Raises EmitError, before anything is sent, for messages that the API has no form for; ContextLengthExceededError, RateLimitedError,
-        ModelUnavailableError or ModelRequestError for what the SDK raises, which is then the cause; and EmptyReplyError for an answer
-        with nothing in it. What `on_text` raises ends the request and comes out as it is.
+        An exception that `on_text` raises ends the request and is raised as it is. The SDK's exceptions are the `__cause__` of those below.
+
+        Args:
+            messages: The messages of the request.
+            tools: The tools that the model may call.
+
+        Raises:
+            EmitError: The API cannot express a message. Raised before anything is sent.
+            ContextLengthExceededError: The request is larger than the context window.
+            RateLimitedError: The provider asks for fewer requests.
+            ModelUnavailableError: The request failed; a later attempt may succeed.
+            ModelRequestError: The provider rejects the request.
+            EmptyReplyError: The reply has neither text nor tool calls.
         """
-        body = (responses_body if self.api == "responses" else chat_body)(self.name, messages, tools, self.options)
+        body = (build_responses_body if self.api == "responses" else build_chat_body)(self.name, messages, tools, self.options)
         if body.get("stream"):
-            return await self._streamed(body)
+            return await self._stream(body)
         answer = await self._send(body)
-        return (responses_reply if self.api == "responses" else chat_reply)(answer, self.name)
+        return (parse_responses_reply if self.api == "responses" else parse_chat_reply)(answer, self.name)
 
     async def compact(self, messages: Sequence[Message]) -> CompactedInput:
-        """What OpenAI itself puts in the place of messages: those of the person, and a part of its own that only it can read.
+        """Have OpenAI compact messages. It returns the user messages, and an opaque part that only OpenAI can read.
 
-        Raises ModelRequestError over Chat Completions, which has no such request, and for a version of the SDK that knows none;
-        otherwise what `complete` raises.
+        Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the SDK's version has no such request.
         """
-        answer = await self._asked(self._compact(compact_input(self.name, messages, self.options)))
+        answer = await self._await_json(self._compact(build_compact_input(self.name, messages, self.options)))
         return summary_from_compaction(answer, self.name)
 
     async def aclose(self) -> None:
-        """Close the connections that it made in the running event loop. They are made again if it is asked again."""
+        """Close the connections that the model opened in the running event loop. A later request opens new ones."""
         from asyncio import get_running_loop
 
-        client = self._own.pop(get_running_loop(), None)
+        client = self._clients.pop(get_running_loop(), None)
         if client is not None:
             await client.close()
 
@@ -101,7 +116,7 @@ class OpenAIModel:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         await self.aclose()
 
-    async def _streamed(self, body: Body) -> Reply:
+    async def _stream(self, body: Body) -> Reply:
         stream = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
         on_text = self.options.get("on_text")
         async with aclosing(self._events(body)) as events:
@@ -109,25 +124,25 @@ class OpenAIModel:
                 for piece in stream.add(event):
                     if on_text is not None:
                         on_text(piece)
-        return stream.reply()
+        return stream.build_reply()
 
     async def _send(self, body: Body) -> Mapping[str, object]:
-        return await self._asked(self._create(body))
+        return await self._await_json(self._create(body))
 
-    async def _asked(self, request: Awaitable[object]) -> Mapping[str, object]:
-        """The JSON of an answer."""
+    async def _await_json(self, request: Awaitable[object]) -> Mapping[str, object]:
+        """Return the JSON of a response. Raises a ModelError for what the SDK raises."""
         from openai import OpenAIError
 
         from promptkit.providers.openai.errors import error_from_sdk
 
         try:
             answer = await request
-        except (OpenAIError, ValueError) as error:  # what is no JSON comes out as the ValueError of the reader
+        except (OpenAIError, ValueError) as error:  # a response that is not JSON raises ValueError
             raise error_from_sdk(error, self.name) from error
         return self._as_json(answer)
 
     async def _events(self, body: Body) -> AsyncGenerator[Mapping[str, object]]:
-        """The events of a stream. What the SDK raises is told apart from what the caller's own code does between two of them."""
+        """Yield the events of a stream. Only exceptions of the SDK become a ModelError, not those of the caller's code between two events."""
         from openai import OpenAIError
 
         from promptkit.providers.openai.errors import error_from_sdk
@@ -137,7 +152,7 @@ class OpenAIModel:
         except (OpenAIError, ValueError) as error:
             raise error_from_sdk(error, self.name) from error
         async with stream:
-            heard = False
+            received = False
             while True:
                 try:
                     event = await anext(stream)
@@ -145,25 +160,25 @@ class OpenAIModel:
                     break
                 except (OpenAIError, ValueError) as error:
                     raise error_from_sdk(error, self.name) from error
-                heard = True
+                received = True
                 yield self._as_json(event)
-            if not heard:
+            if not received:
                 kind = stream.response.headers.get("content-type", "nothing")
-                message = f"the answer is no stream of events, but {kind}: is the base URL that of an API?"
+                message = f"the response is {kind} and not an event stream: check the base URL."
                 raise EmptyReplyError(message, model=self.name)
 
-    async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: an answer or a stream, and what is in it is not checked by the SDK
+    async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a response or a stream, which the SDK does not check
         client = self._client()
-        endpoint: Any = client.responses if self.api == "responses" else client.chat.completions  # Any: the body decides on the overload
+        endpoint: Any = client.responses if self.api == "responses" else client.chat.completions  # Any: the body selects the overload
         return await endpoint.create(**body, **({} if self.timeout is None else {"timeout": self.timeout}))
 
-    async def _compact(self, given: Sequence[object]) -> object:
-        responses: Any = self._client().responses  # Any: not every version of the SDK has the endpoint
+    async def _compact(self, items: Sequence[object]) -> object:
+        responses: Any = self._client().responses  # Any: older versions of the SDK do not have the endpoint
         if self.api != "responses" or not hasattr(responses, "compact"):
-            where = "Chat Completions has" if self.api != "responses" else "this version of the openai package knows"
-            message = f"{where} no request that compacts."
+            reason = "use api='responses'" if self.api != "responses" else "update the package openai"
+            message = f"this API has no compaction request: {reason}."
             raise ModelRequestError(message, model=self.name)
-        return await responses.compact(model=self.name, input=given, **({} if self.timeout is None else {"timeout": self.timeout}))
+        return await responses.compact(model=self.name, input=items, **({} if self.timeout is None else {"timeout": self.timeout}))
 
     def _client(self) -> AsyncOpenAI:
         client = self.client
@@ -171,33 +186,33 @@ class OpenAIModel:
             from asyncio import get_running_loop
 
             loop = get_running_loop()
-            client = self._own.get(loop)
+            client = self._clients.get(loop)
             if client is None:
                 from openai import AsyncOpenAI
 
-                client = self._own[loop] = AsyncOpenAI()
+                client = self._clients[loop] = AsyncOpenAI()
         return client if self.max_retries is None else client.with_options(max_retries=self.max_retries)
 
-    def _as_json(self, answer: object) -> Mapping[str, object]:
+    def _as_json(self, response: object) -> Mapping[str, object]:
         from openai import BaseModel
 
-        if not isinstance(answer, BaseModel):  # the SDK passes on as text what does not say that it is JSON
-            message = f"the answer is no JSON object, but {str(answer)[:100]!r}: is the base URL that of an API?"
+        if not isinstance(response, BaseModel):  # the SDK returns text for a response that is not declared as JSON
+            message = f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL."
             raise EmptyReplyError(message, model=self.name)
-        return answer.to_dict(mode="json", warnings=False)
+        return response.to_dict(mode="json", warnings=False)
 
 
 class RequestOptions(TypedDict, total=False):
-    """What else `client.responses.create(...)` takes and OpenAI counts, under the same names. What is not given is not sent."""
+    """Options of `client.responses.create(...)` that OpenAI counts, under the same names. An option that is not given is not sent."""
 
     tool_choice: ToolChoice
-    """`"auto"`, `"none"`, `"required"`, or one tool by its name."""
+    """`"auto"`, `"none"`, `"required"`, or the name of a tool."""
 
     parallel_tool_calls: bool
     """Whether the model may call several tools at once."""
 
     text: Text
-    """The form of the reply: a JSON schema for structured output is input, too."""
+    """The format of the reply. A JSON schema for structured output counts as input."""
 
     reasoning: Reasoning
     """The settings of a reasoning model, such as its effort."""
@@ -212,32 +227,42 @@ async def count_exact(
     cache: bool = True,
     **options: Unpack[RequestOptions],
 ) -> int:
-    """The input tokens that OpenAI counts for a rendered prompt, without running the model.
+    """Ask OpenAI for the input tokens of a rendered prompt, without running the model.
 
-    It counts the request `client.responses.create(model=model, input=rendered.to_responses(), tools=tools_to_responses(tools))`,
-    framing, images, documents and tool definitions included; what Reserve keeps free is no part of it. `tools` are those that the
-    prompt was rendered with. `cache=False` leaves cache boundaries out, for models that refuse them; `options` are what else the
-    request will say.
-
-    One HTTP request for each call, which sends the whole prompt. Time limit and retries are the client's own:
+    It counts the request `client.responses.create(model=model, input=rendered.to_responses(), tools=tools_to_responses(tools))`:
+    framing, images, documents and tool definitions are included, the tokens that Reserve keeps free are not. Each call is one HTTP
+    request that sends the whole prompt. The client sets the time limit and the retries:
     `client.with_options(timeout=5, max_retries=0)`, in seconds. Needs openai 2.6 or later.
 
-    Raises EmitError for messages that the Responses API has no form for, before anything is sent; the SDK's own errors
-    (`openai.APIError` and below), such as `openai.APIStatusError` for an HTTP error: OpenAI-compatible servers without the endpoint
-    answer 404 or 405; and TokenizerError where a server answers 200 without a number.
+    Args:
+        rendered: The rendered prompt.
+        client: The SDK's client.
+        model: The model's name.
+        tools: The tools that the prompt was rendered with.
+        cache: Whether the request has the prompt's cache breakpoints. Some models refuse them.
+        options: The request's other options that OpenAI counts.
+
+    Returns:
+        The number of input tokens.
+
+    Raises:
+        EmitError: The Responses API cannot express a message. Raised before anything is sent.
+        openai.APIError: The SDK's own errors, such as `openai.APIStatusError`. OpenAI-compatible servers without the endpoint answer
+            404 or 405.
+        TokenizerError: A server answers 200 without a number.
 
     Source: OpenAI, "Counting tokens" (POST /v1/responses/input_tokens): the exact count that the model will receive.
     """
     from openai import omit
 
-    asked, offered = rendered.to_responses(cache=cache), tools_to_responses(tools)
-    answer = await client.responses.input_tokens.count(model=model, input=asked, tools=offered or omit, **options)
-    # The SDK does not check answers: LM Studio's 200 for a path that it does not know would be a count of None.
+    items, definitions = rendered.to_responses(cache=cache), tools_to_responses(tools)
+    answer = await client.responses.input_tokens.count(model=model, input=items, tools=definitions or omit, **options)
+    # The SDK does not check responses: LM Studio answers 200 for a path that it does not know, which would be a count of None.
     tokens: object = getattr(answer, "input_tokens", None)
     if not isinstance(tokens, int):
         message = (  # the repr of a URL hides a password in it, its text does not
-            f"{client.base_url!r} answered the request for a count of {model} without one: {str(answer)[:200]!r}. "
-            "It may not know the path /responses/input_tokens: ask OpenAI itself, or count with rendered.tokens."
+            f"{client.base_url!r} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
+            "It may not have the path /responses/input_tokens: use OpenAI's own API, or rendered.tokens."
         )
         raise TokenizerError(message)
     return tokens

@@ -1,4 +1,4 @@
-"""OpenAI's own compaction: what it is sent, and what it puts in the place of a conversation."""
+"""OpenAI's own compaction: its request, and the messages that it returns for a conversation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import attrs
 
 from promptkit.errors import EmptyReplyError
 from promptkit.messages import Message, OpaquePart
-from promptkit.providers.openai.request import responses_body
-from promptkit.providers.openai.response import SENT_BACK, mapping, sequence, usage_of
+from promptkit.providers.openai.request import build_responses_body
+from promptkit.providers.openai.response import INPUT_FIELDS, as_mapping, as_sequence, parse_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,54 +18,53 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PROVIDER", "CompactedInput", "compact_input", "summary_from_compaction"]
+__all__ = ["PROVIDER", "CompactedInput", "build_compact_input", "summary_from_compaction"]
 
 PROVIDER = "responses"
-"""The wire format that its parts are for."""
+"""The `provider` of its opaque parts: the wire format that they are for."""
 
-CHARACTERS_PER_TOKEN = 4
-"""Of a part whose size nobody told."""
+_CHARACTERS_PER_TOKEN = 4  # of JSON, for a part whose tokens are unknown
 
 
 @attrs.frozen(kw_only=True)
 class CompactedInput:
-    """What stands in the place of the messages, and what the request cost."""
+    """The messages that replace a conversation, and what the request cost."""
 
     messages: tuple[Message, ...]
     usage: Usage
 
 
-def compact_input(name: str, messages: Sequence[Message], options: ModelOptions) -> list[object]:
-    """The input of the request. Raises EmitError for what has no form there."""
-    return cast("list[object]", responses_body(name, messages, (), options)["input"])  # as the body has it
+def build_compact_input(name: str, messages: Sequence[Message], options: ModelOptions) -> list[object]:
+    """Return the input of the request. Raises EmitError for messages that the format cannot hold."""
+    return cast("list[object]", build_responses_body(name, messages, (), options)["input"])  # as the body has it
 
 
 def summary_from_compaction(answer: Mapping[str, object], model: str) -> CompactedInput:
-    """The messages in an answer: a person's text as such, anything else as it is, to be sent back byte for byte.
+    """Return the messages of a response: user messages as text, other items as opaque parts that are sent back byte for byte.
 
-    Raises EmptyReplyError for an answer without any part of the provider's own: nothing would stand for what was said.
+    Raises EmptyReplyError for a response with nothing but user messages: it would not summarize the conversation.
     """
-    usage = usage_of(mapping(answer.get("usage")))
+    usage = parse_usage(as_mapping(answer.get("usage")))
     written = usage.output_tokens
-    made: list[Message] = []
-    sealed = False
-    for item in filter(None, map(mapping, sequence(answer.get("output")))):
+    messages: list[Message] = []
+    has_summary = False
+    for item in filter(None, map(as_mapping, as_sequence(answer.get("output")))):
         kind, role = item.get("type", "message"), item.get("role")
-        parts = [mapping(part) for part in sequence(item.get("content"))]
+        parts = [as_mapping(part) for part in as_sequence(item.get("content"))]
         if kind == "message" and role == "user" and parts and all(isinstance(part.get("text"), str) for part in parts):
-            made.append(Message(role="user", content=tuple(str(part["text"]) for part in parts)))
+            messages.append(Message(role="user", content=tuple(str(part["text"]) for part in parts)))
             continue
-        names = SENT_BACK.get(str(kind), item)
+        names = INPUT_FIELDS.get(str(kind), item)
         kept = {name: value for name, value in item.items() if value is not None and name in names}
         value = cast("Json", kept)  # it was JSON
         if kind == "message":
-            tokens, sealed = len(json.dumps(value)) // CHARACTERS_PER_TOKEN + 1, sealed or role != "user"
+            tokens, has_summary = len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1, has_summary or role != "user"
         else:
-            # What the request wrote is what the part stands for: all in the first of them.
-            tokens, written, sealed = written or (0 if sealed else len(json.dumps(value)) // CHARACTERS_PER_TOKEN + 1), 0, True
+            # The output tokens of the request are those of the first such part.
+            tokens, written, has_summary = written or (0 if has_summary else len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1), 0, True
         part = OpaquePart(value=value, tokens=tokens, provider=PROVIDER)
-        made.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
-    if not sealed:
-        message = "the answer has nothing that stands for the conversation."
+        messages.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
+    if not has_summary:
+        message = "the response has nothing that summarizes the conversation."
         raise EmptyReplyError(message, model=model)
-    return CompactedInput(messages=tuple(made), usage=usage)
+    return CompactedInput(messages=tuple(messages), usage=usage)

@@ -1,4 +1,4 @@
-"""What the SDK raises, as promptkit's own errors. Imported only where the SDK is loaded already."""
+"""Exceptions of the OpenAI SDK as promptkit's own errors. Imported only where the SDK is already loaded."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ if TYPE_CHECKING:
 
 __all__ = ["error_from_sdk"]
 
-HEADER = "a header of the request, such as that of the key, has a character that no header may have: give the key without it."
-"""The header itself is secret."""
+_BAD_HEADER = "a header of the request, such as the API key, has a character that headers cannot have: remove it from the key."
+# The text does not quote the header, which is secret.
 
 
 def error_from_sdk(error: Exception, model: str) -> ModelError:
-    """The error to raise for one of the SDK's, or for the ValueError of an answer that is no JSON."""
+    """Return the error to raise for one of the SDK's, or for the ValueError of a response that is not JSON."""
     match error:
         case APIConnectionError():
-            return _unheard(error, model)
+            return _error_from_connection(error, model)
         case APIStatusError():
-            wait = retry_after(error.response.headers)
+            wait = parse_retry_after(error.response.headers)
             return error_from_failure(
                 Failure(model=model, message=error.message, status=error.status_code, body=error.body, retry_after=wait)
             )
         case UnicodeEncodeError():
-            half = "a name or a part of the provider's own has half of a surrogate pair in it, which cannot be sent: replace it"
-            return ModelRequestError(HEADER if error.encoding == "ascii" else f"{half} ({error.reason}).", model=model)
+            surrogate = f"a name or an opaque part has half of a surrogate pair in it, which cannot be sent: replace it ({error.reason})."
+            return ModelRequestError(_BAD_HEADER if error.encoding == "ascii" else surrogate, model=model)
         case APIResponseValidationError() | ValueError():
-            return EmptyReplyError(f"the answer is no JSON that can be read ({error}).", model=model)
+            return EmptyReplyError(f"the response is not valid JSON ({error}).", model=model)
         case APIError():
             return error_from_failure(Failure(model=model, message=error.message, body=error.body))
         case _:
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 
 
-def _unheard(error: APIConnectionError, model: str) -> ModelError:
+def _error_from_connection(error: APIConnectionError, model: str) -> ModelError:
     cause = error.__cause__
     if isinstance(error, APITimeoutError):
-        return ModelUnavailableError("no answer within the time limit: ask again, or give it more time.", model=model)
-    if type(cause).__name__ == "LocalProtocolError":  # of the HTTP library, which one that is is the SDK's affair: it quotes the header
-        return ModelRequestError(HEADER, model=model)
+        return ModelUnavailableError("no response within the time limit: try again, or raise `timeout`.", model=model)
+    if type(cause).__name__ == "LocalProtocolError":  # raised by the SDK's HTTP library, which quotes the header
+        return ModelRequestError(_BAD_HEADER, model=model)
     reason = f" ({cause})" if cause and str(cause) else ""
-    return ModelUnavailableError(f"the connection could not be made, or broke{reason}: ask again.", model=model)
+    return ModelUnavailableError(f"the connection failed or broke{reason}: try again.", model=model)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds to wait by a response's headers: as a number, or as a date beside the server's own."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait that a response's headers ask for, as a number or as a date; None if they do not."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * unit

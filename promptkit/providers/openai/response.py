@@ -1,12 +1,9 @@
-"""What OpenAIModel gets, as a Reply: from the JSON of both APIs, believed in nothing that is not checked here.
-
-Streams of both APIs, put together to what the same request answers without a stream.
-"""
+"""Parse replies of both OpenAI APIs, whole or streamed. Every field of the JSON is checked before it is used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import attrs
 
@@ -19,177 +16,173 @@ from promptkit.providers.openai.request import PHASE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SENT_BACK", "ChatStream", "ResponsesStream", "Stream", "chat_reply", "mapping", "responses_reply", "sequence", "usage_of"]
-
+__all__ = [
+    "INPUT_FIELDS",
+    "ChatStream",
+    "ResponsesStream",
+    "as_mapping",
+    "as_sequence",
+    "parse_chat_reply",
+    "parse_responses_reply",
+    "parse_usage",
+]
 
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
-CHAT_FINISHES: Mapping[str, Finish] = {
+_CHAT_FINISHES: Mapping[str, Finish] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
     "content_filter": "content_filter",
 }
-INCOMPLETE: Mapping[str, Finish] = {"max_output_tokens": "length", "content_filter": "content_filter"}
-WINDOW_FULL = "model_context_window_exceeded"
-"""A finish reason of some servers: they answer 200 to a request that does not fit."""
+_INCOMPLETE: Mapping[str, Finish] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_WINDOW_FULL = "model_context_window_exceeded"
+"""The finish reason with which some servers answer 200 to a request that does not fit."""
 
-SENT_BACK: Mapping[str, tuple[str, ...]] = {
+INPUT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "reasoning": ("type", "id", "summary", "content", "encrypted_content"),
     "compaction": ("type", "id", "encrypted_content"),
 }
-"""Output items that OpenAI takes as input with these fields only."""
+"""Kinds of output items that OpenAI accepts as input → the fields that it accepts of them."""
 
 
-def chat_reply(completion: Mapping[str, object], model: str) -> Reply:
-    """The reply in a chat completion. Raises EmptyReplyError, and what an error in the place of an answer means."""
-    _check(completion.get("error"), model)
-    choice = mapping(next(iter(sequence(completion.get("choices"))), None))
-    message = mapping(choice.get("message"))
-    said = choice.get("finish_reason")
+def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
+    """Return the reply of a chat completion. Raises EmptyReplyError, and a ModelError for an error in the response."""
+    _raise_error(completion.get("error"), model)
+    choice = as_mapping(next(iter(as_sequence(completion.get("choices"))), None))
+    message = as_mapping(choice.get("message"))
+    reason = choice.get("finish_reason")
     content = message.get("content")
     # Most servers answer with a string, some with parts of text as in requests.
-    texts = [content] if isinstance(content, str) else [mapping(part).get("text") for part in sequence(content)]
+    texts = [content] if isinstance(content, str) else [as_mapping(part).get("text") for part in as_sequence(content)]
     refusal = message.get("refusal")
     answer = _Answer(
-        content=_texts([*texts, refusal]),
-        calls=[_chat_call(mapping(call)) for call in sequence(message.get("tool_calls"))],
-        finish="content_filter" if refusal else CHAT_FINISHES.get(str(said), "stop"),
-        said=said if isinstance(said, str) else None,
-        usage=_usage(mapping(completion.get("usage")), ("prompt_tokens", "completion_tokens", "prompt_tokens_details")),
+        content=_keep_texts([*texts, refusal]),
+        calls=[_parse_chat_call(as_mapping(call)) for call in as_sequence(message.get("tool_calls"))],
+        finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
+        reason=reason if isinstance(reason, str) else None,
+        usage=_build_usage(as_mapping(completion.get("usage")), ("prompt_tokens", "completion_tokens", "prompt_tokens_details")),
     )
-    return _reply(answer, model)
+    return _build_reply(answer, model)
 
 
-def responses_reply(response: Mapping[str, object], model: str) -> Reply:
-    """The reply in a response. Raises EmptyReplyError, and what an error in the place of an answer means."""
-    _check(response.get("error"), model)
-    usage = mapping(response.get("usage"))
-    items = [mapping(item) for item in sequence(response.get("output"))]
-    parts = list(_parts(items, _tokens(mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))))
-    said = mapping(response.get("incomplete_details")).get("reason")
+def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
+    """Return the reply of a response. Raises EmptyReplyError, and a ModelError for an error in the response."""
+    _raise_error(response.get("error"), model)
+    usage = as_mapping(response.get("usage"))
+    items = [as_mapping(item) for item in as_sequence(response.get("output"))]
+    parts = list(_parse_parts(items, _as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))))
+    reason = as_mapping(response.get("incomplete_details")).get("reason")
     unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
-    refused = any(mapping(part).get("type") == "refusal" for item in items for part in sequence(item.get("content")))
+    refused = any(as_mapping(part).get("type") == "refusal" for item in items for part in as_sequence(item.get("content")))
     answer = _Answer(
         content=parts,
-        calls=[_call(item.get("call_id"), item) for item in items if item.get("type") == "function_call"],
-        finish="content_filter" if refused else INCOMPLETE.get(str(said), unexplained),
-        said=said if isinstance(said, str) else None,
-        usage=usage_of(usage),
+        calls=[_parse_call(item.get("call_id"), item) for item in items if item.get("type") == "function_call"],
+        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+        reason=reason if isinstance(reason, str) else None,
+        usage=parse_usage(usage),
     )
-    return _reply(answer, model)
+    return _build_reply(answer, model)
 
 
-def usage_of(usage: Mapping[str, object]) -> Usage:
-    """What the Responses API says that a request cost."""
-    return _usage(usage, ("input_tokens", "output_tokens", "input_tokens_details"))
+def parse_usage(usage: Mapping[str, object]) -> Usage:
+    """Return the cost of a request as the Responses API reports it."""
+    return _build_usage(usage, ("input_tokens", "output_tokens", "input_tokens_details"))
 
 
-def mapping(value: object) -> Mapping[str, object]:
-    """A JSON object, or an empty one in the place of anything else."""
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object, or an empty one for anything else."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}  # JSON has no other keys
 
 
-def sequence(value: object) -> Sequence[object]:
-    """A JSON array, or an empty one in the place of anything else."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()  # of whatever, and the caller checks each
+def as_sequence(value: object) -> Sequence[object]:
+    """Return a JSON array, or an empty one for anything else."""
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()  # of any items, which the caller checks
 
 
-def _check(error: object, model: str) -> None:
-    """Some servers answer 200 with an error inside."""
+def _raise_error(error: object, model: str) -> None:
+    """Raise the error that some servers put into a response with status 200."""
     if error:
-        raise error_from_failure(Failure(model=model, message="the answer is an error", body=error))
+        raise error_from_failure(Failure(model=model, message="the response is an error", body=error))
 
 
 @attrs.frozen
 class _Answer:
-    """What both APIs say in their own ways."""
+    """The fields of a reply that both APIs have, each in its own way."""
 
     content: Sequence[Part]
     calls: Sequence[ToolCall | None]
-    """None: a call that lacks what a call must have."""
+    """None for a call without a name or an id."""
     finish: Finish
-    said: str | None
-    """The finish reason in the provider's word."""
+    reason: str | None
+    """The finish reason as the provider wrote it."""
     usage: Usage
 
 
-def _reply(answer: _Answer, model: str) -> Reply:
-    if answer.said == WINDOW_FULL:
-        message = "the request does not fit into the model's window: it answered with nothing else."
-        raise ContextLengthExceededError(message, model=model, code=answer.said)
+def _build_reply(answer: _Answer, model: str) -> Reply:
+    if answer.reason == _WINDOW_FULL:
+        message = "the request does not fit into the model's context window: the response has nothing else."
+        raise ContextLengthExceededError(message, model=model, code=answer.reason)
     calls = tuple(call for call in answer.calls if call)
-    made = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
-    lacking = len(calls) < len(answer.calls)
-    if lacking or (not calls and not made.text.strip()):
-        what = "a tool call without a name or an id" if lacking else "neither text nor a tool call"
-        ended = f" (it ended with {answer.said!r})" if answer.said else ""
-        error = EmptyReplyError(f"the answer has {what}{ended}: ask again, with more room for output if it ran out of it.", model=model)
-        error.finish, error.usage = answer.said, answer.usage
+    reply = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
+    incomplete = len(calls) < len(answer.calls)
+    if incomplete or (not calls and not reply.text.strip()):
+        what = "a tool call without a name or an id" if incomplete else "neither text nor a tool call"
+        ended = f" (it stopped with {answer.reason!r})" if answer.reason else ""
+        error = EmptyReplyError(f"the reply has {what}{ended}: try again, with more output tokens if it reached its limit.", model=model)
+        error.finish, error.usage = answer.reason, answer.usage
         raise error
-    # A forced call ends with "stop" at OpenAI, and every call at some other servers.
-    return Reply(message=made, usage=answer.usage, finish="tool_calls" if calls and answer.finish == "stop" else answer.finish)
+    # OpenAI ends a forced call with "stop", and some other servers every call.
+    return Reply(message=reply, usage=answer.usage, finish="tool_calls" if calls and answer.finish == "stop" else answer.finish)
 
 
-def _chat_call(call: Mapping[str, object]) -> ToolCall | None:
-    return _call(call.get("id"), mapping(call.get("function")))
+def _parse_chat_call(call: Mapping[str, object]) -> ToolCall | None:
+    return _parse_call(call.get("id"), as_mapping(call.get("function")))
 
 
-def _call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
+def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
         return None
     return ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
 
 
-def _texts(values: Sequence[object]) -> list[Part]:
+def _keep_texts(values: Sequence[object]) -> list[Part]:
     return [text for text in values if isinstance(text, str) and text]
 
 
-def _parts(items: Sequence[Mapping[str, object]], reasoning_tokens: int) -> Iterator[Part]:
-    """Text as text, and what is not promptkit's to read as it is, in order."""
+def _parse_parts(items: Sequence[Mapping[str, object]], reasoning_tokens: int) -> Iterator[Part]:
+    """Yield text as text and other items as opaque parts, in order."""
     for item in items:
         kind = item.get("type")
         if kind == "message":
             if phase := item.get("phase"):
                 yield OpaquePart(value={"phase": str(phase)}, tokens=0, provider=PHASE)
-            for part in sequence(item.get("content")):
-                yield from _texts([mapping(part).get("text"), mapping(part).get("refusal")])
+            for part in as_sequence(item.get("content")):
+                yield from _keep_texts([as_mapping(part).get("text"), as_mapping(part).get("refusal")])
         elif kind != "function_call" and isinstance(kind, str):
-            kept = {key: value for key, value in item.items() if value is not None and key in SENT_BACK.get(kind, item)}
+            kept = {key: value for key, value in item.items() if value is not None and key in INPUT_FIELDS.get(kind, item)}
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
-                continue  # a thought that is stored nowhere: OpenAI would answer that it does not know the id
-            yield OpaquePart(value=cast("Json", kept), tokens=reasoning_tokens, provider="responses")  # it was JSON
-            reasoning_tokens = 0  # the provider counts all thoughts together
+                continue  # reasoning that is not stored: OpenAI would answer that it does not know the id
+            yield OpaquePart(value=cast("Json", kept), tokens=reasoning_tokens, provider="responses")  # it comes from JSON
+            reasoning_tokens = 0  # the provider counts all reasoning items together
 
 
-def _usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
+def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
     read, written, details = names
-    tokens = _tokens(usage.get(read))
-    cached = _tokens(mapping(usage.get(details)).get("cached_tokens"))
-    return Usage(input_tokens=tokens, output_tokens=_tokens(usage.get(written)), cached_tokens=min(cached, tokens))
+    tokens = _as_tokens(usage.get(read))
+    cached = _as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
+    return Usage(input_tokens=tokens, output_tokens=_as_tokens(usage.get(written)), cached_tokens=min(cached, tokens))
 
 
-def _tokens(value: object) -> int:
+def _as_tokens(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-class Stream(Protocol):
-    """A stream that is being read."""
-
-    def add(self, event: Mapping[str, object]) -> Iterator[str]:
-        """Take in what came; the pieces of text in it."""
-        ...
-
-    def reply(self) -> Reply:
-        """What all of it says. Raises ModelUnavailableError if the stream ended too soon, and what replies raise."""
-        ...
 
 
 @attrs.define
 class _Call:
-    """A tool call whose pieces are still coming."""
+    """A tool call whose pieces are still arriving."""
 
     id: str
     name: str = ""
@@ -197,25 +190,25 @@ class _Call:
 
 
 class ChatStream:
-    """The chunks of a chat completion."""
+    """Collects the chunks of a streamed chat completion."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._content: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
-        self._at: dict[object, _Call] = {}
-        """The call that a piece with an index belongs to."""
+        self._by_index: dict[object, _Call] = {}
+        """Index of a piece → the call that it belongs to."""
         self._finish: object = None
         self._usage: object = None
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
-        """Take in a chunk."""
+        """Add a chunk. Yields the pieces of text in it."""
         self._usage = event.get("usage") or self._usage
-        for choice in map(mapping, sequence(event.get("choices"))[:1]):
+        for choice in map(as_mapping, as_sequence(event.get("choices"))[:1]):
             self._finish = choice.get("finish_reason") or self._finish
-            delta = mapping(choice.get("delta"))
-            for call in map(mapping, sequence(delta.get("tool_calls"))):
+            delta = as_mapping(choice.get("delta"))
+            for call in map(as_mapping, as_sequence(delta.get("tool_calls"))):
                 self._add_call(call)
             for pieces, piece in ((self._content, delta.get("content")), (self._refusal, delta.get("refusal"))):
                 if isinstance(piece, str) and piece:
@@ -223,11 +216,11 @@ class ChatStream:
                     yield piece
 
     def _add_call(self, piece: Mapping[str, object]) -> None:
-        index, call_id, function = piece.get("index"), piece.get("id"), mapping(piece.get("function"))
-        call = self._at.get(index)
-        # Some servers give every call the index 0, and tell them apart by their ids only.
+        index, call_id, function = piece.get("index"), piece.get("id"), as_mapping(piece.get("function"))
+        call = self._by_index.get(index)
+        # Some servers give every call the index 0, and distinguish them by their ids only.
         if call is None or (isinstance(call_id, str) and call_id and call_id != call.id):
-            call = self._at[index] = _Call(id=call_id if isinstance(call_id, str) else "")
+            call = self._by_index[index] = _Call(id=call_id if isinstance(call_id, str) else "")
             self._calls.append(call)
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and name and not call.name:
@@ -235,17 +228,17 @@ class ChatStream:
         if isinstance(arguments, str):
             call.arguments.append(arguments)
 
-    def reply(self) -> Reply:
-        """The reply, when all chunks are in."""
+    def build_reply(self) -> Reply:
+        """Return the reply after the last chunk. Raises ModelUnavailableError if the stream ended too soon, and as `parse_chat_reply`."""
         if self._finish is None:
-            raise _cut(self._model)
+            raise _cut_off(self._model)
         calls = [{"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}} for call in self._calls]
         message = {"content": "".join(self._content), "refusal": "".join(self._refusal), "tool_calls": calls}
-        return chat_reply({"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}, self._model)
+        return parse_chat_reply({"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}, self._model)
 
 
 class ResponsesStream:
-    """The events of a response. What counts is the response in the last one; the items before it stand in where that has none."""
+    """Collects the events of a streamed response. The last event holds the response; where that has no output, the items of earlier events are its output."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -253,7 +246,7 @@ class ResponsesStream:
         self._response: Mapping[str, object] | None = None
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
-        """Take in an event. Raises what an error in the stream means."""
+        """Add an event. Yields the pieces of text in it. Raises a ModelError for an error in the stream."""
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 piece = event.get("delta")
@@ -262,7 +255,7 @@ class ResponsesStream:
             case "response.output_item.done":
                 self._items.append(event.get("item"))
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._response = mapping(event.get("response"))
+                self._response = as_mapping(event.get("response"))
             case "error":
                 raise error_from_failure(
                     Failure(model=self._model, message="the stream ended with an error", body=event.get("error") or event)
@@ -270,12 +263,12 @@ class ResponsesStream:
             case _:
                 pass
 
-    def reply(self) -> Reply:
-        """The reply, when all events are in."""
+    def build_reply(self) -> Reply:
+        """Return the reply after the last event. Raises ModelUnavailableError if the stream ended too soon, and as `parse_responses_reply`."""
         if self._response is None:
-            raise _cut(self._model)
-        return responses_reply({**self._response, "output": self._response.get("output") or self._items}, self._model)
+            raise _cut_off(self._model)
+        return parse_responses_reply({**self._response, "output": self._response.get("output") or self._items}, self._model)
 
 
-def _cut(model: str) -> ModelUnavailableError:
-    return ModelUnavailableError("the stream ended before the answer did: ask again.", model=model)
+def _cut_off(model: str) -> ModelUnavailableError:
+    return ModelUnavailableError("the stream ended before the reply was complete: try again.", model=model)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import Message, Model, Reply, ToolCall, ToolDefinition, Usage
+from promptkit import Message, ToolCall, ToolDefinition, Usage
+from promptkit.providers import Model, Reply
 from promptkit.providers.model import AdjustableModel, with_options
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import ScriptedModel

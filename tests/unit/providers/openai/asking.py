@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Unpack
 
-    from promptkit import Reply
+    from promptkit.providers import Reply
     from promptkit.providers.model import ModelOptions
 
 Api: TypeAlias = Literal["chat", "responses"]

@@ -16,11 +16,9 @@ import pytest
 from promptkit import (
     AssistantMessage,
     CacheBreakpoint,
-    EmitError,
     Image,
     Rendered,
     SystemMessage,
-    TokenizerError,
     ToolCall,
     ToolDefinition,
     ToolMessage,
@@ -28,6 +26,7 @@ from promptkit import (
     render,
     tools_to_responses,
 )
+from promptkit.errors import EmitError, TokenizerError
 from promptkit.providers.openai.client import count_exact
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def test_without_tools_none_are_sent(endpoint: Endpoint, rendered: Rendered) -> 
     assert endpoint.requests[0][1] == {"model": "m", "input": rendered.to_responses()}
 
 
-def test_cache_boundaries_can_be_left_out(endpoint: Endpoint, rendered: Rendered) -> None:
+def test_cache_breakpoints_can_be_left_out(endpoint: Endpoint, rendered: Rendered) -> None:
     counted(endpoint, rendered)
     counted(endpoint, rendered, cache=False)
     marked, unmarked = (body["input"] for _, body in endpoint.requests)

@@ -21,7 +21,7 @@ from promptkit.errors import (
     RateLimitedError,
 )
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.providers.openai.errors import retry_after
+from promptkit.providers.openai.errors import parse_retry_after
 from promptkit.testing.server import (
     Hang,
     HttpAnswer,
@@ -119,7 +119,7 @@ class TestRates:
         ],
     )
     def test_the_header_is_read_in_every_form(self, headers: dict[str, str], seconds: float | None) -> None:
-        assert retry_after(httpx2.Headers(headers)) == seconds
+        assert parse_retry_after(httpx2.Headers(headers)) == seconds
 
     @pytest.mark.parametrize(
         ("text", "seconds"),

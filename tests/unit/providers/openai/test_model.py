@@ -12,9 +12,12 @@ import httpx2
 import openai
 import pytest
 
-from promptkit import EmitError, ImagePart, Message, OpaquePart, Reply, ToolCall, Usage, tokenizer_for
+from promptkit import ImagePart, Message, OpaquePart, ToolCall, Usage
+from promptkit.errors import EmitError
+from promptkit.providers import Reply
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Delay, Hang, HttpAnswer, Scripted, serve
+from promptkit.tokens import tokenizer_for
 from tests.unit.providers.openai.asking import HELLO, READ, Api, client, heard
 
 if TYPE_CHECKING:

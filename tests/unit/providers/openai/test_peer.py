@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from promptkit import Message, Reply, ToolCall, Usage
+from promptkit import Message, ToolCall, Usage
 from promptkit.errors import (
     ContextLengthExceededError,
     EmptyReplyError,
@@ -26,6 +26,7 @@ from promptkit.errors import (
     ModelUnavailableError,
     RateLimitedError,
 )
+from promptkit.providers import Reply
 from promptkit.testing.server import Rule, api_error, rate_limited, serve, server_error
 from tests.unit.providers.openai.asking import READ, Api, heard
 

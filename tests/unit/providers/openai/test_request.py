@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from promptkit import CacheBreakpointPart, Message, OpaquePart, ToolCall
-from promptkit.providers.openai.request import chat_body, responses_body
+from promptkit import Message, OpaquePart, ToolCall
+from promptkit.messages import CacheBreakpointPart
+from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.testing.server import serve
 from promptkit.testing.server.validation import check_chat, check_responses
 from tests.unit.emitters.conversations import conversations, tools
@@ -33,7 +33,7 @@ options_ = st.fixed_dictionaries(
         "tool_choice": st.sampled_from(["auto", "none", "required", "read_file"]),
         "parallel_tool_calls": st.booleans(),
         "prompt_cache_key": st.text(max_size=5),
-        "cache_boundaries": st.booleans(),
+        "cache_breakpoints": st.booleans(),
         "on_text": st.sampled_from([print, None]),
     },
 )
@@ -42,7 +42,7 @@ options_ = st.fixed_dictionaries(
 def body_of(
     api: str, name: str = "gpt-4.1", tools: tuple[ToolDefinition, ...] = (), messages: tuple[Message, ...] = (HELLO,), **options: Any
 ) -> Any:
-    return (chat_body if api == "chat" else responses_body)(name, messages, tools, options)  # type: ignore[arg-type]  # as the caller gave them
+    return (build_chat_body if api == "chat" else build_responses_body)(name, messages, tools, options)  # type: ignore[arg-type]  # as the caller gave them
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,7 +58,7 @@ class TestTypes:
     def test_every_body_is_what_the_sdk_asks_for(
         self, api: Api, messages: list[Message], offered: list[ToolDefinition], name: str, options: ModelOptions
     ) -> None:
-        check_body(api, (chat_body if api == "chat" else responses_body)(name, messages, offered, options))
+        check_body(api, (build_chat_body if api == "chat" else build_responses_body)(name, messages, offered, options))
 
     @BOTH
     @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ class TestTypes:
     @given(conversations())
     def test_every_conversation_is_one_that_the_server_takes(self, messages: list[Message]) -> None:
         messages = [HELLO, *(message for message in messages if not _has_media(message))]
-        check_chat(chat_body("gpt-4.1", messages, [], {}))
-        check_responses(responses_body("gpt-4.1", messages, [], {}))
+        check_chat(build_chat_body("gpt-4.1", messages, [], {}))
+        check_responses(build_responses_body("gpt-4.1", messages, [], {}))
 
 
 def _has_media(message: Message) -> bool:
@@ -170,9 +170,9 @@ class TestOptions:
             ("gpt-4.1", True, True),
         ],
     )
-    def test_cache_boundaries_go_to_the_models_that_take_them(self, api: Api, name: str, option: bool | None, sent: bool) -> None:
+    def test_cache_breakpoints_go_to_the_models_that_take_them(self, api: Api, name: str, option: bool | None, sent: bool) -> None:
         message = Message(role="user", content=("Long.", CacheBreakpointPart(), "Short."))
-        options: dict[str, Any] = {} if option is None else {"cache_boundaries": option}
+        options: dict[str, Any] = {} if option is None else {"cache_breakpoints": option}
         assert ("prompt_cache_breakpoint" in str(body_of(api, name, messages=(message,), **options))) is sent
 
     def test_the_words_of_a_call_stay_as_they_are(self) -> None:

@@ -1,0 +1,8 @@
+from .model import (
+    AdjustableModel as AdjustableModel,
+    Model as Model,
+    ModelOptions as ModelOptions,
+    Reply as Reply,
+    with_options as with_options,
+)
+from .openai.client import OpenAIModel as OpenAIModel
