@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit_components import AgentPrompt, Attachment, Workspace
-from promptkit_components.demo import demo
+from promptkit_components.demo import load_demo
 
 from promptkit import ToolCall, ToolRound
 
@@ -20,7 +20,7 @@ ROUNDS = 4
 
 def prompt() -> PromptElement:
     """The same prompt every time: what it keeps at a budget only changes when a component does, or the engine."""
-    conversation = demo().conversation
+    conversation = load_demo().conversation
     long = sorted((message.text for message in conversation if message.role == "tool"), key=len)[-ROUNDS - 1 :]
     calls = [ToolCall(id=f"call_{number}", name="read", arguments=f'{{"path": "part_{number}.py"}}') for number in range(ROUNDS)]
     return AgentPrompt(

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import Message, Reply, Usage
+from promptkit import Message, Usage
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
+from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import MessageEntry
@@ -93,7 +94,10 @@ async def idle(count: int) -> Idle:
 async def decide_ms(entries: int, *, times: int = 51) -> float:
     """The median of milliseconds that all decisions around one request take in a transcript of so many entries, after the first."""
     session = AgentSession(
-        model=Quick(), budget=ContextBudget(window=100 * entries, reserved_output_tokens=0), tokenizer=WordTokenizer(), instructions="Be brief."
+        model=Quick(),
+        budget=ContextBudget(window=100 * entries, reserved_output_tokens=0),
+        tokenizer=WordTokenizer(),
+        instructions="Be brief.",
     )
     for number in range(entries // 2):
         session.transcript.append_messages(Message(role="user", content=(f"{number} {SAID}",)))

@@ -20,7 +20,7 @@ from promptkit.tools import Tool
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit import Json
+    from promptkit.messages import Json
     from promptkit.testing.server import Exchange
     from promptkit.testing.server.replies import Answer
 

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from benchmarks.peers.peer import OWN, Peer
-from promptkit.tokens.vocab.blob import bundled, official
+from promptkit.tokens.vocab.blob import format_official, load_vocabulary
 
 __all__ = ["SERVE", "InstallError", "Place", "default_place", "digest"]
 
@@ -92,7 +92,7 @@ class Place:
             file = self._vocabulary / name
             if not file.is_file():
                 beside = file.with_suffix(".part")
-                beside.write_bytes(official(bundled(encoding)))
+                beside.write_bytes(format_official(load_vocabulary(encoding)))
                 beside.replace(file)
 
     @property

@@ -12,7 +12,7 @@ from benchmarks.workload import LONG, SHORT, texts
 from promptkit import count_request
 
 if TYPE_CHECKING:
-    from promptkit import Json
+    from promptkit.messages import Json
 
 __all__ = ["MODEL", "SHAPES", "ShapeName", "WireMessage", "Work", "count", "key", "make"]
 

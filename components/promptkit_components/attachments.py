@@ -118,12 +118,12 @@ class _File(PromptElement):
         file = self.file
         cut = Truncate(keep="middle", ratio=0.4, marker="\n[… lines left out …]\n")[file.text]
         return First()[
-            self._shown(TextChunk()[file.text], {}),
-            self._shown(cut, {"shown": "parts"}) if file.outline is None else self._shown(TextChunk()[file.outline], {"shown": "outline"}),
+            self._wrap(TextChunk()[file.text], {}),
+            self._wrap(cut, {"shown": "parts"}) if file.outline is None else self._wrap(TextChunk()[file.outline], {"shown": "outline"}),
             Group()[Tag(tag="attachment", attributes={"path": file.path, "lines": file.lines, "shown": "name"}), self._reference()],
         ]
 
-    def _shown(self, body: PromptElement, more: dict[str, str]) -> PromptElement:
+    def _wrap(self, body: PromptElement, more: dict[str, str]) -> PromptElement:
         fence = "`" * max((3, *(len(run) + 1 for run in re.findall("`{3,}", self.file.text))))
         attributes = {"path": self.file.path, "lines": self.file.lines, **more}
         opening = TextChunk()[f"{fence}{self.file.language}"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from promptkit import Child, Isolate, Truncate
 
-__all__ = ["cut"]
+__all__ = ["truncate_output"]
 
 MARKER = "\n[… output cut …]\n"
 
 
-def cut(text: str, tokens: int) -> Child:
+def truncate_output(text: str, tokens: int) -> Child:
     """Text within `tokens`: the first 40 % and the last 60 % of what fits, since commands say at the end how they ended."""
     if len(text.encode("utf-8", "surrogatepass")) <= tokens:
         return text  # no token is shorter than a byte

@@ -14,7 +14,7 @@ from promptkit_components.agent_prompt import AgentPrompt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Demo", "demo", "load", "save"]
+__all__ = ["Demo", "load_demo", "messages_from_jsonl", "messages_to_jsonl"]
 
 INSTRUCTIONS = (
     "You are a coding agent. You read before you change, you run the tests after every change, "
@@ -40,22 +40,24 @@ class Demo:
     @property
     def prompt(self) -> PromptElement:
         """The prompt after the whole conversation."""
-        return self.after(len(self.conversation))
+        return self.prompt_after(len(self.conversation))
 
-    def after(self, messages: int) -> PromptElement:
+    def prompt_after(self, messages: int) -> PromptElement:
         """The prompt after so many messages of the conversation: one for each turn of a replay."""
         return AgentPrompt(instructions=INSTRUCTIONS, history=self.conversation[:messages], query=QUERY, reminder=REMINDER)
 
 
-def demo() -> Demo:
+def load_demo() -> Demo:
     """A conversation recorded by `python -m promptkit_components.record` while a scripted agent worked on promptkit's own code."""
     lines = files("promptkit_components").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()
     return Demo(
-        title="A coding agent at work on promptkit's own code", conversation=tuple(load(lines)), budgets=(16_000, 8_000, 4_000, 1_000)
+        title="A coding agent at work on promptkit's own code",
+        conversation=tuple(messages_from_jsonl(lines)),
+        budgets=(16_000, 8_000, 4_000, 1_000),
     )
 
 
-def load(lines: Iterable[str]) -> Iterator[Message]:
+def messages_from_jsonl(lines: Iterable[str]) -> Iterator[Message]:
     """Messages of JSON lines in the shape of OpenAI chat messages, as `save` writes them."""
     for line in lines:
         data = json.loads(line)
@@ -70,7 +72,7 @@ def load(lines: Iterable[str]) -> Iterator[Message]:
         )
 
 
-def save(messages: Iterable[Message]) -> Iterator[str]:
+def messages_to_jsonl(messages: Iterable[Message]) -> Iterator[str]:
     """One JSON line per message, in the shape of an OpenAI chat message; text only."""
     for message in messages:
         data: dict[str, object] = {"role": message.role, "content": message.text}

@@ -37,7 +37,7 @@ class FileTree(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """One Expandable."""
         _ = sizing
-        return Expandable(value=_Drawing(paths=tuple(self.paths)))
+        return Expandable(value=_TreeText(paths=tuple(self.paths)))
 
 
 Folder: TypeAlias = "dict[str, Folder]"
@@ -45,20 +45,20 @@ Folder: TypeAlias = "dict[str, Folder]"
 
 
 @attrs.frozen(kw_only=True)
-class _Drawing:
+class _TreeText:
     """The tree as text, within a budget. A value, so that equal trees are equal elements."""
 
     paths: tuple[str, ...]
 
     def __call__(self, sizing: Sizing) -> str:
-        root = _folders(self.paths)
-        lines = _breadth_first(root)
+        root = _build_folders(self.paths)
+        lines = _lines_breadth_first(root)
         room = sizing.token_budget
         shown = 0
         # Each line is counted by itself with the line break and the note that it may get: an upper bound in all but odd cases,
         # which the loop below catches.
         for line in lines:
-            room -= sizing.count_tokens(f"{line.text}{_more(line.files)}\n")
+            room -= sizing.count_tokens(f"{line.text}{_describe_hidden(line.files)}\n")
             if room < 0:
                 break
             shown += 1
@@ -77,7 +77,7 @@ class _Line:
     files: int
 
 
-def _folders(paths: Sequence[str]) -> Folder:
+def _build_folders(paths: Sequence[str]) -> Folder:
     root: Folder = {}
     for path in sorted(set(paths)):
         here = root
@@ -86,7 +86,7 @@ def _folders(paths: Sequence[str]) -> Folder:
     return root
 
 
-def _breadth_first(root: Folder) -> list[_Line]:
+def _lines_breadth_first(root: Folder) -> list[_Line]:
     lines: list[_Line] = []
     queue: deque[tuple[str, int, Folder]] = deque([("", 0, root)])
     while queue:
@@ -116,9 +116,9 @@ def _draw(root: Folder, shown: set[str]) -> str:
         else:
             stack.pop()
             if hidden[0]:
-                lines.append(f"{'  ' * depth}{_more(hidden[0])}")
+                lines.append(f"{'  ' * depth}{_describe_hidden(hidden[0])}")
     return "\n".join(lines)
 
 
-def _more(count: int) -> str:
+def _describe_hidden(count: int) -> str:
     return f"… {count:,} more"

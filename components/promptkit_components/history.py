@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from promptkit import (
-    Child,
-    Chunk,
-    Group,
-    KeepWith,
-    Message,
-    Metadata,
-    PromptElement,
-    Sizing,
-    ToolMessage,
-    UserMessage,
-    component,
-    element_from_message,
-    pair_tool_calls,
-)
-from promptkit_components.cut import cut
+from promptkit import Child, Chunk, Group, KeepWith, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
+from promptkit.elements import element_from_message
+from promptkit.tool_pairing import pair_tool_calls
+from promptkit_components.cut import truncate_output
 
-__all__ = ["History", "omitted"]
+__all__ = ["History", "describe_omitted"]
 
 
-def omitted(count: int) -> str:
+def describe_omitted(count: int) -> str:
     """The marker that stands where older messages were.
 
     >>> omitted(12)
@@ -83,7 +71,9 @@ class History(PromptElement):
         paired = pair_tool_calls(self.turns)
         shown = paired.messages if self.keep_system else tuple(m for m in paired.messages if m.role != "system")
         starts = [index for index, message in enumerate(shown) if message.role == "user" or index == 0]
-        marker = {True: omitted, False: None}[self.omitted_marker] if isinstance(self.omitted_marker, bool) else self.omitted_marker
+        marker = (
+            {True: describe_omitted, False: None}[self.omitted_marker] if isinstance(self.omitted_marker, bool) else self.omitted_marker
+        )
         return (
             (Metadata(value=repair) for repair in paired.repairs),
             (
@@ -137,26 +127,26 @@ class _Turn(PromptElement):
             first, *results = messages
             shown: Child = (
                 element_from_message(first),
-                (self._shown(m, priority=n, fallback=self._omitted(m)) for n, m in enumerate(results)),
+                (self._tool_result(m, priority=n, fallback=self._omitted_result(m)) for n, m in enumerate(results)),
             )
             return Group(priority=priority, fallback=self._marker(after))[shown]
-        shown = tuple(map(self._shown, messages))
+        shown = tuple(map(self._tool_result, messages))
         if self.marker is None or self.required:
             return element_from_message(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
         # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
 
-    def _shown(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
+    def _tool_result(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
         most = self.truncate_at
         if most is None or message.role != "tool":
             return element_from_message(message, priority=priority, fallback=fallback)
-        return element_from_message(message, priority=priority, fallback=fallback, text=lambda text: cut(text, most))
+        return element_from_message(message, priority=priority, fallback=fallback, text=lambda text: truncate_output(text, most))
 
     def _marker(self, count: int) -> Child:
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None
 
-    def _omitted(self, message: Message) -> Child:
+    def _omitted_result(self, message: Message) -> Child:
         return ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if self._is_large(message) else None
 
     def _is_large(self, message: Message) -> bool:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
-from promptkit import Child, Metadata, PromptElement, Reference, Repair, Sizing, SystemMessage, Tag, component
-from promptkit_components.cut import cut
+from promptkit import Child, Metadata, PromptElement, Reference, Sizing, SystemMessage, Tag, component
+from promptkit.messages import Repair
+from promptkit_components.cut import truncate_output
 
 __all__ = ["Instructions"]
 
@@ -37,9 +38,9 @@ class Instructions(PromptElement):
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
         """A system message at once where there is no file to read, else one to await."""
         _ = sizing
-        return self._loaded() if self.files else SystemMessage()[self.children]
+        return self._load_files() if self.files else SystemMessage()[self.children]
 
-    async def _loaded(self) -> Child:
+    async def _load_files(self) -> Child:
         texts = await asyncio.gather(*(asyncio.to_thread(_read, Path(self.root) / file) for file in self.files))
         missing = [file for file, text in zip(self.files, texts, strict=True) if text is None]
         return (
@@ -47,12 +48,14 @@ class Instructions(PromptElement):
                 Metadata(value=Repair(kind="missing file", detail=f"There is no instruction file {str(file)!r}; it was left out."))
                 for file in missing
             ),
-            SystemMessage()[self.children, (self._file(str(file), text) for file, text in zip(self.files, texts, strict=True) if text)],
+            SystemMessage()[
+                self.children, (self._wrap_file(str(file), text) for file, text in zip(self.files, texts, strict=True) if text)
+            ],
         )
 
-    def _file(self, file: str, text: str) -> PromptElement:
+    def _wrap_file(self, file: str, text: str) -> PromptElement:
         body = text.strip("\n")
-        shown = body if self.truncate_at is None else cut(body, self.truncate_at)
+        shown = body if self.truncate_at is None else truncate_output(body, self.truncate_at)
         return Tag(tag="instructions", attributes={"file": file})[shown, Reference(to=file)]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit import Message, ToolCall
-from promptkit_components.demo import save
+from promptkit_components.demo import messages_to_jsonl
 from promptkit_components.plan import PLAN, Ask, Do, Say
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def record(checkout: Path) -> Iterator[Message]:
                     number += len(made)
                     yield Message(role="assistant", content=(thought,) if thought else (), tool_calls=tuple(made))
                     for call, (name, args) in zip(made, calls, strict=True):
-                        yield Message(role="tool", content=(scrubbed(_run(root, name, args), root),), tool_call_id=call.id)
+                        yield Message(role="tool", content=(scrub_output(_run(root, name, args), root),), tool_call_id=call.id)
 
 
-def scrubbed(output: str, root: Path) -> str:
+def scrub_output(output: str, root: Path) -> str:
     """Output without what differs from machine to machine, at most LIMIT characters of it."""
     text = output.replace(f"{root}/", "").replace(str(root), ".")
     for folder in {sys.prefix, sys.base_prefix, sys.exec_prefix, str(Path.home()), tempfile.gettempdir()}:
@@ -146,7 +146,7 @@ def main() -> None:
     if len(sys.argv) != 2:  # noqa: PLR2004  # the program and one argument
         sys.exit("usage: python -m promptkit_components.record OUT")
     messages = list(record(Path.cwd()))
-    Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in save(messages)), encoding="utf-8")
+    Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in messages_to_jsonl(messages)), encoding="utf-8")
     sys.stdout.write(f"{len(messages)} messages, {sum(len(m.text) for m in messages):,} characters\n")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from promptkit import MISSING_TOOL_RESULT, Child, Metadata, PromptElement, Repair, Sizing, ToolRound, component
-from promptkit_components.cut import cut
+from promptkit import Child, Metadata, PromptElement, Sizing, ToolRound, component
+from promptkit.messages import Repair
+from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit_components.cut import truncate_output
 
 __all__ = ["ToolCalls"]
 
@@ -48,7 +50,7 @@ class ToolCalls(PromptElement):
         )
 
     def _result(self, result: Child) -> Child:
-        return cut(result, self.truncate_at) if self.truncate_at is not None and isinstance(result, str) and result else result
+        return truncate_output(result, self.truncate_at) if self.truncate_at is not None and isinstance(result, str) and result else result
 
     def _repairs(self, number: int, item: ToolRound) -> Iterator[Metadata]:
         ids = {call.id for call in item.calls}

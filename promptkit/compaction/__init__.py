@@ -1,1 +1,20 @@
-"""When a conversation outgrows its window: what to drop, what to say of it, and when."""
+"""Compaction: keep a conversation within its context window by pruning and summarizing.
+
+* The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`, `HookChain`, `PreCompactResult`
+* Events: `Events`, `Event`, `logging_subscriber`, `otel_subscriber`
+* Presets: `PRESETS`, `Preset`, `load_settings`
+* Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageReading`, `default_policy`, `first_match`
+* Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
+  `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`, `VerbatimUserMessages`
+* Replacements: `Replacement`, `CarriedContext`
+* Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`, `FullSummarizer`, `SimpleSummarizer`,
+  `ExtractiveSummarizer`, `ChunkedSummarizer`, `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
+  `PlaceholderSummarizer`
+* Storage: `ArchiveDirectory`, `CheckpointDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
+* Lifecycle: `switch_branch`, `handoff`, `Handoff`
+"""
+
+import lazy_loader
+
+# The names and their modules are in the stub beside this file, each once.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,10 +9,7 @@ TypedDict `AnthropicRequest`, so does `client.messages.create(**to_anthropic(mes
 the reply would be lost.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from promptkit.emitters.anthropic import AnthropicRequest, to_anthropic, tools_to_anthropic
-from promptkit.emitters.chat import to_chat, tools_to_chat
-from promptkit.emitters.responses import to_responses, tools_to_responses
-
-__all__ = ["AnthropicRequest", "to_anthropic", "to_chat", "to_responses", "tools_to_anthropic", "tools_to_chat", "tools_to_responses"]
+# The names and their modules are in the stub beside this file, each once.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

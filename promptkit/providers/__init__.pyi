@@ -6,3 +6,5 @@ from .model import (
     with_options as with_options,
 )
 from .openai.client import OpenAIModel as OpenAIModel
+
+__all__: list[str]

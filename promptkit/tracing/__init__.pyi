@@ -8,3 +8,5 @@ from .trace import (
     TraceShare as TraceShare,
     TraceTiming as TraceTiming,
 )
+
+__all__: list[str]

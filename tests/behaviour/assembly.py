@@ -61,7 +61,11 @@ def _parts(node: Node) -> tuple[Part, ...]:
 
 def _count_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> int:
     return sum(
-        tokenizer.count(part) if isinstance(part, str) else 0 if isinstance(part, CacheBreakpointPart) else tokenizer.part(part).tokens
+        tokenizer.count(part)
+        if isinstance(part, str)
+        else 0
+        if isinstance(part, CacheBreakpointPart)
+        else tokenizer.count_part(part).tokens
         for part in parts
     )
 
@@ -72,7 +76,7 @@ def count_messages(messages: Sequence[Message], tokenizer: Tokenizer) -> int:
 
 
 def _frame(message: Message, tokenizer: Tokenizer) -> int:
-    frame = tokenizer.frame(
+    frame = tokenizer.count_framing(
         message.role,
         name=message.name,
         tool_calls=message.tool_calls,

@@ -34,7 +34,7 @@ def keeps() -> st.SearchStrategy[Keep]:
     """Every way to keep something."""
     few, tokens = st.integers(0, 6), st.integers(0, 60)
     return st.one_of(
-        st.builds(KeepLastRound, keep=few, background=st.booleans()),
+        st.builds(KeepLastRound, count=few, background=st.booleans()),
         st.builds(KeepRecentTokens, tokens=tokens),
         st.builds(KeepLastMessages, count=few),
         st.builds(KeepLastTurns, count=few),

@@ -70,7 +70,7 @@ def oracle(child: Child, tokenizer: Tokenizer) -> Oracle:
 def _state(tree: Tree) -> State:
     messages = assembled(tree.root)
     system = next((message.text for message in messages if message.role == "system"), False)
-    around = tree.tokenizer.request(system=system).tokens if messages else 0
+    around = tree.tokenizer.count_overhead(system=system).tokens if messages else 0
     return State(messages, count_messages(messages, tree.tokenizer) + around, reserved(tree.root))
 
 

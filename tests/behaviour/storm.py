@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage
+from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, DecisionMade, Events, SummaryDiscarded
 from promptkit.compaction.policy.rules import Thresholds, default_policy
@@ -31,6 +31,7 @@ from promptkit.errors import (
     SummaryError,
     TurnInProgressError,
 )
+from promptkit.providers import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
@@ -97,7 +98,7 @@ class Provider:
         storm, rng = self.storm, self.storm.rng
         answered_directly(messages)
         sizer = Sizer(_TOKENIZER)
-        overhead = _TOKENIZER.request(tools, system=next((m.text for m in messages if m.role == "system"), False)).tokens
+        overhead = _TOKENIZER.count_overhead(tools, system=next((m.text for m in messages if m.role == "system"), False)).tokens
         size = int(self.factor * (overhead + sum(map(sizer.count_message, messages))))
         summary = asks_for_summary(messages)
         if not summary:
@@ -189,11 +190,13 @@ class Storm:
     def sees(self, messages: Sequence[Message]) -> None:
         """An ordinary request: it begins with the one before, unless the view was changed in between."""
         session = self.session
+        request = session.window.last_request
+        pruned = request is not None and request.pruned
         path = session.transcript.path()
         marks = tuple(e.id for e in path if isinstance(e.payload, Checkpoint | Edit | Reset) or _is_move(e))
-        era = (str(self.file), marks, session.keeper.budget.result_tokens, session.keeper.pruned)
+        era = (str(self.file), marks, session.compaction.budget.result_tokens, pruned)
         now = tuple(messages)
-        if self.last is not None and self.last[0] == era and not session.keeper.pruned:
+        if self.last is not None and self.last[0] == era and not pruned:
             before = self.last[1]
             assert now[: len(before)] == before, f"the prefix moved: {before} then {now}"
         self.last = era, now
@@ -438,7 +441,7 @@ class Storm:
     async def _close(self) -> None:
         await self.session.close()
         await asyncio.sleep(0)
-        assert self.session.keeper.background.state == "idle"
+        assert self.session.compaction.background.state == "idle"
         here = asyncio.current_task()
         left = [task for task in asyncio.all_tasks() if task is not here]
         assert left == [], f"left running: {left}"

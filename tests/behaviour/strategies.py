@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from promptkit import Child, Tokenizer
+    from promptkit import Child
+    from promptkit.tokens import Tokenizer
 
 __all__ = ["FEATURES", "prompts", "tokenizers"]
 

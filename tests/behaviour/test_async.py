@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from promptkit import Child, PromptElement, Renderer, RunningLoopError, Sizing, UserMessage, component, render, render_async
+from promptkit import Child, PromptElement, Renderer, Sizing, UserMessage, component, render, render_async
+from promptkit.errors import RunningLoopError
 from promptkit.testing import WordTokenizer
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from promptkit import Child, Chunk, Group, Metadata, Reference, Rendered, Repair, TextChunk, UserMessage, render
+from promptkit import Child, Chunk, Group, Metadata, Reference, Rendered, TextChunk, UserMessage, render
+from promptkit.messages import Repair
 from promptkit.testing import WordTokenizer
 
 

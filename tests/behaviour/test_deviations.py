@@ -22,10 +22,9 @@ from promptkit import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    from_json,
     render,
-    to_json,
 )
+from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer
 
 

@@ -10,7 +10,7 @@ from promptkit import ContextBudget, Message, ToolCall, Transcript, Usage
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
-from promptkit.compaction.policy.rules import compact_above, first_match, compact_on_demand, on_overflow, promote
+from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, promote
 from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import prune_outputs
@@ -108,7 +108,7 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
     talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7, cached_tokens=90))
     reading = UsageMeter(TOKENIZER).read(talk.path, talk.view)
 
-    assert (reading.counted_entry, reading.provider) == ("e2", 110 + 4 + 4)
+    assert (reading.counted_entry_id, reading.provider) == ("e2", 110 + 4 + 4)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_E58_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(firs
     assert each.told.triggers[0] == trigger
     assert set(each.told.ends) == {"failed"}
     assert all(isinstance(entry.payload, MessageEntry) for entry in each.session.transcript.path())
-    assert [message.role for message in each.session.keeper.view.messages] == ["user", "assistant"] * 3
+    assert [message.role for message in each.session.compaction.view.messages] == ["user", "assistant"] * 3
 
 
 def test_E67_whoever_writes_a_summary_is_given_the_one_before() -> None:

@@ -147,7 +147,7 @@ def test_a_summary_that_never_comes_is_not_waited_for_when_the_session_closes(tm
 
     async def hold(server: Server) -> None:
         async with session(server, told, Transcript(JsonlStore(file))) as each:
-            while each.keeper.background.state != "running":
+            while each.compaction.background.state != "running":
                 await each.run("Look at it.")
             await asyncio.sleep(0.05)
 
@@ -165,7 +165,7 @@ def test_a_real_refusal_is_answered_with_a_smaller_request_and_its_window_is_kep
         async with session(server, told, window=100_000) as each:
             for turn in range(8):
                 await each.run(f"Turn {turn}: look at it.")
-            return each.keeper.budget.window
+            return each.compaction.budget.window
 
     with serve(window=4_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works) as server:
         assert asyncio.run(hold(server)) == 4_000

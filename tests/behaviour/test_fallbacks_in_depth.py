@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import (
-    AssistantMessage,
-    BadPropError,
-    KeepWith,
-    Reserve,
-    TextChunk,
-    TokenLimit,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    count_request,
-    render,
-)
+from promptkit import AssistantMessage, KeepWith, Reserve, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage, count_request, render
+from promptkit.errors import BadPropError
 
 
 def test_a_fallback_message_may_hold_an_element_with_a_fallback_of_its_own() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit import Child, PromptElement, Sizing, SystemMessage, Text, TokenLimit, ToolMessage, UserMessage, component, render
 from promptkit.testing import WordTokenizer

@@ -9,13 +9,10 @@ import pytest
 
 from promptkit import (
     AssistantMessage,
-    BadChildError,
-    BadPropError,
     CacheBreakpoint,
     Child,
     Group,
     Image,
-    OrphanToolResultError,
     PromptElement,
     Reserve,
     SystemMessage,
@@ -24,12 +21,11 @@ from promptkit import (
     TokenLimit,
     ToolCall,
     ToolMessage,
-    TreeError,
     Truncate,
-    UnansweredToolCallError,
     UserMessage,
     render,
 )
+from promptkit.errors import BadChildError, BadPropError, OrphanToolResultError, TreeError, UnansweredToolCallError
 from promptkit.testing import WordTokenizer
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
+from hypothesis import given, note, settings, strategies as st
 
 from promptkit import BudgetExceededError, Child, PromptElement, Rendered, Renderer, Sizing, Text, UserMessage, component, render
 from promptkit.testing import WordTokenizer
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
-    from promptkit import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 def answer(renderer: Renderer, prompt: Child) -> Rendered | None:

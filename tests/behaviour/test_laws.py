@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, note
-from hypothesis import strategies as st
+from hypothesis import assume, given, note, strategies as st
 
-from promptkit import BudgetExceededError, Message, Rendered, from_json, render, to_json
+from promptkit import BudgetExceededError, Message, Rendered, render
+from promptkit.rendering import from_json, to_json
 from tests.behaviour.assembly import assembled, count_messages
 from tests.behaviour.nodes import walk
 from tests.behaviour.oracle import oracle
@@ -18,8 +18,9 @@ from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 from tests.behaviour.trees import planted
 
 if TYPE_CHECKING:
-    from promptkit import Child, Tokenizer
+    from promptkit import Child
     from promptkit.testing.strategies.strategies import Feature
+    from promptkit.tokens import Tokenizer
 
 AMPLE = 10_000
 WITHOUT_FALLBACK: tuple[Feature, ...] = tuple(feature for feature in FEATURES if feature != "fallback")

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, note, settings
 
-from promptkit import BudgetExceededError, render, tokenizer_for
+from promptkit import BudgetExceededError, render
+from promptkit.tokens import tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 
 if TYPE_CHECKING:
-    from promptkit import Child, Tokenizer
+    from promptkit import Child
     from promptkit.testing.strategies.strategies import Feature
+    from promptkit.tokens import Tokenizer
 
 
 def budgets(answers: Oracle) -> list[int]:

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from promptkit.compaction.lifecycle.handoff import handoff
-from promptkit.compaction.lifecycle.recall import excerpt
+from promptkit.compaction.lifecycle.recall import build_excerpt
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.amp import amp
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
@@ -25,7 +25,7 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.summarizers.defaults import make_inline_summarizer, make_fallback_factory, make_simple_summarizer
+from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.store import InMemoryStore
@@ -61,9 +61,9 @@ async def through_vscode(walk: Walk) -> None:
     await say(100, call(4_000), call(3_900), 20)  # warm, 0.80: begun beside the conversation
     await say(50, 10)  # put in place
     await say(8_950, 100)  # cold, 0.90
-    walk.session.keeper.budget = attrs.evolve(SMALL, window=20_000)
+    walk.session.compaction.budget = attrs.evolve(SMALL, window=20_000)
     await say(10, 10)  # below 0.65: dropped
-    walk.session.keeper.budget = SMALL
+    walk.session.compaction.budget = SMALL
     walk.hold()
     await say(10, call(100), 10)  # warm: begun again, and not ready
     walk.note("the summary takes its time")
@@ -82,7 +82,7 @@ async def through_vscode(walk: Walk) -> None:
         return refusal()
 
     await say(10, refuses, 10)  # refused: the ready one is put in place
-    walk.session.keeper.budget = SMALL
+    walk.session.compaction.budget = SMALL
     await say(10, [call(4_900), call(4_900), call(4_900)], 10)  # even with a summary too large: pruned
     leaf = walk.session.transcript.leaf
     await say(12_000)  # fails
@@ -112,7 +112,7 @@ async def through_copilot_cli(walk: Walk) -> None:
     await say(10, 10)
     walk.switch("smaller", SMALL)
     await say(10, 10)
-    await walk.do("memory is short", walk.session.run_maintenance(memory=True))
+    await walk.do("memory is short", walk.session.run_maintenance(memory_pressure=True))
     await walk.do("asked for", walk.session.compact())
     await say(9_700, 10)  # even with a summary too large: the truncator
     fresh = walk.session.transcript.path()[0].id
@@ -197,15 +197,15 @@ async def through_amp(walk: Walk) -> None:
     walk.session.rewind(first)
     handed = await handoff(
         walk.session.transcript,
-        walk.session.keeper.view,
+        walk.session.compaction.view,
         goal="mend the parser",
-        writer=live_of(walk),
+        summarizer=live_of(walk),
         store=InMemoryStore(),
         max_tokens=100,
     )
     assert handed.transcript is not None
     walk.note(f"handed off: {[entry.kind for entry in handed.transcript.path()]}")
-    found = excerpt(walk.session.transcript.path(), "what was reply1", tokens=40, tokenizer=TOKENIZER)
+    found = build_excerpt(walk.session.transcript.path(), "what was reply1", max_tokens=40, tokenizer=TOKENIZER)
     walk.note(f"read in the other one: {found}")
 
 
@@ -233,7 +233,9 @@ WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awa
     "oh_my_pi": (lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)), LARGE, through_oh_my_pi),
     "claude_code": (lambda: claude_code(ClaudeCode(keep_results=2)), LARGE, through_claude_code),
     "claude_code_failing": (
-        lambda: attrs.evolve(claude_code(), summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer, last_resort=False)),
+        lambda: attrs.evolve(
+            claude_code(), summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer, last_resort=False)
+        ),
         LARGE,
         through_failures,
     ),
@@ -263,4 +265,4 @@ def live_of(walk: Walk) -> Summarizer:
 
 
 def _roles(session: AgentSession) -> list[str]:
-    return [message.role for message in session.keeper.view.messages]
+    return [message.role for message in session.compaction.view.messages]

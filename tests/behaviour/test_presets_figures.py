@@ -41,7 +41,7 @@ def decided(preset: Preset, phase: Phase, tokens: int, *, budget: ContextBudget 
 EDGES: list[tuple[str, Phase, int, str, dict[str, Any]]] = [  # Any: fields of a state
     ("vscode", "rendered", 120_000, "StartBackground", {"warm": True}),
     ("vscode", "rendered", 135_000, "StartBackground", {}),
-    ("vscode", "before_render", 97_500, "Apply", {"background": "ready"}),
+    ("vscode", "before_render", 97_500, "ApplySummary", {"background": "ready"}),
     ("copilot_cli", "rendered", 120_000, "StartBackground", {}),
     ("copilot_cli", "before_render", 142_500, "Compact", {}),
     ("copilot_cli", "before_render", 142_500, "Wait", {"background": "running"}),
@@ -72,33 +72,33 @@ def test_a_threshold_is_where_the_system_has_it_to_the_token(
 
 
 def test_pi_does_nothing_between_calls_of_tools() -> None:
-    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "Nothing"
+    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "NoAction"
 
 
 def test_copilot_leaves_short_conversations_alone() -> None:
     copilot = PRESETS["copilot_cli"]()
-    assert [decided(copilot, "before_render", 149_000, messages=count) for count in (3, 4)] == ["Nothing", "Compact"]
-    assert [decided(copilot, "manual", 149_000, messages=count) for count in (1, 2)] == ["Nothing", "Compact"]
+    assert [decided(copilot, "before_render", 149_000, messages=count) for count in (3, 4)] == ["NoAction", "Compact"]
+    assert [decided(copilot, "manual", 149_000, messages=count) for count in (1, 2)] == ["NoAction", "Compact"]
 
 
 @pytest.mark.parametrize("name", ["copilot_cli", "codex"])
 def test_only_a_smaller_model_makes_room(name: str) -> None:
     preset = PRESETS[name]()
-    assert decided(preset, "model_switch", 100_000) == "Nothing"
-    assert (decided(preset, "model_switch", 100_000, smaller=True) == "Compact") == (name == "copilot_cli")
+    assert decided(preset, "model_switch", 100_000) == "NoAction"
+    assert (decided(preset, "model_switch", 100_000, to_smaller_window=True) == "Compact") == (name == "copilot_cli")
 
 
 def test_claude_code_tries_three_times_in_a_row() -> None:
     preset = PRESETS["claude_code"]()
     tries = [decided(preset, "before_render", 180_000, attempts=Attempts(consecutive_unsuccessful=failed)) for failed in range(4)]
-    assert tries == ["Compact", "Compact", "Compact", "Nothing"]
+    assert tries == ["Compact", "Compact", "Compact", "NoAction"]
 
 
 def test_gsv_summarizes_once_a_turn_and_fails_then() -> None:
-    once = Attempts(since_user_message=1, last="not enough")
+    once = Attempts(ended_this_turn=1, last="not enough")
     assert decided(gsv(), "overflow", 160_000) == "Compact"
     assert decided(gsv(), "overflow", 160_000, attempts=once) == "Fail"
-    assert decided(gsv(), "before_render", 149_000, attempts=once) == "Nothing"
+    assert decided(gsv(), "before_render", 149_000, attempts=once) == "NoAction"
     assert decided(gsv(GSV(mode="fail")), "overflow", 160_000) == "Fail"
 
 
@@ -110,12 +110,12 @@ def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
         log.append_messages(Message(role="assistant", tool_calls=calls))
         log.append_messages(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
     walk = Walk(gsv(), budget=ContextBudget(window=10_000, reserved_output_tokens=0))
-    walk.session.keeper.compactor.transcript = log
-    plan = walk.session.compactor.plan()
+    walk.session.compaction.compactor.transcript = log
+    plan = walk.session.compaction.compactor.plan()
     assert len(plan.kept) == 80
     assert plan.kept[0].message.role == "user"
     log.append_messages(*(Message(role="user", content=("more",)) for _ in range(3)))
-    plan = walk.session.compactor.plan()
+    plan = walk.session.compaction.compactor.plan()
     assert len(plan.kept) == 82  # the cut would be behind the first result of three
     assert plan.kept[0].message.role == "assistant"
 
@@ -123,9 +123,9 @@ def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
 def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
     idle = oh_my_pi(OhMyPi(idle_enabled=True))
     assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "Compact"
-    assert decided(idle, "idle", 199_999, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "Nothing"
-    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=299) == "Nothing"
-    assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "Nothing"
+    assert decided(idle, "idle", 199_999, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "NoAction"
+    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=299) == "NoAction"
+    assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "NoAction"
 
 
 @pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv"])
@@ -140,11 +140,16 @@ def test_the_threshold_comes_before_the_overflow(name: str, output: int | None, 
 
 
 def test_a_reply_that_somebody_asked_for_stays() -> None:
-    assert [PRESETS[name]().adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000)).limit for name in PRESETS] == [140_000] * len(PRESETS)
+    assert [PRESETS[name]().adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000)).limit for name in PRESETS] == [
+        140_000
+    ] * len(PRESETS)
 
 
 def test_half_of_what_a_system_keeps_free_is_the_replys() -> None:
-    limits = {name: PRESETS[name]().adjust_budget(ContextBudget(window=200_000, max_output_tokens=128_000)).limit for name in ("pi", "codex", "claude_code")}
+    limits = {
+        name: PRESETS[name]().adjust_budget(ContextBudget(window=200_000, max_output_tokens=128_000)).limit
+        for name in ("pi", "codex", "claude_code")
+    }
     assert limits == {"pi": 191_808, "codex": 190_000, "claude_code": 183_500}
 
 

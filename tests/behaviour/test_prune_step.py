@@ -6,17 +6,18 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, note
-from hypothesis import strategies as st
+from hypothesis import assume, given, note, strategies as st
 
-from promptkit import BadPropError, BudgetExceededError, Renderer, SystemMessage, UserMessage, render
+from promptkit import BudgetExceededError, Renderer, SystemMessage, UserMessage, render
+from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
-    from promptkit import Child, Tokenizer
+    from promptkit import Child
     from promptkit.testing.strategies.strategies import Feature
+    from promptkit.tokens import Tokenizer
 
 FEATURES: tuple[Feature, ...] = ("required", "boundary", "limit", "keep", "legacy", "tools", "pass", "media")
 

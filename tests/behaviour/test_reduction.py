@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.compaction.policy.usage import UsageMeter
-from promptkit.compaction.pruning.messages import Reduced, cap_results, drop_images, truncate
+from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images, truncate_messages
 from promptkit.compaction.pruning.offload import offload_results
-from promptkit.compaction.pruning.tool_outputs import as_edits, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import edits_from_reduction, prune_outputs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
 from tests.behaviour.conversations import TOKENIZER, talks
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.unit.compaction.conversation_builder import Talk
 
-    Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduced]]
+    Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduction]]
 
 IMAGE = ImagePart(url="https://example.com/x.png")
 IDS = st.sampled_from(["a", "b", "c"])
@@ -49,10 +48,10 @@ def tokens(given_: Sequence[Message]) -> int:
 def reducers(tmp_path_factory: pytest.TempPathFactory) -> Reducers:
     folder: Path = tmp_path_factory.mktemp("offloaded")
     return {
-        "truncate": partial(truncate, limit=200, tokenizer=TOKENIZER),
-        "cap": partial(cap_results, tokens=30, tokenizer=TOKENIZER),
+        "truncate": partial(truncate_messages, limit=200, tokenizer=TOKENIZER),
+        "cap": partial(cap_results, max_tokens=30, tokenizer=TOKENIZER),
         "images": partial(drop_images, tokenizer=TOKENIZER),
-        "offload": partial(offload_results, folder=folder, tokenizer=TOKENIZER, over=60),
+        "offload": partial(offload_results, folder=folder, tokenizer=TOKENIZER, max_inline_bytes=60),
     }
 
 
@@ -108,16 +107,16 @@ def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, b
     least = tokens([*(message for message in given_ if message.role == "system"), *last]) + beside
     if least > limit:
         with pytest.raises(BudgetExceededError) as caught:
-            truncate(given_, limit, tokenizer=TOKENIZER, beside=beside, headroom=headroom)
+            truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom)
         assert (caught.value.required, caught.value.budget) == (least, limit)
         return
-    assert truncate(given_, limit, tokenizer=TOKENIZER, beside=beside, headroom=headroom).tokens_after + beside <= limit
+    assert truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom).tokens_after + beside <= limit
 
 
 @given(given_=messages(), limit=st.integers(0, 400))
 def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
     try:
-        done = truncate(given_, limit, tokenizer=TOKENIZER)
+        done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
     except BudgetExceededError:
         return
     waiting: list[str] = []
@@ -131,7 +130,7 @@ def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message],
 @given(given_=messages(), limit=st.integers(0, 400))
 def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
     try:
-        done = truncate(given_, limit, tokenizer=TOKENIZER)
+        done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
     except BudgetExceededError:
         return
     gone = {change.index for change in done.changes if change.kind == "dropped"}
@@ -146,28 +145,28 @@ def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
 def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: Talk, protect: int, least: int) -> None:
     # The outputs of these conversations are small: they are made large enough to be worth it.
     for entry in list(talk.path):
-        if entry.message and entry.message.role == "tool" and entry.id in {item.entry for item in talk.view.items}:
+        if entry.message and entry.message.role == "tool" and entry.id in {item.entry_id for item in talk.view.items}:
             talk.edit(entry.id, "large " * 80)
     before = tokens(talk.view.messages)
-    made = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=protect, least_saved=least)
+    made = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=least)
     repairs = talk.view.repairs
     ids = [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]
     if made.edits:
         talk.append(*made.edits)
-    assert before - tokens(talk.view.messages) == made.saved
-    assert made.saved >= least or not made.edits
+    assert before - tokens(talk.view.messages) == made.saved_tokens
+    assert made.saved_tokens >= least or not made.edits
     assert (talk.view.repairs, [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]) == (repairs, ids)
-    again = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=protect, least_saved=0)
+    again = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=0)
     assert made.edits == () or again.edits == ()
 
 
 @given(talk=talks(size=20))
 def test_a_reduction_that_was_made_to_last_is_what_the_view_shows(talk: Talk) -> None:
     done = cap_results(talk.view.messages, 3, tokenizer=TOKENIZER)
-    edits = as_edits(talk.path, talk.view, done, reason="capped")
+    edits = edits_from_reduction(talk.path, talk.view, done, reason="capped")
     if edits:
         talk.append(*edits)
     edited = {edit.target for edit in edits}
     for shown, wanted, item in zip(talk.view.messages, done.messages, talk.view.items, strict=True):
-        assert shown == wanted or item.entry not in edited
-    assert as_edits(talk.path, talk.view, cap_results(talk.view.messages, 3, tokenizer=TOKENIZER), reason="capped") == ()
+        assert shown == wanted or item.entry_id not in edited
+    assert edits_from_reduction(talk.path, talk.view, cap_results(talk.view.messages, 3, tokenizer=TOKENIZER), reason="capped") == ()

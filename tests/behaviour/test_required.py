@@ -11,7 +11,6 @@ from promptkit import (
     Chunk,
     Group,
     KeepWith,
-    LegacyPrioritization,
     Metadata,
     SystemMessage,
     Text,
@@ -22,6 +21,7 @@ from promptkit import (
     UserMessage,
     render,
 )
+from promptkit.elements import LegacyPrioritization
 from promptkit.testing import WordTokenizer
 
 

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit.compaction.planning.blocks import blocks_of, is_summary, open_requests
+from promptkit.compaction.planning.blocks import find_open_user_requests, group_blocks, is_summary
 from promptkit.compaction.planning.selection import (
     Keep,
     KeepLastMessages,
@@ -34,7 +33,7 @@ def plan(talk: Talk, keep: Keep, *, split: bool = False, pin_first: bool = False
 def key(item: ViewItem) -> Key:
     """What tells a message from all others of its view, even if it was shortened."""
     message = item.message
-    return item.entry, message.role, message.tool_call_id, tuple(call.id for call in message.tool_calls)
+    return item.entry_id, message.role, message.tool_call_id, tuple(call.id for call in message.tool_calls)
 
 
 def numbered(made: Plan, talk: Talk) -> dict[str, list[int]]:
@@ -72,7 +71,7 @@ def test_a_plan_is_a_partition_of_the_view_in_its_order(talk: Talk, keep: Keep, 
 def test_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: bool, pin_first: bool) -> None:
     found = numbered(plan(talk, keep, split=split, pin_first=pin_first), talk)
     part_of = {at: part for part, places in found.items() for at in places}
-    for block in blocks_of(talk.view.items):
+    for block in group_blocks(talk.view.items):
         assert len({part_of[at] for at in range(block.start, block.end)}) == 1
 
 
@@ -109,7 +108,7 @@ def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_sum
     view = talk.view
     assert sum(is_summary(item) for item in view.items) == 1
     assert len(view.repairs) <= len(repairs)
-    assert ViewBuilder().project(talk.path) == build_view(talk.path) == view
+    assert ViewBuilder().build(talk.path) == build_view(talk.path) == view
     tail = [item.message for item in view.items[len(view.items) - len(made.kept) :]] if made.kept else []
     assert tail == [item.message for item in made.kept]
 
@@ -128,8 +127,8 @@ def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind:
             "tokens": KeepRecentTokens(tokens=amount),
             "messages": KeepLastMessages(count=amount),
             "turns": KeepLastTurns(count=amount),
-            "rounds": KeepLastRound(keep=amount),
-            "background": KeepLastRound(keep=amount, background=True),
+            "rounds": KeepLastRound(count=amount),
+            "background": KeepLastRound(count=amount, background=True),
         }
         return len(plan(talk, wanted[kind]).kept)
 
@@ -140,8 +139,8 @@ def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind:
 def test_of_recent_tokens_no_more_are_kept_than_asked_or_it_is_said(talk: Talk, tokens: int) -> None:
     made = plan(talk, KeepRecentTokens(tokens=tokens))
     size = sum(tokens_of(item) for item in made.kept)
-    assert made.oversized == (size if size > tokens else None) or made.is_empty
-    if not made.is_empty and made.oversized is None:
+    assert made.oversized_tokens == (size if size > tokens else None) or made.is_empty
+    if not made.is_empty and made.oversized_tokens is None:
         assert size <= tokens
 
 
@@ -156,10 +155,10 @@ def test_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, keep: 
     made = plan(talk, keep, split=split)
     found = numbered(made, talk)
     summarized = {*found["dropped"], *found["prefix"]}
-    assert not summarized & {at for block in blocks_of(talk.view.items) if block.running for at in range(block.start, block.end)}
+    assert not summarized & {at for block in group_blocks(talk.view.items) if block.running for at in range(block.start, block.end)}
     assert not summarized & {at for at, item in enumerate(talk.view.items) if item.message.role == "system"}
     if not isinstance(keep, KeepUserMessages):
-        assert not summarized & set(open_requests(talk.view.items))
+        assert not summarized & set(find_open_user_requests(talk.view.items))
 
 
 @given(talk=talks(), keep=keeps())

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, Reply, ToolCall, ToolDefinition, Usage, tokenizer_for
+from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.agent.session import AgentSession
+from promptkit.providers import Reply
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.counter import CountCache
 from promptkit.tools import Tool

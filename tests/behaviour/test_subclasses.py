@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import (
-    BadPropError,
-    Child,
-    First,
-    IfEmpty,
-    Metadata,
-    PromptElement,
-    Sizing,
-    Tag,
-    TreeError,
-    Truncate,
-    UserMessage,
-    component,
-    render,
-)
+from promptkit import Child, First, IfEmpty, Metadata, PromptElement, Sizing, Tag, Truncate, UserMessage, component, render
+from promptkit.errors import BadPropError, TreeError
 from promptkit.testing import WordTokenizer
 
 

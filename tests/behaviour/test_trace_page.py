@@ -7,8 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from promptkit import BudgetExceededError, Message, Renderer, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, ImagePart

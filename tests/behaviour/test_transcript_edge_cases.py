@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart, ToolCall, Usage
+from promptkit import Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
+from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry, MessageEntry, Observation, Reset
 from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header

@@ -7,17 +7,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit import MISSING_TOOL_RESULT, Message, OpaquePart
+from promptkit import Message, OpaquePart
 from promptkit.compaction.policy.usage import ProviderCount, iter_provider_counts
+from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomEntry, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.jsonl.records import message_to_json
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import UNREPLAYABLE_FINISHES, ViewBuilder, build_view, build_summary_message
+from promptkit.transcript.view import UNREPLAYABLE_FINISHES, ViewBuilder, build_summary_message, build_view
 from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def test_I12_a_count_of_the_provider_holds_only_for_the_view_it_was_made_of(tran
         and at > max(changes, default=-1)
         and entry.payload.finish not in UNREPLAYABLE_FINISHES
     ]
-    assert [anchor.entry for anchor in iter_provider_counts(path, model="m") if isinstance(anchor, ProviderCount)] == valid[::-1]
+    assert [anchor.entry_id for anchor in iter_provider_counts(path, model="m") if isinstance(anchor, ProviderCount)] == valid[::-1]
 
 
 def shown_by_the_book(path: Sequence[Entry]) -> list[Message]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit import SystemMessage, Text, Tokenizer, Truncate, UserMessage, render
+from promptkit import SystemMessage, Text, Truncate, UserMessage, render
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import Tokenizer
 from tests.behaviour.tokenizers import Chars, Runs
 
 TEXT = "\n".join(f"line {index}" for index in range(1, 11))

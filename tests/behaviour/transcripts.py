@@ -14,7 +14,7 @@ from promptkit import Message, OpaquePart, ToolCall, Usage
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
-    Custom,
+    CustomEntry,
     CustomMessage,
     Edit,
     Label,
@@ -22,9 +22,9 @@ from promptkit.transcript.entries import (
     Observation,
     Reset,
     Setting,
-    Unknown,
+    UnknownEntry,
 )
-from promptkit.transcript.jsonl.format import Header, batch_lines, header_line
+from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from promptkit.transcript.entries import Entry, Payload
-    from promptkit.transcript.store import Store
+    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.store import TranscriptStore
 
 __all__ = ["FileInMemory", "grow", "new_file", "new_transcript", "said", "steps", "transcripts"]
 
@@ -46,12 +46,12 @@ class FileInMemory(InMemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.content = header_line(Header())
+        self.content = encode_header(Header())
         self.ends: dict[int, list[str]] = {0: []}
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         super().append(entries, expect=expect)
-        self.content += batch_lines(entries)
+        self.content += encode_batch(entries)
         self.ends[len(self.content)] = [entry.id for entry in self.load().entries]
 
 
@@ -81,7 +81,7 @@ STEPS = (
 Step = tuple[str, int]
 
 
-def new_transcript(store: Store | None = None) -> Transcript:
+def new_transcript(store: TranscriptStore | None = None) -> Transcript:
     """A transcript whose ids and times are counted."""
     loaded = Transcript(store)
     ids = itertools.count(len(loaded))
@@ -118,7 +118,7 @@ def transcripts(draw: DrawFn, *, unique: bool = True) -> Transcript:
     return transcript
 
 
-def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -> Payload:  # noqa: C901, PLR0911  # a line for each kind
+def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -> EntryPayload:  # noqa: C901, PLR0911  # a line for each kind
     some = path[number % len(path)].id if path else None
     match name:
         case "answer":
@@ -148,7 +148,12 @@ def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -
         case "branch" if some:
             return BranchSummary(summary=f"branch {number}", leaf=some)
         case "quiet":
-            quiet = (Custom(name="c"), Setting(name="model", value="m"), Observation(name="o"), Unknown(kind="later", data={"a": 1}))
+            quiet = (
+                CustomEntry(name="c"),
+                Setting(name="model", value="m"),
+                Observation(name="o"),
+                UnknownEntry(kind="later", data={"a": 1}),
+            )
             return Label(target=some, label="here") if some and number % 5 == 4 else quiet[number % 4]
         case "custom":
             return CustomMessage(name="hook", message=said(f"hook {number}"))

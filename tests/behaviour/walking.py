@@ -142,12 +142,12 @@ class Walk:
     @property
     def tokens(self) -> int:
         """What the next request takes."""
-        return self.session.keeper.reading().tokens
+        return self.session.compaction.usage().tokens
 
     @property
     def view(self) -> str:
         """What the model is shown."""
-        return _shown(self.session.keeper.view.messages)
+        return _shown(self.session.compaction.view.messages)
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -200,7 +200,7 @@ class Walk:
         answered_directly(request.messages)
         sizer = Sizer(TOKENIZER)
         size = sum(map(sizer.count_message, request.messages))
-        budget = self.session.keeper.budget
+        budget = self.session.compaction.budget
         summary = asks_for_summary(request.messages)
         room = budget.window if summary else budget.limit
         assert room is None or size <= room or name != self.session.model.name, f"{size:,} tokens were sent, and {room:,} are the most"

@@ -1,1 +1,1 @@
-"""chat."""
+"""`promptkit chat`: a small agent over the files of a folder."""

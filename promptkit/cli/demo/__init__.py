@@ -1,1 +1,1 @@
-"""demo."""
+"""`promptkit demo`: a recorded conversation, rendered at several budgets and replayed in a small window."""

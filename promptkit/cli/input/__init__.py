@@ -1,1 +1,1 @@
-"""input."""
+"""Read what a command line names: parameters, props, components, templates, models."""

@@ -1,1 +1,1 @@
-"""output."""
+"""Print results, progress and errors for terminals, files and machines."""

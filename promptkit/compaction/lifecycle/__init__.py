@@ -1,1 +1,1 @@
-"""lifecycle."""
+"""Operations on whole conversations: switching branches, handoff, recall and reset."""

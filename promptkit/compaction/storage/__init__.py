@@ -1,1 +1,1 @@
-"""storage."""
+"""Files that compactions write: archives, checkpoints and memories."""

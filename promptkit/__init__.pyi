@@ -1,0 +1,51 @@
+from .agent.session import AgentSession as AgentSession, TurnResult as TurnResult
+from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .agent.window import ContextWindow as ContextWindow
+from .element import Child as Child, PromptElement as PromptElement, Sizing as Sizing, component as component
+from .elements.chat import (
+    AssistantMessage as AssistantMessage,
+    SystemMessage as SystemMessage,
+    ToolMessage as ToolMessage,
+    ToolRound as ToolRound,
+    UserMessage as UserMessage,
+)
+from .elements.layout import (
+    CacheBreakpoint as CacheBreakpoint,
+    Chunk as Chunk,
+    First as First,
+    Group as Group,
+    IfEmpty as IfEmpty,
+    Isolate as Isolate,
+    KeepWith as KeepWith,
+    PrioritizedList as PrioritizedList,
+    Reserve as Reserve,
+    TokenLimit as TokenLimit,
+)
+from .elements.media import Document as Document, Image as Image, Metadata as Metadata, Reference as Reference
+from .elements.template.template import Template as Template
+from .elements.text import Expandable as Expandable, Tag as Tag, Text as Text, TextChunk as TextChunk, Truncate as Truncate
+from .emitters.anthropic import to_anthropic as to_anthropic, tools_to_anthropic as tools_to_anthropic
+from .emitters.chat import to_chat as to_chat, tools_to_chat as tools_to_chat
+from .emitters.responses import to_responses as to_responses, tools_to_responses as tools_to_responses
+from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
+from .messages import (
+    DocumentPart as DocumentPart,
+    ImagePart as ImagePart,
+    Message as Message,
+    OpaquePart as OpaquePart,
+    Part as Part,
+    ToolCall as ToolCall,
+    ToolDefinition as ToolDefinition,
+    Usage as Usage,
+)
+from .providers.openai.client import OpenAIModel as OpenAIModel
+from .rendering.renderer import Renderer as Renderer, render as render, render_async as render_async
+from .rendering.result import Rendered as Rendered
+from .tokens.budget import ContextBudget as ContextBudget
+from .tokens.models import register_model as register_model
+from .tokens.request import count_request as count_request
+from .tools import Tool as Tool
+from .transcript.jsonl.store import JsonlStore as JsonlStore
+from .transcript.transcript import Transcript as Transcript
+
+__all__: list[str]

@@ -1,0 +1,7 @@
+from .prompt import Conversation as Conversation, ConversationView as ConversationView, Prompt as Prompt
+from .requests import WindowRequest as WindowRequest
+from .session import AgentSession as AgentSession, TurnResult as TurnResult
+from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .window import ContextWindow as ContextWindow
+
+__all__: list[str]

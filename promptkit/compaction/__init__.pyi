@@ -1,0 +1,43 @@
+from .compactor import Compactor as Compactor
+from .config import CompactionConfig as CompactionConfig
+from .controller import CompactionController as CompactionController
+from .events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
+from .hooks import CompactionHooks as CompactionHooks, HookChain as HookChain, PreCompactResult as PreCompactResult
+from .lifecycle.branch_summary import switch_branch as switch_branch
+from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
+from .otel import otel_subscriber as otel_subscriber
+from .planning.plan import LastRequest as LastRequest, Plan as Plan, Summary as Summary, SummaryTask as SummaryTask
+from .planning.selection import (
+    KeepAfter as KeepAfter,
+    KeepLastMessages as KeepLastMessages,
+    KeepLastRound as KeepLastRound,
+    KeepLastTurns as KeepLastTurns,
+    KeepNothing as KeepNothing,
+    KeepRecentTokens as KeepRecentTokens,
+    KeepUserMessages as KeepUserMessages,
+)
+from .planning.user_messages import VerbatimUserMessages as VerbatimUserMessages
+from .policy.rules import Policy as Policy, Thresholds as Thresholds, default_policy as default_policy, first_match as first_match
+from .policy.state import PolicyState as PolicyState
+from .policy.usage import UsageReading as UsageReading
+from .presets import PRESETS as PRESETS
+from .presets.preset import Preset as Preset
+from .presets.settings import load_settings as load_settings
+from .replacement import CarriedContext as CarriedContext, Replacement as Replacement
+from .storage.archives import ArchiveDirectory as ArchiveDirectory
+from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory
+from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook
+from .storage.memory_files import MemoryDirectory as MemoryDirectory
+from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
+from .summarizers.defaults import SummarizerContext as SummarizerContext
+from .summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer, PlaceholderSummarizer as PlaceholderSummarizer
+from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
+from .summarizers.full import FullSummarizer as FullSummarizer
+from .summarizers.inline import InlineSummarizer as InlineSummarizer
+from .summarizers.native import NativeSummarizer as NativeSummarizer
+from .summarizers.remote import RemoteSummarizer as RemoteSummarizer
+from .summarizers.simple import SimpleSummarizer as SimpleSummarizer
+from .summarizers.split_turn import SplitTurnSummarizer as SplitTurnSummarizer
+from .summarizers.summarizer import FallbackSummarizer as FallbackSummarizer, Summarizer as Summarizer
+
+__all__: list[str]

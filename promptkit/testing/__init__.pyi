@@ -1,0 +1,17 @@
+from .assertions import (
+    assert_dropped as assert_dropped,
+    assert_fits as assert_fits,
+    assert_kept as assert_kept,
+    assert_stable_prefix as assert_stable_prefix,
+)
+from .network_guard import NotLoopbackError as NotLoopbackError, Refusal as Refusal, loopback_only as loopback_only
+from .scripted_model import (
+    NoStepLeftError as NoStepLeftError,
+    Request as Request,
+    ScriptedModel as ScriptedModel,
+    StepsLeftError as StepsLeftError,
+)
+from .snapshots.snapshot import MessagesSnapshot as MessagesSnapshot, PromptSnapshot as PromptSnapshot, ReceiptSnapshot as ReceiptSnapshot
+from .word_tokenizer import WordTokenizer as WordTokenizer
+
+__all__: list[str]

@@ -1,0 +1,14 @@
+from .budget import ContextBudget as ContextBudget, parse_tokens as parse_tokens, resolve_budget as resolve_budget
+from .heuristic import HeuristicTokenizer as HeuristicTokenizer
+from .models import (
+    ModelInfo as ModelInfo,
+    NamedModel as NamedModel,
+    model_info as model_info,
+    register_model as register_model,
+    tokenizer_for as tokenizer_for,
+)
+from .openai_tokenizer import OpenAITokenizer as OpenAITokenizer
+from .request import count_request as count_request
+from .tokenizer import Count as Count, Tokenizer as Tokenizer
+
+__all__: list[str]
