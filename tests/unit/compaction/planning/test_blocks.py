@@ -4,18 +4,18 @@ import pytest
 
 from promptkit.compaction.planning.blocks import (
     Block,
-    blocks_of,
+    block_spans,
+    extract_summary_text,
+    find_last_user_request,
+    find_open_user_requests,
+    group_blocks,
     has_completed_round,
-    is_request,
-    last_request,
-    open_requests,
-    spans,
+    is_user_request,
     starts_turn,
-    summary_text,
 )
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import ViewItem, summary_message
+from promptkit.transcript.view import ViewItem, build_summary_message
 from tests.unit.compaction.conversation_builder import Talk
 
 
@@ -26,7 +26,7 @@ def test_calls_and_all_their_results_are_one_block() -> None:
     talk.result("a", "1")
     talk.result("b", "2")
     talk.answer("done")
-    assert blocks_of(talk.view.items) == [Block(0, 1), Block(1, 4), Block(4, 5)]
+    assert group_blocks(talk.view.items) == [Block(0, 1), Block(1, 4), Block(4, 5)]
 
 
 @pytest.mark.parametrize("answered", [(), ("a",), ("b",)])
@@ -37,50 +37,50 @@ def test_calls_without_all_results_are_running_while_the_model_has_not_gone_on(a
     for call in answered:
         talk.result(call, "r")
     talk.reminder("still there")
-    assert blocks_of(talk.view.items)[1] == Block(1, 4, running=True)
+    assert group_blocks(talk.view.items)[1] == Block(1, 4, running=True)
     talk.answer("I give up on these")
-    assert blocks_of(talk.view.items)[1] == Block(1, 4)
+    assert group_blocks(talk.view.items)[1] == Block(1, 4)
 
 
 def test_a_result_that_says_what_the_placeholder_says_is_a_result() -> None:
     talk = Talk()
     talk.round("a", "[no result was recorded]")
-    assert blocks_of(talk.view.items) == [Block(0, 2)]
+    assert group_blocks(talk.view.items) == [Block(0, 2)]
 
 
 def test_calls_that_a_checkpoint_baked_in_are_not_running() -> None:
     talk = Talk()
     baked = (Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),)), Message(role="tool", content=("r",), tool_call_id="a"))
     talk.append(Checkpoint(summary="S", replacement=baked))
-    assert blocks_of(talk.view.items) == [Block(0, 2)]
+    assert group_blocks(talk.view.items) == [Block(0, 2)]
     assert has_completed_round(talk.view.items)
 
 
 def test_results_without_a_call_belong_to_what_is_before_them() -> None:
     result = Message(role="tool", content=("r",), tool_call_id="x")
-    assert spans([result, result, Message(role="user"), result]) == [(0, 2), (2, 4)]
-    assert spans([]) == []
+    assert block_spans([result, result, Message(role="user"), result]) == [(0, 2), (2, 4)]
+    assert block_spans([]) == []
 
 
 @pytest.mark.parametrize("text", ["", "one", "two\nlines", "</conversation-summary", "<conversation-summary>"])
 def test_a_summary_is_read_out_of_its_tags(text: str) -> None:
-    message = summary_message(text)
-    again = summary_text(message)
+    message = build_summary_message(text)
+    again = extract_summary_text(message)
     assert again is not None
-    assert summary_message(again) == message
+    assert build_summary_message(again) == message
 
 
 @pytest.mark.parametrize(
     "text", ["", "hello", "<conversation-summary>\n", "\n</conversation-summary>", "<conversation-summary>\n</conversation-summary>"]
 )
 def test_what_has_not_the_tags_is_no_summary(text: str) -> None:
-    assert summary_text(Message(role="user", content=(text,))) is None
+    assert extract_summary_text(Message(role="user", content=(text,))) is None
 
 
 def test_tags_that_a_person_writes_are_a_request() -> None:
     talk = Talk()
     talk.user("<conversation-summary>\nI am no summary\n</conversation-summary>")
-    assert is_request(talk.view.items[0])
+    assert is_user_request(talk.view.items[0])
 
 
 def _mixed() -> Talk:
@@ -97,16 +97,16 @@ def _mixed() -> Talk:
 
 def test_requests_are_what_a_person_asked_for() -> None:
     items = _mixed().view.items
-    assert [at for at in range(len(items)) if is_request(items[at])] == [0, 4, 5]
-    assert last_request(items) == 5
-    assert last_request(items[:0]) is None
+    assert [at for at in range(len(items)) if is_user_request(items[at])] == [0, 4, 5]
+    assert find_last_user_request(items) == 5
+    assert find_last_user_request(items[:0]) is None
 
 
 def test_open_requests_are_those_since_the_last_full_answer() -> None:
     talk = _mixed()
-    assert open_requests(talk.view.items) == [4, 5]
+    assert find_open_user_requests(talk.view.items) == [4, 5]
     talk.answer("all done")
-    assert open_requests(talk.view.items) == []
+    assert find_open_user_requests(talk.view.items) == []
 
 
 def test_E18_turns_start_at_the_first_message_from_outside() -> None:
@@ -153,4 +153,4 @@ def test_the_cache_is_warm_once_a_round_of_this_turn_is_complete(steps: str, war
 
 def test_calls_without_placeholders_are_no_completed_round() -> None:
     calls = Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),))
-    assert not has_completed_round([ViewItem(message=calls, entry="e1")])
+    assert not has_completed_round([ViewItem(message=calls, entry_id="e1")])

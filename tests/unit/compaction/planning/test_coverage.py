@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from promptkit.compaction.planning.coverage import covered_entries, covered_items
+from promptkit.compaction.planning.coverage import find_covered_entries, find_covered_items
 from tests.unit.compaction.conversation_builder import Talk
 
 
 def texts(talk: Talk, checkpoint: str) -> list[str]:
-    return [item.message.text for item in covered_items(talk.path, checkpoint)]
+    return [item.message.text for item in find_covered_items(talk.path, checkpoint)]
 
 
 def ids(talk: Talk, checkpoint: str) -> list[str]:
     at = [entry.id for entry in talk.path].index(checkpoint)
-    return [entry.id for entry in covered_entries(talk.path[:at], talk.path[at].payload)]
+    return [entry.id for entry in find_covered_entries(talk.path[:at], talk.path[at].payload)]
 
 
 def test_everything_before_what_is_kept_is_covered() -> None:
@@ -58,6 +58,6 @@ def test_a_checkpoint_that_was_undone_covered_nothing() -> None:
 def test_what_is_no_checkpoint_covers_nothing() -> None:
     talk = Talk()
     said = talk.user("one")
-    assert covered_items(talk.path, said) == ()
-    assert covered_items(talk.path, "nowhere") == ()
-    assert covered_entries(talk.path, talk.path[0].payload) == ()
+    assert find_covered_items(talk.path, said) == ()
+    assert find_covered_items(talk.path, "nowhere") == ()
+    assert find_covered_entries(talk.path, talk.path[0].payload) == ()

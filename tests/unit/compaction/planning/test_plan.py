@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.prompts import words_of
+from promptkit.compaction.summarizers.prompts import suggest_word_count
 
 
 @pytest.mark.parametrize(
@@ -11,4 +11,4 @@ from promptkit.compaction.summarizers.prompts import words_of
 )
 def test_a_summary_aims_at_a_quarter_of_what_it_may_have(most: int, aim: int, words: int) -> None:
     task = SummaryTask(plan=Plan(leaf="e1"), max_tokens=most)
-    assert (task.aim_tokens, words_of(task)) == (aim, words)
+    assert (task.target_tokens, suggest_word_count(task)) == (aim, words)

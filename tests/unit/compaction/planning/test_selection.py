@@ -18,7 +18,7 @@ from promptkit.compaction.planning.selection import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import build_view, summary_message
+from promptkit.transcript.view import build_summary_message, build_view
 from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ TOKENIZER = WordTokenizer()
 
 
 def plan(talk: Talk, keep: Keep | None = None, *, split: bool = False, room: int | None = None, pin_first: bool = False) -> Plan:
-    return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, room=room, pin_first=pin_first)
+    return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, max_kept_tokens=room, pin_first=pin_first)
 
 
 def entries(made: Plan) -> dict[str, str]:
     """The parts of a plan that are not empty, with the entries in each."""
     parts = ("dropped", "prefix", "kept", "pinned", "replayed")
-    return {part: " ".join(item.entry for item in getattr(made, part)) for part in parts if getattr(made, part)}
+    return {part: " ".join(item.entry_id for item in getattr(made, part)) for part in parts if getattr(made, part)}
 
 
 def conversation(history: int, rounds: int) -> Talk:
@@ -100,7 +100,7 @@ def test_in_the_background_a_single_round_is_covered_too(history: int, rounds: i
     ],
 )
 def test_the_number_of_rounds_that_stay_can_be_set(keep: int, rounds: int, parts: dict[str, str]) -> None:
-    assert entries(plan(conversation(0, rounds), KeepLastRound(keep=keep))) == parts
+    assert entries(plan(conversation(0, rounds), KeepLastRound(count=keep))) == parts
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -131,7 +131,7 @@ def test_E25_right_after_a_compaction_there_is_nothing_to_do() -> None:
 def test_a_summary_in_the_middle_of_a_turn_is_compounded_and_the_request_said_again() -> None:
     talk = conversation(0, 3)
     first = talk.compact(plan(talk))
-    assert [item.message.text for item in talk.view.items][:2] == [summary_message("S").text, "the task"]
+    assert [item.message.text for item in talk.view.items][:2] == [build_summary_message("S").text, "the task"]
     for number in range(3, 6):
         talk.round(f"c{number}", f"result {number}")
     made = plan(talk)
@@ -196,7 +196,7 @@ def test_E04_the_results_of_parallel_calls_stay_on_one_side(tokens: int) -> None
 @pytest.mark.parametrize(
     "keep",
     [
-        KeepLastRound(keep=0),
+        KeepLastRound(count=0),
         KeepRecentTokens(tokens=1),
         KeepLastMessages(count=0),
         KeepLastTurns(count=0),
@@ -210,7 +210,7 @@ def test_E05_a_call_that_is_still_running_is_not_dropped(keep: Keep) -> None:
     talk.result("x", "half")
     talk.reminder("hurry")
     made = plan(talk, keep)
-    assert running in {item.entry for item in made.kept}
+    assert running in {item.entry_id for item in made.kept}
     assert not made.is_empty
 
 
@@ -236,26 +236,26 @@ def test_E06_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> N
 @pytest.mark.parametrize(("entry", "first"), [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")])
 def test_E06_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
     talk = conversation(1, 2)
-    made = plan(talk, KeepAfter(entry=entry))
+    made = plan(talk, KeepAfter(entry_id=entry))
     assert made.first_kept == first
-    assert entry in {item.entry for item in (*made.dropped, *made.replayed)}
+    assert entry in {item.entry_id for item in (*made.dropped, *made.replayed)}
 
 
 def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
     talk = conversation(2, 1)
     talk.checkpoint("S", first_kept="e5")
     for entry in ("nowhere", "e1"):
-        with pytest.raises(InvalidArgumentError, match=f"'{entry}': it is not shown"):
-            plan(talk, KeepAfter(entry=entry))
-    assert plan(talk, KeepAfter(entry="e12")).is_empty  # the checkpoint: only its own summary is before the cut
+        with pytest.raises(InvalidArgumentError, match=f"'{entry}': it is not in the view"):
+            plan(talk, KeepAfter(entry_id=entry))
+    assert plan(talk, KeepAfter(entry_id="e12")).is_empty  # the checkpoint: only its own summary is before the cut
 
 
 def test_a_cut_through_running_calls_is_refused() -> None:
     talk = conversation(1, 0)
     running = talk.calls("x")
-    with pytest.raises(InvalidArgumentError, match="still running"):
-        plan(talk, KeepAfter(entry=running))
-    assert not plan(talk, KeepAfter(entry="e4")).is_empty
+    with pytest.raises(InvalidArgumentError, match="tool calls without results"):
+        plan(talk, KeepAfter(entry_id=running))
+    assert not plan(talk, KeepAfter(entry_id="e4")).is_empty
 
 
 def test_E23_where_the_first_entry_is_kept_all_is_kept() -> None:
@@ -273,7 +273,7 @@ def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() 
     talk.result("big", words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
     assert entries(made)["kept"] == "e12 e13"
-    assert made.oversized == 500
+    assert made.oversized_tokens == 500
     assert len(made.dropped) == 10
 
 
@@ -281,24 +281,24 @@ def test_E16_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail(
     talk = conversation(2, 0)
     talk.answer(words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
-    assert (made.first_kept, made.oversized) == (talk.leaf, 500)
-    assert plan(talk, KeepRecentTokens(tokens=500)).oversized is None
+    assert (made.first_kept, made.oversized_tokens) == (talk.leaf, 500)
+    assert plan(talk, KeepRecentTokens(tokens=500)).oversized_tokens is None
 
 
 def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
     talk = Talk()
     talk.user(words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
-    assert (made.is_empty, made.oversized) == (True, 500)
-    assert plan(talk, KeepLastRound(), room=499).oversized == 500
-    assert plan(talk, KeepLastRound(), room=500).oversized is None
+    assert (made.is_empty, made.oversized_tokens) == (True, 500)
+    assert plan(talk, KeepLastRound(), room=499).oversized_tokens == 500
+    assert plan(talk, KeepLastRound(), room=500).oversized_tokens is None
 
 
 def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
     talk = conversation(2, 2)
     total = sum(TOKENIZER.count(item.message.text) for item in talk.view.items)
     made = plan(talk, KeepRecentTokens(tokens=total))
-    assert (made.is_empty, made.kept, made.oversized) == (True, talk.view.items, None)
+    assert (made.is_empty, made.kept, made.oversized_tokens) == (True, talk.view.items, None)
     assert not plan(talk, KeepRecentTokens(tokens=total - 1)).is_empty
 
 
@@ -419,7 +419,7 @@ def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     assert "[…]" in cut.text
     assert cut.text.encode()
     assert sum(TOKENIZER.count(item.message.text) for item in made.pinned) <= 9
-    assert [item.entry for item in made.pinned] == ["e1", "e3"]
+    assert [item.entry_id for item in made.pinned] == ["e1", "e3"]
 
 
 @pytest.mark.parametrize("tokens", range(0, 40, 3))
@@ -435,7 +435,7 @@ def test_E69_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
     talk = conversation(2, 0)
     talk.answer("done")
     talk.compact(plan(talk, KeepUserMessages(tokens=100)))
-    assert [message.text for message in talk.view.messages] == ["question 0", "question 1", "the task", summary_message("S").text]
+    assert [message.text for message in talk.view.messages] == ["question 0", "question 1", "the task", build_summary_message("S").text]
     talk.user("more")
     talk.answer("and more")
     made = plan(talk, KeepUserMessages(tokens=100))
@@ -462,7 +462,7 @@ def test_E22_what_is_on_another_branch_is_in_no_plan() -> None:
     talk.log.rewind("e4")
     talk.user("other way")
     made = plan(talk)
-    shown = {item.entry for part in ("dropped", "kept", "pinned", "replayed") for item in getattr(made, part)}
+    shown = {item.entry_id for part in ("dropped", "kept", "pinned", "replayed") for item in getattr(made, part)}
     assert shown == {"e1", "e2", "e3", "e4", talk.leaf}
 
 

@@ -16,7 +16,7 @@ TOKENIZER = WordTokenizer()
 
 
 def kept(talk: Talk, originals: VerbatimUserMessages) -> tuple[list[str], int]:
-    said, omitted = originals.of(talk.view.items, TOKENIZER)
+    said, omitted = originals.select(talk.view.items, TOKENIZER)
     return [item.message.text for item in said], omitted
 
 
@@ -34,16 +34,16 @@ def test_everything_stays_where_there_is_room_in_its_order() -> None:
 
 def test_e71_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
     talk = asked("old", words(20, "a"), words(5, "b"))
-    assert kept(talk, VerbatimUserMessages(tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
+    assert kept(talk, VerbatimUserMessages(max_tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
 
 
 def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
-    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(each=5)) == (["a a […] a a", "b"], 0)
+    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=5)) == (["a a […] a a", "b"], 0)
 
 
 def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     talk = asked("👩‍👩‍👧‍👦🇫🇷é" * 40)
-    (item,), _ = VerbatimUserMessages(tokens=30).of(talk.view.items, tokenizer_for("gpt-4o"))
+    (item,), _ = VerbatimUserMessages(max_tokens=30).select(talk.view.items, tokenizer_for("gpt-4o"))
     text = item.message.text
     assert "[…]" in text
     text.encode("utf-8")
@@ -59,13 +59,13 @@ def test_e69_earlier_summaries_reminders_and_injected_context_are_not_collected(
     talk.branch("a branch")
     talk.user("<environment>Linux</environment>")
     talk.user("the request")
-    assert kept(talk, VerbatimUserMessages(injected=("<environment>",))) == (["the request"], 0)
+    assert kept(talk, VerbatimUserMessages(injected_prefixes=("<environment>",))) == (["the request"], 0)
 
 
 def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> None:
-    said = [ViewItem(message=item.message, entry="c", kind="replacement") for item in asked("first").view.items[:1]]
-    noted = [ViewItem(message=item.message, entry="c", kind="summary") for item in asked("a note").view.items[:1]]
-    shown, omitted = VerbatimUserMessages().of([*noted, *said], TOKENIZER)
+    said = [ViewItem(message=item.message, entry_id="c", kind="replacement") for item in asked("first").view.items[:1]]
+    noted = [ViewItem(message=item.message, entry_id="c", kind="summary") for item in asked("a note").view.items[:1]]
+    shown, omitted = VerbatimUserMessages().select([*noted, *said], TOKENIZER)
     assert ([item.message.text for item in shown], omitted) == (["first"], 0)
 
 
@@ -73,10 +73,10 @@ def test_pictures_stay_with_what_stays_whole() -> None:
     talk = Talk()
     picture = ImagePart(url="https://example.org/a.png")
     talk.user("look", picture)
-    (item,), _ = VerbatimUserMessages().of(talk.view.items, TOKENIZER)
+    (item,), _ = VerbatimUserMessages().select(talk.view.items, TOKENIZER)
     assert item.message.content == ("look", picture)
 
 
 def test_negative_figures_are_refused() -> None:
     with pytest.raises(InvalidArgumentError):
-        VerbatimUserMessages(tokens=-1)
+        VerbatimUserMessages(max_tokens=-1)

@@ -32,22 +32,28 @@ def test_without_a_window_smaller_is_enough() -> None:
 
 def test_E31_only_progress_renews_the_attempts() -> None:
     spent = Attempts(unsuccessful=1, consecutive_unsuccessful=2, last="failed")
-    assert spent.after_attempt("reduced") == Attempts(last="reduced", since_user_message=1)
+    assert spent.after_attempt("reduced") == Attempts(last="reduced", ended_this_turn=1)
     outcomes: tuple[AttemptOutcome, ...] = ("not reduced", "not enough", "failed")
     for outcome in outcomes:
-        assert spent.after_attempt(outcome) == Attempts(unsuccessful=2, consecutive_unsuccessful=3, last=outcome, since_user_message=1)
+        assert spent.after_attempt(outcome) == Attempts(unsuccessful=2, consecutive_unsuccessful=3, last=outcome, ended_this_turn=1)
 
 
 def test_a_message_of_the_person_frees_one_attempt_and_not_the_breaker() -> None:
-    assert Attempts(unsuccessful=1, consecutive_unsuccessful=2, last="failed", since_user_message=1).after_user_message() == Attempts(
+    assert Attempts(unsuccessful=1, consecutive_unsuccessful=2, last="failed", ended_this_turn=1).after_user_message() == Attempts(
         unsuccessful=0, consecutive_unsuccessful=2, last="failed", user_messages_since=1
     )
 
 
 def test_the_rest_since_the_last_attempt_is_counted_anew_after_each() -> None:
-    assert Attempts(consecutive_unsuccessful=3, last="failed", user_messages_since=3).after_attempt("failed") == Attempts(unsuccessful=1, consecutive_unsuccessful=4, last="failed", since_user_message=1)
+    assert Attempts(consecutive_unsuccessful=3, last="failed", user_messages_since=3).after_attempt("failed") == Attempts(
+        unsuccessful=1, consecutive_unsuccessful=4, last="failed", ended_this_turn=1
+    )
 
 
 def test_E33_a_background_pass_that_failed_counts_for_the_breaker_only() -> None:
-    assert Attempts().after_attempt("failed", background=True) == Attempts(unsuccessful=0, consecutive_unsuccessful=1, last="failed", since_user_message=1)
-    assert Attempts().after_attempt("not enough", background=True) == Attempts(unsuccessful=1, consecutive_unsuccessful=1, last="not enough", since_user_message=1)
+    assert Attempts().after_attempt("failed", background=True) == Attempts(
+        unsuccessful=0, consecutive_unsuccessful=1, last="failed", ended_this_turn=1
+    )
+    assert Attempts().after_attempt("not enough", background=True) == Attempts(
+        unsuccessful=1, consecutive_unsuccessful=1, last="not enough", ended_this_turn=1
+    )

@@ -3,7 +3,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from promptkit.compaction.policy.usage import FACTORS, LOOK_BACK, Anchor, Rejected, UsageMeter, UsageReading, anchors
+from promptkit.compaction.policy.usage import (
+    FACTOR_RANGE,
+    MAX_REJECTED,
+    ProviderCount,
+    RejectedCount,
+    UsageMeter,
+    UsageReading,
+    iter_provider_counts,
+)
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import MessageEntry
@@ -14,7 +22,7 @@ TOKENIZER = WordTokenizer(per_message=1)
 
 
 def read(talk: Talk, *, model: str | None = None, window: int | None = None, fixed: int = 0) -> UsageReading:
-    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, fixed=fixed, window=window)
+    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, fixed_tokens=fixed, window=window)
 
 
 def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
@@ -31,7 +39,7 @@ def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = 
 
 def test_the_reading_is_the_last_count_and_exactly_what_came_since() -> None:
     talk = asked_and_answered(100, 10)
-    assert read(talk) == UsageReading(local=15, provider=110, anchor="e2", factor=2.0)
+    assert read(talk) == UsageReading(local=15, provider=110, counted_entry_id="e2", factor=2.0)
     talk.user(words(6))
     talk.round("c1", words(20))
     assert read(talk).provider == 110 + 7 + 0 + 21
@@ -56,7 +64,7 @@ def test_the_newest_of_several_counts_is_the_anchor() -> None:
     talk = asked_and_answered(100)
     talk.user(words(3))
     talk.answer(words(2), used=used(130, 7))
-    assert read(talk).anchor == "e4"
+    assert read(talk).counted_entry_id == "e4"
     assert read(talk).provider == 137
 
 
@@ -68,7 +76,7 @@ def test_the_newest_of_several_counts_is_the_anchor() -> None:
         (used(-3), "no input"),
         (used(100, -1), "contradict"),
         (used(100, 10, 101), "contradict"),
-        (used(991, 10), "more than the window"),
+        (used(991, 10), "more than the context window"),
     ],
 )
 def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, why: str) -> None:
@@ -77,7 +85,7 @@ def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, w
     talk.answer(words(4), used=usage)
     reading = read(talk, window=1_000)
     assert reading.provider is None
-    assert [each.entry for each in reading.rejected] == ["e2"]
+    assert [each.entry_id for each in reading.rejected] == ["e2"]
     assert why in reading.rejected[0].why
 
 
@@ -132,7 +140,7 @@ def test_E29_persistent_errors_leave_the_last_good_count() -> None:
     for _ in range(3):
         talk.answer("failed", used=used(0), finish="error")
     reading = read(talk)
-    assert (reading.anchor, reading.provider) == ("e2", 110 + 10 + 6)
+    assert (reading.counted_entry_id, reading.provider) == ("e2", 110 + 10 + 6)
     assert len(reading.rejected) == 3
     nothing = Talk()
     nothing.user(words(9))
@@ -152,7 +160,7 @@ def test_E34_the_count_of_an_earlier_model_is_not_taken() -> None:
     talk = asked_and_answered(100, model="large")
     assert read(talk, model="large").provider == 110
     assert read(talk, model="small").provider is None
-    assert read(talk, model="small").rejected == (Rejected(entry="e2", why="it is of large, and not of small"),)
+    assert read(talk, model="small").rejected == (RejectedCount(entry_id="e2", why="it was counted by large, not by small"),)
     assert read(talk).provider == 110
     assert read(asked_and_answered(100), model="small").provider == 110  # nobody wrote down which model it was
 
@@ -208,7 +216,7 @@ def test_E43_a_count_of_zeros_falls_to_the_one_before() -> None:
     talk = asked_and_answered(100, 10)
     talk.user(words(4))
     talk.answer(words(4), used=used(0), finish="length")
-    assert (read(talk).anchor, read(talk).provider) == ("e2", 110 + 5 + 5)
+    assert (read(talk).counted_entry_id, read(talk).provider) == ("e2", 110 + 5 + 5)
 
 
 def test_E44_cached_tokens_are_not_counted_twice() -> None:
@@ -258,8 +266,8 @@ def test_E53_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> Non
     talk.user(words(4))
     talk.answer(words(4), used=used(4_000_000))
     reading = read(talk, window=570_000)
-    assert (reading.anchor, reading.provider) == ("e2", 300_010 + 10)
-    assert reading.rejected[0].why == "4,000,000 tokens are more than the window of 570,000"
+    assert (reading.counted_entry_id, reading.provider) == ("e2", 300_010 + 10)
+    assert reading.rejected[0].why == "4,000,000 tokens are more than the context window of 570,000"
 
 
 def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
@@ -286,7 +294,7 @@ def test_a_count_of_an_answer_that_is_not_shown_is_passed_over() -> None:
     talk = asked_and_answered(100, 10)
     talk.calls("c1", used=used(200), finish="length")
     shown = attrs.evolve(talk.view, items=talk.view.items[:2])
-    assert UsageMeter(TOKENIZER).read(talk.path, shown).anchor == "e2"
+    assert UsageMeter(TOKENIZER).read(talk.path, shown).counted_entry_id == "e2"
 
 
 def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
@@ -302,7 +310,7 @@ def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
 )
 def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(tokens: int, factor: float) -> None:
     assert read(asked_and_answered(tokens)).factor == factor
-    assert FACTORS == (0.5, 2.0)
+    assert FACTOR_RANGE == (0.5, 2.0)
 
 
 def test_the_factor_is_the_median_of_the_newest_counts() -> None:
@@ -335,7 +343,7 @@ def test_another_model_starts_without_a_factor() -> None:
     talk = asked_and_answered(13, 5, model="a")
     meter = UsageMeter(TOKENIZER, model="a")
     assert meter.read(talk.path, talk.view).factor == 1.3
-    meter.switch("b")
+    meter.set_model("b")
     reading = meter.read(talk.path, talk.view)
     assert (reading.factor, reading.provider) == (1.0, None)
 
@@ -391,7 +399,7 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
         talk.round(f"c{number}", words(number), used=used(100 * number + 1))
     meter = UsageMeter(TOKENIZER)
     meter.read(talk.path, talk.view)
-    meter.switch(None)
+    meter.set_model(None)
     path = list(talk.path)
     del path[left_out]
     assert meter.read(path, build_view(path)) == UsageMeter(TOKENIZER).read(path, build_view(path))
@@ -413,25 +421,25 @@ def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
     talk.user("same")
     talk.answer("words", used=used(100, 10))
     meter = UsageMeter(TOKENIZER)
-    assert meter.read(talk.path, talk.view).anchor == "e3"
+    assert meter.read(talk.path, talk.view).counted_entry_id == "e3"
     talk.log.rewind(start)
     talk.user("same")
     talk.answer("words", used=used(200, 10))
-    assert (meter.read(talk.path, talk.view).anchor, meter.read(talk.path, talk.view).provider) == ("e6", 210)
+    assert (meter.read(talk.path, talk.view).counted_entry_id, meter.read(talk.path, talk.view).provider) == ("e6", 210)
 
 
 def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
     talk = Talk()
-    for _ in range(3 * LOOK_BACK):
+    for _ in range(3 * MAX_REJECTED):
         talk.answer("x", used=used(0))
-    assert len(read(talk).rejected) == LOOK_BACK
+    assert len(read(talk).rejected) == MAX_REJECTED
 
 
 def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
     talk = asked_and_answered(100, 10)
     talk.answer("x", used=used(0))
     talk.append(MessageEntry(message=Message(role="assistant", content=("no count",))))
-    assert list(anchors(talk.path)) == [
-        Rejected(entry="e3", why="no input was counted"),
-        Anchor(entry="e2", input_tokens=100, output_tokens=10),
+    assert list(iter_provider_counts(talk.path)) == [
+        RejectedCount(entry_id="e3", why="no input tokens were counted"),
+        ProviderCount(entry_id="e2", input_tokens=100, output_tokens=10),
     ]

@@ -17,7 +17,7 @@ class SummarizerContext:
     """A group."""
 
     model: str | None = None
-    retries: int = setting(2, least=0, most=5)
+    retries: int = setting(2, minimum=0, maximum=5)
 
 
 @attrs.frozen(kw_only=True)
@@ -26,7 +26,7 @@ class Sample:
 
     threshold: float | None = setting(None, threshold=True, excludes=("reserve",))
     reserve: int | None = None
-    keep_tokens: int = setting(20_000, least=1)
+    keep_tokens: int = setting(20_000, minimum=1)
     enabled: bool = True
     place: Literal["first", "last"] = "first"
     tools: tuple[str, ...] = ()
@@ -106,24 +106,24 @@ def test_e52_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tm
 @pytest.mark.parametrize(
     ("toml", "why"),
     [
-        ("keep_token = 1", "keep_token: there is no such setting: is keep_tokens meant?"),
-        ("zzz = 1", "there is no such setting (there are threshold,"),
-        ('keep_tokens = "5"', "a whole number is wanted, not '5'"),
-        ("keep_tokens = 5.0", "a whole number is wanted, not 5.0"),
-        ("keep_tokens = true", "a whole number is wanted, not True"),
-        ("threshold = nan", "a number is wanted, not nan"),
-        ("enabled = 1", "true or false is wanted, not 1"),
-        ('place = "middle"', "'first' or 'last' is wanted, not 'middle'"),
-        ('tools = "a"', "a list, each a text is wanted, not 'a'"),
-        ("tools = [1]", "a list, each a text is wanted"),
+        ("keep_token = 1", "keep_token: unknown setting; did you mean keep_tokens?"),
+        ("zzz = 1", "unknown setting; known are threshold,"),
+        ('keep_tokens = "5"', "it must be a whole number, not '5'"),
+        ("keep_tokens = 5.0", "it must be a whole number, not 5.0"),
+        ("keep_tokens = true", "it must be a whole number, not True"),
+        ("threshold = nan", "it must be a number, not nan"),
+        ("enabled = 1", "it must be true or false, not 1"),
+        ('place = "middle"', "it must be 'first' or 'last', not 'middle'"),
+        ('tools = "a"', "it must be a list of texts, not 'a'"),
+        ("tools = [1]", "it must be a list of texts"),
         ("keep_tokens = 0", "it must be at least 1, not 0"),
         ("[writing]\nretries = 6", "writing.retries: it must be at least 0 and at most 5, not 6"),
-        ("[writing]\nmodul = 'x'", "writing.modul: there is no such setting: is model meant?"),
-        ("writing = 3", "a group of settings is wanted, not 3"),
-        ("[keep_tokens]\nx = 1", "a whole number is wanted, not a group of settings"),
-        ("threshold = 0.5\nreserve = 9", "threshold: it cannot be given beside reserve"),
+        ("[writing]\nmodul = 'x'", "writing.modul: unknown setting; did you mean model?"),
+        ("writing = 3", "it must be a group of settings, not 3"),
+        ("[keep_tokens]\nx = 1", "it must be a whole number, not a group of settings"),
+        ("threshold = 0.5\nreserve = 9", "threshold: it cannot be set together with reserve"),
         ("keep_tokens = 13", "thirteen is no number of tokens"),
-        ("keep_tokens = ", "it is no TOML"),
+        ("keep_tokens = ", "it is not valid TOML"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(toml: str, why: str, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_variable_that_cannot_be_taken_is_named(variable: str, value: str) -> 
 
 def test_exclusive_settings_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
     said = refused("threshold = 0.5", tmp_path, PI_RESERVE="9")
-    assert "c.toml and PI_RESERVE: threshold: it cannot be given beside reserve" in said
+    assert "c.toml and PI_RESERVE: threshold: it cannot be set together with reserve" in said
     assert read("threshold = 0.5", tmp_path, PI_RESERVE="none").threshold == 0.5
 
 

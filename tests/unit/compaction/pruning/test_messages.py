@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, drop_images, truncate
+from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, drop_images, truncate_messages
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import summary_message
+from promptkit.transcript.view import build_summary_message
 from tests.unit.compaction.conversation_builder import Talk, words
 
 TOKENIZER = WordTokenizer()
@@ -47,7 +47,9 @@ REQUEST = (
 
 
 def left(limit: int, messages: tuple[Message, ...] = REQUEST, beside: int = 0) -> str:
-    return " ".join(message.text for message in truncate(messages, limit, tokenizer=TOKENIZER, headroom=0, beside=beside).messages)
+    return " ".join(
+        message.text for message in truncate_messages(messages, limit, tokenizer=TOKENIZER, headroom=0, fixed_tokens=beside).messages
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: 
 
 
 def test_what_fits_is_left_as_it_is() -> None:
-    done = truncate(REQUEST, 12, tokenizer=TOKENIZER)
+    done = truncate_messages(REQUEST, 12, tokenizer=TOKENIZER)
     assert done.messages == REQUEST
     assert (done.changes, done.tokens_before, done.tokens_after) == ((), 12, 12)
 
@@ -79,7 +81,7 @@ def test_what_fits_is_left_as_it_is() -> None:
 @pytest.mark.parametrize("limit", [0, 1])
 def test_E81_system_and_the_last_request_never_go_and_the_failure_is_explicit(limit: int) -> None:
     with pytest.raises(BudgetExceededError, match=rf"2 required tokens do not fit a budget of {limit}") as caught:
-        truncate(REQUEST, limit, tokenizer=TOKENIZER)
+        truncate_messages(REQUEST, limit, tokenizer=TOKENIZER)
     assert caught.value.largest == {"messages[0] (system)": 1, "messages[7] (user)": 1}
     assert caught.value.messages == REQUEST
 
@@ -87,27 +89,31 @@ def test_E81_system_and_the_last_request_never_go_and_the_failure_is_explicit(li
 def test_what_stands_beside_the_messages_counts() -> None:
     assert left(9, beside=6) == "s u3"
     with pytest.raises(BudgetExceededError) as caught:
-        truncate(REQUEST, 9, tokenizer=TOKENIZER, beside=8)
+        truncate_messages(REQUEST, 9, tokenizer=TOKENIZER, fixed_tokens=8)
     assert caught.value.largest["tools and framing"] == 8
 
 
 def test_headroom_saves_the_next_request_from_being_cut_again() -> None:
     talk = (*(answer(words(10)) for _ in range(20)), user("go"))
-    done = truncate(talk, 200, tokenizer=TOKENIZER, headroom=0.25)
+    done = truncate_messages(talk, 200, tokenizer=TOKENIZER, headroom=0.25)
     assert done.tokens_after <= 150
     more = (*done.messages, *rounds("x", words(20)))
-    assert truncate(more, 200, tokenizer=TOKENIZER, headroom=0.25).messages == more
+    assert truncate_messages(more, 200, tokenizer=TOKENIZER, headroom=0.25).messages == more
 
 
 def test_headroom_is_a_wish_and_the_limit_is_not() -> None:
     talk = (answer("old"), user(words(99)))
-    assert truncate(talk, 99, tokenizer=TOKENIZER, headroom=0.5).messages == talk[1:]
+    assert truncate_messages(talk, 99, tokenizer=TOKENIZER, headroom=0.5).messages == talk[1:]
 
 
 def test_a_summary_of_what_was_before_goes_last() -> None:
-    talk = (system("s"), summary_message("what was"), user("u1"), answer("a1"), user("u2"), *rounds("a", "r"))
+    talk = (system("s"), build_summary_message("what was"), user("u1"), answer("a1"), user("u2"), *rounds("a", "r"))
     size = sum(TOKENIZER.count(message.text) for message in (talk[0], talk[1], talk[4]))
-    assert [message.text for message in truncate(talk, size, tokenizer=TOKENIZER, headroom=0).messages] == ["s", talk[1].text, "u2"]
+    assert [message.text for message in truncate_messages(talk, size, tokenizer=TOKENIZER, headroom=0).messages] == [
+        "s",
+        talk[1].text,
+        "u2",
+    ]
     assert left(size - 1, talk) == "s u2"
 
 
@@ -116,7 +122,7 @@ def test_results_of_no_call_go_whether_it_fits_or_not(limit: int) -> None:
     lost = Message(role="tool", content=("lost",), tool_call_id="nobody")
     late = Message(role="tool", content=("late",), tool_call_id="b")
     repeated = Message(role="tool", content=("again",), tool_call_id="b")
-    done = truncate((lost, user("u"), late, *rounds("b", "r"), repeated), limit, tokenizer=TOKENIZER, headroom=0)
+    done = truncate_messages((lost, user("u"), late, *rounds("b", "r"), repeated), limit, tokenizer=TOKENIZER, headroom=0)
     assert [message.text for message in done.messages] == ["u", "call", "r"]
     assert [(change.index, change.kind) for change in done.changes] == [(0, "orphan"), (2, "orphan"), (5, "orphan")]
 
@@ -128,7 +134,7 @@ def test_two_calls_with_one_id_keep_their_results() -> None:
         Message(role="tool", content=("1",), tool_call_id="x"),
         Message(role="tool", content=("2",), tool_call_id="x"),
     )
-    assert truncate(both, 10, tokenizer=TOKENIZER).messages == both
+    assert truncate_messages(both, 10, tokenizer=TOKENIZER).messages == both
 
 
 def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
@@ -138,7 +144,7 @@ def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
 
 
 def test_the_report_says_what_went() -> None:
-    done = truncate(REQUEST, 10, tokenizer=TOKENIZER, headroom=0)
+    done = truncate_messages(REQUEST, 10, tokenizer=TOKENIZER, headroom=0)
     assert [(change.index, change.kind, change.saved) for change in done.changes] == [(2, "dropped", 1), (3, "dropped", 1)]
     assert done.sources == (0, 1, 4, 5, 6, 7, 8, 9, 10, 11)
     assert (done.tokens_before, done.tokens_after) == (12, 10)
@@ -150,14 +156,14 @@ def test_E82_a_truncation_leaves_the_transcript_as_it_was() -> None:
         talk.user(words(5))
         talk.round(f"c{number}", words(5))
     before = list(talk.path)
-    truncate(talk.view.messages, 50, tokenizer=TOKENIZER)
+    truncate_messages(talk.view.messages, 50, tokenizer=TOKENIZER)
     assert list(talk.path) == before
     assert len(talk.view.messages) == 60
 
 
 def test_E10_a_late_result_whose_call_was_cut_away_is_not_sent() -> None:
     call, result = rounds("a", "r")
-    done = truncate((call, answer(words(90)), user("u"), result), 20, tokenizer=TOKENIZER)
+    done = truncate_messages((call, answer(words(90)), user("u"), result), 20, tokenizer=TOKENIZER)
     assert [message.text for message in done.messages] == ["u"]
 
 

@@ -13,7 +13,7 @@ from promptkit.testing import WordTokenizer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.compaction.pruning.messages import Reduced
+    from promptkit.compaction.pruning.messages import Reduction
 
 TOKENIZER = WordTokenizer()
 LARGE = "a line of text\n" * 1_000
@@ -31,7 +31,7 @@ def rounds(*content: Part, name: str = "read", arguments: str = "{}", call: str 
     return made, Message(role="tool", content=content, tool_call_id=call)
 
 
-def offload(folder: Path, *messages: Message, exempt: tuple[str, ...] = ()) -> Reduced:
+def offload(folder: Path, *messages: Message, exempt: tuple[str, ...] = ()) -> Reduction:
     return offload_results(messages, folder, tokenizer=TOKENIZER, exempt=exempt)
 
 
@@ -91,11 +91,11 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
 def test_a_link_that_looks_like_the_file_is_replaced(tmp_path: Path) -> None:
     folder, outside = tmp_path / "inside", tmp_path / "outside.txt"
     text = ("a " * 2_000)[: len(str(outside))]  # a link is as long as the path that it holds
-    offload_results(rounds(text), folder, tokenizer=Letters(), over=10)
+    offload_results(rounds(text), folder, tokenizer=Letters(), max_inline_bytes=10)
     (file,) = folder.iterdir()
     file.rename(outside)
     file.symlink_to(outside)
-    offload_results(rounds(text), folder, tokenizer=Letters(), over=10)
+    offload_results(rounds(text), folder, tokenizer=Letters(), max_inline_bytes=10)
     assert not file.is_symlink()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from promptkit.compaction.pruning.messages import cap_results, drop_images
-from promptkit.compaction.pruning.tool_outputs import PRUNED, Pruning, as_edits, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import PRUNED_REASON, Pruning, edits_from_reduction, prune_outputs
 from promptkit.messages import ImagePart, Part
 from promptkit.testing import WordTokenizer
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -14,7 +14,7 @@ IMAGE = ImagePart(url="https://example.com/x.png")
 
 
 def prune(talk: Talk, *, protect: int = 1_000, least: int = 1, tools: tuple[str, ...] = ("skill",)) -> Pruning:
-    return prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protect=protect, least_saved=least, tools=tools)
+    return prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=least, exempt=tools)
 
 
 def pruned(made: Pruning) -> list[str]:
@@ -49,8 +49,8 @@ def test_the_newest_outputs_are_protected(sizes: tuple[int, ...], targets: list[
 @pytest.mark.parametrize(("least", "worth"), [(387, True), (388, True), (389, False)])
 def test_pruning_that_saves_too_little_is_left_off(least: int, worth: bool) -> None:
     made = prune(outputs(200, 200, 1_000), least=least)  # 400, less two placeholders of six words
-    assert made.possible == 388
-    assert (pruned(made), made.saved) == ((["e3", "e5"], 388) if worth else ([], 0))
+    assert made.possible_tokens == 388
+    assert (pruned(made), made.saved_tokens) == ((["e3", "e5"], 388) if worth else ([], 0))
 
 
 def test_by_default_forty_thousand_tokens_stay_and_twenty_thousand_are_worth_it() -> None:
@@ -73,7 +73,9 @@ def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
     assert talk.log.get("e3").message == talk.log.path()[2].message
     assert (
         talk.path[-1].payload
-        == prune_outputs(list(talk.path)[:-1], outputs(100, 1_000).view, tokenizer=TOKENIZER, protect=1_000, least_saved=1).edits[0]
+        == prune_outputs(
+            list(talk.path)[:-1], outputs(100, 1_000).view, tokenizer=TOKENIZER, protected_tokens=1_000, min_saved_tokens=1
+        ).edits[0]
     )
     assert not talk.view.repairs
 
@@ -96,7 +98,7 @@ def test_pruned_twice_is_pruned_once() -> None:
 
 def test_E74_what_was_pruned_before_does_not_hide_older_outputs() -> None:
     talk = outputs(100, 100, 100, 1_000)
-    talk.edit("e5", "[old tool output removed: 100 tokens]", reason=PRUNED)
+    talk.edit("e5", "[old tool output removed: 100 tokens]", reason=PRUNED_REASON)
     assert pruned(prune(talk)) == ["e3", "e7"]
 
 
@@ -130,7 +132,7 @@ def test_E79_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after
     talk.answer("done")
     made = prune(talk)
     assert made.edits[0].content == after
-    assert made.saved == sum(TOKENIZER.count(part) for part in content if isinstance(part, str)) - PLACEHOLDER
+    assert made.saved_tokens == sum(TOKENIZER.count(part) for part in content if isinstance(part, str)) - PLACEHOLDER
 
 
 def test_an_output_of_images_alone_stays() -> None:
@@ -166,12 +168,12 @@ def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
 def test_a_reduction_of_the_view_can_be_made_to_last() -> None:
     talk = outputs(500, 20)
     done = cap_results(talk.view.messages, 100, tokenizer=TOKENIZER)
-    edits = as_edits(talk.path, talk.view, done, reason="capped")
+    edits = edits_from_reduction(talk.path, talk.view, done, reason="capped")
     assert [(edit.target, edit.reason) for edit in edits] == [("e3", "capped")]
     talk.append(*edits)
     assert talk.view.messages == done.messages
     again = cap_results(talk.view.messages, 100, tokenizer=TOKENIZER)
-    assert as_edits(talk.path, talk.view, again, reason="capped") == ()
+    assert edits_from_reduction(talk.path, talk.view, again, reason="capped") == ()
 
 
 def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
@@ -186,6 +188,6 @@ def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
     talk.user("on")
     done = drop_images(talk.view.messages, tokenizer=TOKENIZER)
     assert len(done.changes) == 3
-    edits = as_edits(talk.path, talk.view, done, reason="images")
+    edits = edits_from_reduction(talk.path, talk.view, done, reason="images")
     assert [edit.target for edit in edits] == ["e4", "e6"]
     assert talk.log.append(*edits)
