@@ -1,4 +1,8 @@
-"""The program: its options, its commands, and how it ends."""
+"""The console script: the options and commands of `promptkit`, and its exit status.
+
+Command modules import only click and the parameter types at the top. Everything else (rich, jinja2, openai, matplotlib and most of
+promptkit) is imported when a command runs, so that `--help` and `--version` answer at once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,6 @@ from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.trace import trace
 from promptkit.cli.commands.transcript import transcript
 from promptkit.cli.demo.command import demo
-from promptkit.cli.output.errors import explain_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +31,34 @@ if TYPE_CHECKING:
 __all__ = ["main", "program"]
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `promptkit` with the given arguments, by default those of the process, and return the exit status.
+
+    Exit statuses: 0, success; 1, worse than the baseline, or the reader of the output closed the pipe; 2, an error, reported in one
+    line on stderr; 130, interrupted.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A prompt may contain text that the terminal's encoding cannot write, such as a lone surrogate.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status: object = program.main(arguments, prog_name="promptkit", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        click.echo(f"promptkit: {' '.join(error.format_message().split())}", err=True)
+        return 2
+    except click.Abort:
+        click.echo("promptkit: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more when it exits, and would report the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status if isinstance(status, int) else 0
+
+
 class _Program(click.Group):
-    """Commands whose failures are said in one line, unless the traceback was asked for."""
+    """A command group that reports failures in one line, or with a traceback if `--traceback` is given."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -39,6 +68,8 @@ class _Program(click.Group):
         except Exception as error:
             if ctx.params["traceback"]:
                 raise
+            from promptkit.cli.output.errors import explain_failure
+
             raise click.UsageError(explain_failure(error)) from error
 
 
@@ -48,12 +79,12 @@ class _Program(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(version("promptkit"), prog_name="promptkit", message="%(prog)s %(version)s")
-@click.option("--traceback", is_flag=True, envvar="PROMPTKIT_TRACEBACK", help="Show the whole traceback of a failure.")
+@click.option("--traceback", is_flag=True, envvar="PROMPTKIT_TRACEBACK", help="Show the full traceback of a failure.")
 @click.pass_context
 def program(ctx: click.Context, *, traceback: bool) -> None:
     """Fit prompts into a token budget, and see what was kept.
 
-    Sizes are tokens and may be written 8k, 1.5k, 1m: k is 1,000 and m is 1,000,000.
+    Sizes are in tokens and may be written as 8k, 1.5k or 1m: k is 1,000 and m is 1,000,000.
     """
     _ = traceback
     if ctx.invoked_subcommand is None:
@@ -70,28 +101,3 @@ program.add_command(render)
 program.add_command(replay)
 program.add_command(trace)
 program.add_command(transcript)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `promptkit` with these arguments, or those of the process, and return its exit status.
-
-    0: done. 1: worse than the baseline, or the reader of the output went away. 2: a mistake, reported in one line on stderr. 130: interrupted.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A prompt may hold what a terminal's encoding cannot write, such as half a surrogate pair.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        status: object = program.main(arguments, prog_name="promptkit", standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        click.echo(f"promptkit: {' '.join(error.format_message().split())}", err=True)
-        return 2
-    except click.Abort:
-        click.echo("promptkit: interrupted", err=True)
-        return 130
-    except BrokenPipeError:
-        # The interpreter flushes stdout once more on its way out, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return status if isinstance(status, int) else 0

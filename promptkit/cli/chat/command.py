@@ -1,4 +1,4 @@
-"""`promptkit chat`: a conversation with a model that may look into a folder, and that never outgrows its window."""
+"""`promptkit chat`: chat with a model that can read the files of a folder, in a context window that is kept from overflowing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Examples:
 """
 
 
-@click.command(short_help="Talk with a model about the files of a folder.", epilog=EXAMPLES)
+@click.command(short_help="Chat with a model about the files of a folder.", epilog=EXAMPLES)
 @click.argument("transcript", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--folder",
@@ -34,12 +34,16 @@ Examples:
     help="The folder that the file tools are confined to.",
 )
 @click.option("--write", is_flag=True, help="Let the model write and edit files in the folder. Without it, it only reads.")
-@click.option("--model", default="gpt-5-mini", show_default=True, help="The model, over OpenAI's API or that of OPENAI_BASE_URL.")
-@click.option("--window", type=SIZE, help="The tokens that the model takes, input and output together; by default what is known of it.")
-@click.option("--instructions", metavar="TEXT", help="The system message, in the place of the usual one.")
-@click.option("-m", "--message", "messages", metavar="TEXT", multiple=True, help="Say this and leave; may be given several times.")
-@click.option("--demo", is_flag=True, help="Talk with a script in the place of a model, even if there is a key.")
-@click.option("--quiet", is_flag=True, help="Print the answers, and nothing about tools, window and summaries.")
+@click.option(
+    "--model", default="gpt-5-mini", show_default=True, help="The model, over OpenAI's API or a compatible one at OPENAI_BASE_URL."
+)
+@click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
+@click.option("--instructions", metavar="TEXT", help="The system message, instead of the default one.")
+@click.option(
+    "-m", "--message", "messages", metavar="TEXT", multiple=True, help="Send this message, then exit. May be given several times."
+)
+@click.option("--demo", is_flag=True, help="Use a scripted model, even if an API key is set.")
+@click.option("--quiet", is_flag=True, help="Print only the replies, and nothing about tools, context window and summaries.")
 def chat(  # noqa: PLR0913  # one argument for each option of the command
     *,
     transcript: Path | None,
@@ -52,14 +56,14 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     demo: bool,
     quiet: bool,
 ) -> int:
-    """Talk with a model that can list, read and search the files of a folder.
+    """Chat with a model that can list, read and search the files of a folder.
 
-    When the conversation nears the end of the model's window, a summary is made beside it and put in the place of what is old. All of it
-    stays in TRANSCRIPT, a file of JSON lines that is made if it is not there, and gone on with if it is; without one it is kept only
-    until you leave. Messages come from the terminal, from -m, or from a pipe, one a line. Lines that begin with a slash are commands:
-    /help lists them. Ctrl-C ends the model's turn, Ctrl-D the conversation.
+    When the conversation approaches the end of the context window, a summary is made in the background and replaces the older messages.
+    All messages stay in TRANSCRIPT, a JSON Lines file that is created if it does not exist and continued if it does. Without it, the
+    conversation is deleted when you leave. Messages come from the terminal, from -m, or from a pipe, one per line. Lines that begin with
+    a slash are commands; /help lists them. Ctrl-C ends the model's turn, Ctrl-D ends the conversation.
 
-    Without OPENAI_API_KEY and OPENAI_BASE_URL a script takes the model's place: it needs no network and uses the same tools.
+    Without OPENAI_API_KEY and OPENAI_BASE_URL, a scripted model answers: it needs no network and uses the same tools.
     """
     from promptkit.cli.chat.loop import ChatOptions, run_chat
     from promptkit.cli.chat.sandbox import Folder
@@ -67,11 +71,11 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     if window == 0:
         usage_error("--window must be at least 1 token.")
     if not Folder.is_supported():
-        usage_error("this system cannot keep the file tools inside of a folder, and so there is no chat on it.")
+        usage_error("chat does not work on this system, because it cannot confine the file tools to a folder.")
     if transcript and not transcript.absolute().parent.is_dir():
-        usage_error(f"there is no folder {transcript.parent}: make it first.")
+        usage_error(f"there is no folder {transcript.parent}: create it first.")
     if not model.strip():
-        usage_error("--model must have a name.")
+        usage_error("--model is empty: use the name of a model, such as gpt-5-mini.")
     keyless = is_keyless()
     return run_chat(
         ChatOptions(

@@ -1,4 +1,4 @@
-"""What answers in `promptkit chat` where there is no key: a script that calls the file tools as a model would, and says that it is one."""
+"""The scripted model of `promptkit chat`, for use without an API key. It calls the file tools by fixed rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SCRIPTED", "ScriptedChatModel"]
 
 SCRIPTED = "scripted"
-"""Its name, as transcripts have it."""
+"""The name of the scripted model in transcripts."""
 
 FILE_NAME = re.compile(r"[\w./-]*\w\.\w+|/?[\w.-]+(?:/[\w.-]+)+/?|\w[\w.-]*/")
 SEARCH = re.compile(r"\b(?:search|find|grep)\b(?:\s+for)?\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
@@ -29,17 +29,17 @@ LIST = re.compile(r"\b(?:list|ls|files|folder|directory)\b", re.IGNORECASE)
 BREADCRUMB_FILE = re.compile(r'is kept in the transcript ("(?:[^"\\]|\\.)*")')
 
 MAX_FILES = 4
-"""Files that are read at once."""
+"""Files that are read in one turn."""
 
 MAX_QUOTED_LINES, MAX_QUOTED_CHARACTERS = 3, 70
-"""Lines of a result that are repeated, and characters of each."""
+"""Lines of a tool result that the reply quotes, and characters of each."""
 
 
 class ScriptedChatModel:
-    """A model in form only: what it answers follows from the last messages by rule, the same for the same conversation.
+    """A model whose replies follow from the last messages by fixed rules. The same conversation gives the same replies.
 
-    Its usage is counted by `tokenizer`; of the input the messages that its last request began with are cached, as a provider's prompt
-    cache would have them.
+    `tokenizer` counts the usage. The leading messages that are the same as in the last request count as cached, as in a provider's prompt
+    cache.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -48,8 +48,8 @@ class ScriptedChatModel:
         self._last: tuple[Message, ...] = ()
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """Calls for the files that the last message names, else a few words on what the calls came to."""
-        calls = _calls(messages)
+        """Return tool calls for the files that the user's message names, or a reply that describes the tool results."""
+        calls = _plan_calls(messages)
         message = Message(role="assistant", tool_calls=calls) if calls else Message(role="assistant", content=(_answer(messages),))
         usage = self._usage(messages, tools, message)
         return Reply(message=message, usage=usage, finish="tool_calls" if calls else "stop")
@@ -62,7 +62,7 @@ class ScriptedChatModel:
             same += 1
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
-        overhead = self._sizer.tokenizer.request(tools, system=system).tokens
+        overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
         sizes = [self._sizer.count_message(message) for message in messages]
         return Usage(
             input_tokens=overhead + sum(sizes),
@@ -71,34 +71,34 @@ class ScriptedChatModel:
         )
 
 
-def _calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     last = messages[-1]
     if last.role != "user":
         return ()
     text = last.text
-    wanted: list[tuple[str, dict[str, str]]] = []
+    planned: list[tuple[str, dict[str, str]]] = []
     if found := LOOK_UP.search(text):
-        place = _transcript(messages)
-        wanted = [("search", {"text": found[1] or found[2], "path": place})] if place else []
+        place = _transcript_file(messages)
+        planned = [("search", {"text": found[1] or found[2], "path": place})] if place else []
     elif found := SEARCH.search(text):
-        wanted = [("search", {"text": (found[1] or found[2]).rstrip("?!.,;")})]
+        planned = [("search", {"text": (found[1] or found[2]).rstrip("?!.,;")})]
     else:
-        wanted = [_named(name) for name in dict.fromkeys(FILE_NAME.findall(text))][:MAX_FILES]
-        if not wanted and LIST.search(text):
-            wanted = [("list_files", {})]
+        planned = [_call_for(name) for name in dict.fromkeys(FILE_NAME.findall(text))][:MAX_FILES]
+        if not planned and LIST.search(text):
+            planned = [("list_files", {})]
     asked = sum(message.role == "user" for message in messages)
     return tuple(
         ToolCall(id=f"call_{len(messages)}_{asked}_{at}", name=name, arguments=json.dumps(arguments))
-        for at, (name, arguments) in enumerate(wanted)
+        for at, (name, arguments) in enumerate(planned)
     )
 
 
-def _named(name: str) -> tuple[str, dict[str, str]]:
+def _call_for(name: str) -> tuple[str, dict[str, str]]:
     return ("list_files" if name.endswith("/") else "read_file"), {"path": name}
 
 
-def _transcript(messages: Sequence[Message]) -> str | None:
-    """The file that the breadcrumb of a summary names."""
+def _transcript_file(messages: Sequence[Message]) -> str | None:
+    """Return the transcript file that the breadcrumb of a summary names."""
     for message in messages:
         summary = extract_summary_text(message)
         if summary is not None and (found := BREADCRUMB_FILE.search(summary)):
@@ -114,25 +114,25 @@ def _answer(messages: Sequence[Message]) -> str:
     results = messages[start:]
     if results:
         calls = {call.id: call for call in messages[start - 1].tool_calls}
-        return "\n\n".join(_of_result(calls.get(message.tool_call_id or ""), message.text) for message in results)
+        return "\n\n".join(_describe_result(calls.get(message.tool_call_id or ""), message.text) for message in results)
     if LOOK_UP.search(messages[-1].text):
-        return "No summary stands before us yet, so there is nothing to look up: all that was said is shown to me."
-    summary = "a summary among them, " if any(extract_summary_text(message) is not None for message in messages) else ""
+        return "There is no summary yet, so there is nothing to look up: all messages are in my context window."
+    summary = ", one of them a summary" if any(extract_summary_text(message) is not None for message in messages) else ""
     return (
-        f"I am a script and no model: I can only list, read and search files. I was shown {len(messages)} messages, {summary}this one last. "
-        'Try "list the files", "read README.md" or "search for TODO"; once there is a summary, "look up WORD" searches what it left out.'
+        f"I am a scripted model: I can only list, read and search files. I received {len(messages)} messages{summary}. "
+        'Try "list the files", "read README.md" or "search for TODO". After a summary, "look up WORD" searches the messages it replaced.'
     )
 
 
-def _of_result(call: ToolCall | None, text: str) -> str:
+def _describe_result(call: ToolCall | None, text: str) -> str:
     what = "The call" if call is None else _subject(call)
     if text.startswith("Error: "):
-        return f"{what}: that did not work. {text.removeprefix('Error: ')}"
+        return f"{what}: that failed. {text.removeprefix('Error: ')}"
     lines = text.splitlines()
-    told = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
-    begin = ", which begin with" if len(lines) > len(told) else ""
-    shown = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in told)
-    return f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{shown}"
+    quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
+    begin = ", beginning with" if len(lines) > len(quoted) else ""
+    excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
+    return f"{what} has {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
 
 
 def _subject(call: ToolCall) -> str:

@@ -1,4 +1,4 @@
-"""The work of `promptkit chat`: lines come in, turns and commands are carried out, one after the other."""
+"""The loop of `promptkit chat`: read a line, run it as a turn or a slash command, and repeat."""
 
 from __future__ import annotations
 
@@ -36,131 +36,138 @@ __all__ = ["ChatOptions", "run_chat"]
 T = TypeVar("T")
 
 KEYLESS = (
-    "OPENAI_API_KEY is not set, so a script answers in the place of a model: it lists, reads and searches files when you name them, and "
-    "needs no network. Its window is small ({window:,} tokens), and its summaries are made of the conversation's own words. Set the key to "
-    "talk with a model."
+    "OPENAI_API_KEY is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
+    "Its context window is small ({window:,} tokens), and its summaries are extracted from the conversation. Set the key to chat with a "
+    "model."
 )
 
 LONE_SURROGATES = re.compile(r"[\ud800-\udfff]")
-"""Half surrogate pairs, which is what bytes that are no UTF-8 become in an argument. No provider takes them, now or ever after."""
+"""Lone surrogates: what bytes that are not UTF-8 become in an argument. No provider accepts them in a message."""
 
 SHOWN_MESSAGES = 4
-"""Messages that are shown of a conversation that is gone on with."""
+"""Messages that are printed of a conversation that is continued."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatOptions:
-    """What was asked for. `model` None is the script; `keyless`: because there is no key. `folder` is from the root."""
+    """Arguments of `promptkit chat`."""
 
     transcript: Path | None
+    """The transcript file. None: a temporary one."""
     folder: Path
+    """The folder of the file tools, as an absolute path."""
     write: bool
+    """Whether the model may write and edit files."""
     model: str | None
+    """None: the scripted model."""
     keyless: bool
+    """Whether the scripted model answers because no API key is set."""
     window: int | None
+    """The context window in tokens. None: that of the model."""
     instructions: str | None
     messages: tuple[str, ...]
     quiet: bool
 
 
 def run_chat(options: ChatOptions) -> int:
-    """Hold a conversation until its lines are at an end. The exit status: 1 if a line from a pipe or an option came to nothing, else 0."""
+    """Chat until the input ends. Return the exit status: 1 if a message from a pipe or an option failed, else 0."""
     if options.transcript is not None:
         return _run_in_file(options, options.transcript)
     with tempfile.TemporaryDirectory(prefix="promptkit-chat-") as kept:
         return _run_in_file(options, Path(kept) / "talk.jsonl")
 
 
-def _run_in_file(order: ChatOptions, file: Path) -> int:
-    screen = Screen(quiet=order.quiet)
-    notes = CompactionNotices(screen)
-    place = os.path.realpath(file)  # which gives a loop of links as it is: the store refuses it
+def _run_in_file(options: ChatOptions, file: Path) -> int:
+    screen = Screen(quiet=options.quiet)
+    notices = CompactionNotices(screen)
+    place = os.path.realpath(file)  # returns a loop of links unchanged; the store refuses it
 
-    def told(call: str, outcome: str) -> None:
-        screen.end_text()  # what the model said before the call
+    def on_tool_call(call: str, outcome: str) -> None:
+        screen.end_text()  # the text before the call
         screen.print_note(f"  · {call.replace(place, 'in the transcript')} → {outcome}")
 
-    talk = open_session(
+    chat = open_session(
         file,
-        folder=order.folder,
-        write=order.write,
-        model=order.model,
-        window=order.window,
-        instructions=order.instructions and LONE_SURROGATES.sub("\ufffd", order.instructions),
-        events=Events(notes),
-        on_tool_call=told,
+        folder=options.folder,
+        write=options.write,
+        model=options.model,
+        window=options.window,
+        instructions=options.instructions and LONE_SURROGATES.sub("\ufffd", options.instructions),
+        events=Events(notices),
+        on_tool_call=on_tool_call,
     )
-    notes.watch_background(talk.session.keeper.background)
-    with talk:
-        return _ChatLoop(order, talk, screen, notes).hold()
+    notices.watch_background(chat.session.compaction.background)
+    with chat:
+        return _ChatLoop(options, chat, screen, notices).run()
 
 
 class _ChatLoop:
-    """One conversation at the keyboard, from a pipe or from options."""
+    """One conversation, with messages from the terminal, a pipe or options."""
 
-    def __init__(self, order: ChatOptions, talk: ChatSession, screen: Screen, notes: CompactionNotices) -> None:
-        self._order = order
-        self._talk = talk
+    def __init__(self, options: ChatOptions, chat: ChatSession, screen: Screen, notices: CompactionNotices) -> None:
+        self._options = options
+        self._chat = chat
         self._screen = screen
-        self._notes = notes
-        self._asks = not order.messages and screen.is_interactive
-        self._commands = SlashCommands(talk, screen, resume=lambda: self._turn(None))
+        self._notices = notices
+        self._interactive = not options.messages and screen.is_interactive
+        self._commands = SlashCommands(chat, screen, resume=lambda: self._turn(None))
         self._failed = False
 
-    def hold(self) -> int:
+    def run(self) -> int:
         self._greet()
-        given = sys.stdin
-        if isinstance(given, io.TextIOWrapper):
-            given.reconfigure(errors="replace")  # a stray byte ends no conversation
-        for line in self._lines():
-            if line.strip() and not self._one(line):
+        stdin = sys.stdin
+        if isinstance(stdin, io.TextIOWrapper):
+            stdin.reconfigure(errors="replace")  # invalid UTF-8 does not end the conversation
+        for line in self._read_lines():
+            if line.strip() and not self._run_line(line):
                 break
-        return int(self._failed and not self._asks)
+        return int(self._failed and not self._interactive)
 
     def _greet(self) -> None:
-        order, screen = self._order, self._screen
-        if order.keyless:
-            for line in wrap(KEYLESS.format(window=order.window or WINDOW), max(40, screen.console.width - 1)):
+        options, screen = self._options, self._screen
+        if options.keyless:
+            for line in wrap(KEYLESS.format(window=options.window or WINDOW), max(40, screen.console.width - 1)):
                 screen.print_note(line, "")
-        elif order.model is None:
-            screen.print_note("A script answers in the place of a model.", "")
-        if order.transcript is None:
-            screen.print_note("It is kept until you leave: name a file to keep it for good, or use /fork FILE.", "")
-        if self._asks:
-            tools = "may write in" if order.write else "may read"
-            screen.print_note(f"{self._talk.session.model.name} {tools} {order.folder}. /help lists commands, Ctrl-D leaves.")
-        if self._talk.session.keeper.budget.base is None:
+        elif options.model is None:
+            screen.print_note("A scripted model answers.", "")
+        if options.transcript is None:
+            screen.print_note("The conversation is deleted when you leave. To keep it, name a transcript file, or use /fork FILE.", "")
+        if self._interactive:
+            tools = "may write in" if options.write else "may read"
+            screen.print_note(f"{self._chat.session.model.name} {tools} {options.folder}. /help lists commands, Ctrl-D leaves.")
+        if self._chat.session.compaction.budget.base is None:
             screen.print_note(
-                f"No window is known of {order.model}: nothing is summarized until it refuses a request. --window SIZE sets one.", ""
+                f"The context window of {options.model} is unknown: no summary is made until it rejects a request. Set it with --window.",
+                "",
             )
-        path = self._talk.session.transcript.path()
-        said = [entry for entry in path if entry.message is not None]
-        if said:
-            screen.print_note(f"{order.transcript} has {len(said):,} messages and goes on:")
-            for entry in said[-SHOWN_MESSAGES:]:
+        path = self._chat.session.transcript.path()
+        messages = [entry for entry in path if entry.message is not None]
+        if messages:
+            screen.print_note(f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:")
+            for entry in messages[-SHOWN_MESSAGES:]:
                 role = entry.message.role if entry.message else ""
                 screen.print_note(f"  {role:<9}  {shorten_entry(entry, screen.console.width - 13)}")
-            if self._talk.inspect(_is_cut_short):
-                screen.print_note("The last turn was cut short: /resume goes on with it, or say something else.", "yellow")
+            if self._chat.inspect(_is_interrupted):
+                screen.print_note("The last turn was interrupted: /resume continues it, or send another message.", "yellow")
             self._meter()
 
-    def _lines(self) -> Iterator[str]:
-        """What is said. From a pipe and from options it is shown, since nobody has typed it."""
-        if self._asks:
-            yield from self._typed()
+    def _read_lines(self) -> Iterator[str]:
+        """Yield the input lines. Lines from a pipe or from options are printed too, because they were not typed."""
+        if self._interactive:
+            yield from self._read_terminal()
             return
-        for line in self._order.messages or sys.stdin or ():  # there is no stdin where it was closed
+        for line in self._options.messages or sys.stdin or ():  # there is no stdin where it was closed
             text = LONE_SURROGATES.sub("\ufffd", line.rstrip("\n"))
             if text.strip():
                 self._screen.print_note(f"{PROMPT}{text}", "bold")
             yield text
 
-    def _typed(self) -> Iterator[str]:
+    def _read_terminal(self) -> Iterator[str]:
         try:
-            import readline  # gives input() its editing keys and its history
+            import readline  # gives input() editing keys and a history
 
             readline.set_auto_history(True)
-        except ImportError:  # not on every system
+        except ImportError:  # not available on every system
             pass
         while True:
             self._screen.print_note("")
@@ -176,43 +183,43 @@ class _ChatLoop:
                 continue
             yield LONE_SURROGATES.sub("\ufffd", line)
 
-    def _one(self, line: str) -> bool:
-        """A line. False: leave. What goes wrong is said in a line, and the conversation can be gone on with."""
-        self._notes.announce_ready()
+    def _run_line(self, line: str) -> bool:
+        """Run one line. Return False to leave. An error is printed in one line, and the conversation can continue."""
+        self._notices.announce_ready()
         try:
             if line.startswith("/"):
                 return self._commands.run(line)
             self._turn(line)
         except NoPendingMessageError:
-            self._say_failure("there is no turn to go on with: the model has had the last word.")
+            self._print_failure("there is no turn to resume: the last message is the model's reply.")
         except (PromptKitError, OSError) as error:
-            self._say_failure(explain_failure(error))
+            self._print_failure(explain_failure(error))
         except KeyboardInterrupt:
-            if not self._asks:
+            if not self._interactive:
                 raise click.Abort from None
             self._screen.end_text()
-            self._screen.print_note("stopped. What was said is kept; /resume goes on with it.", "yellow")
+            self._screen.print_note("Turn stopped. Its messages are kept; /resume continues it.", "yellow")
         return True
 
-    def _say_failure(self, why: str) -> None:
+    def _print_failure(self, why: str) -> None:
         self._failed = True
         self._screen.end_text()
         self._screen.print_line(f"error: {escape_control_chars(why)}", "red")
 
     def _turn(self, content: str | None) -> None:
-        turn = self._talk.run_turn(content, self._screen.write_text)
+        turn = self._chat.run_turn(content, self._screen.write_text)
         self._screen.end_text()
-        if not self._asks and self._order.model is None:
-            self._talk.wait_for_summary()  # so that the same lines give the same conversation
-            self._notes.announce_ready()
+        if not self._interactive and self._options.model is None:
+            self._chat.wait_for_summary()  # so that the same lines give the same conversation
+            self._notices.announce_ready()
         self._meter(turn.usage[-1])
 
     def _meter(self, usage: Usage | None = None) -> None:
-        tokens, base = self._talk.inspect(lambda session: (session.keeper.reading().tokens, session.keeper.budget.base))
+        tokens, base = self._chat.inspect(lambda session: (session.compaction.usage().tokens, session.compaction.budget.base))
         cached = f", {usage.cached_tokens / usage.input_tokens:.0%} cached" if usage and usage.input_tokens and usage.cached_tokens else ""
         self._screen.print_meter(tokens, base, cached)
 
 
-def _is_cut_short(session: AgentSession) -> bool:
-    items = session.keeper.view.items
+def _is_interrupted(session: AgentSession) -> bool:
+    items = session.compaction.view.items
     return bool(items) and items[-1].message.role in {"user", "tool"} and not is_summary(items[-1])

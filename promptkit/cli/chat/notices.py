@@ -1,4 +1,4 @@
-"""What happens to the window, as lines for a person."""
+"""Print what happens to the context window: summaries that are started, ready, applied, discarded."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ __all__ = ["CompactionNotices"]
 
 STYLE = "magenta"
 
-WHERE = {"background": "beside the conversation", "manual": "as you asked", "foreground": "now, for it does not fit any more"}
+TRIGGERS = {"background": "in the background", "manual": "as you asked", "foreground": "now, because the request does not fit"}
 
 
 class CompactionNotices:
-    """Tells of summaries: begun, ready, in place, dropped. To be subscribed to a session's events; `watch` is told whose they are."""
+    """An event subscriber that prints a line for each step of a compaction.
+
+    Call `watch_background` with the session's background before the first turn, so that a summary is announced when it is ready.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -36,42 +39,42 @@ class CompactionNotices:
         self._ready = True
 
     def watch_background(self, background: Background) -> None:
-        """The background whose summaries are waited for."""
+        """Set the background whose summaries are announced when they are ready."""
         self._background = background
 
     def announce_ready(self) -> None:
-        """Say once of each summary that it is ready."""
+        """Announce a background summary that is ready, once."""
         if not self._ready and self._background is not None and self._background.state == "ready":
             self._ready = True
-            self._note("the summary is ready; it takes its place when you go on")
+            self._note("the summary is ready and will be used in the next request")
 
     def __call__(self, event: Event) -> None:
-        """Tell of an event."""
+        """Print an event."""
         match event:
             case CompactionStarted(trigger=trigger, messages=messages):
-                self._note(f"a summary of {_messages(messages)} is being made, {WHERE.get(trigger, f'now ({trigger})')}")
+                self._note(f"summarizing {_messages(messages)}, {TRIGGERS.get(trigger, f'now ({trigger})')}")
                 if trigger == "background":
                     self._wait_for_it()
             case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
                 self._ready = True
-                self._note(f"the summary ({mode}) is in place: {before:,} → {after:,} tokens (/undo)")
+                self._note(f"a summary ({mode}) replaced the older messages: {before:,} → {after:,} tokens (/undo reverts it)")
             case CompactionFailed(trigger="manual"):
-                pass  # who asked for it is told anyway
+                pass  # the command reports the error
             case CompactionFailed(detail=detail):
                 self._note(f"no summary was made: {detail.removeprefix('no summary: ')}")
             case CompactionCancelled():
-                self._note("the summary was called off")
+                self._note("the summary was cancelled")
             case SummaryDiscarded(reason=reason):
-                self._note(f"the summary is dropped: {reason}")
+                self._note(f"the summary was discarded: {reason}")
             case DecisionMade(decision="RenderPruned", reason=reason):
-                self._note(f"the oldest messages are left out of this request, see /receipt: {reason}")
+                self._note(f"the oldest messages were removed from this request (/receipt lists them): {reason}")
             case _:
                 pass
 
     def _wait_for_it(self) -> None:
         self._ready = False
         task = asyncio.get_running_loop().create_task(self._tell_later())
-        self._tasks.add(task)  # the loop itself keeps no task alive
+        self._tasks.add(task)  # the event loop keeps only weak references to tasks
         task.add_done_callback(self._tasks.discard)
 
     async def _tell_later(self) -> None:

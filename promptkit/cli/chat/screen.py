@@ -1,4 +1,4 @@
-"""What `promptkit chat` shows: the model's text as it comes, and lines about what happens beside it."""
+"""The output of `promptkit chat`: the model's text as it is streamed, and notes between its lines."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["PROMPT", "Screen"]
 PROMPT = "> "
 
 BAR = 20
-"""Characters."""
+"""Columns of the bar that shows how full the context window is."""
 
 
 class Screen:
-    """Writes to stdout, from any thread. Nothing that it is given can control the terminal.
+    """Writes to stdout, from any thread. Control characters are escaped.
 
-    On a terminal the text is wrapped between words. `typing`: a person types at a prompt; what is told meanwhile is written above it,
-    or after the line where it has been begun.
+    On a terminal, text is wrapped between words. While the user types at the prompt (`typing`), notes are written above the prompt, or
+    after the line if the user has started one.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -44,12 +44,12 @@ class Screen:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person sits at both ends."""
+        """Whether stdin and stdout are both terminals."""
         return sys.stdin is not None and sys.stdin.isatty() and self.console.is_terminal
 
     @contextlib.contextmanager
     def typing(self) -> Generator[None]:
-        """While the block runs, a prompt stands on the screen."""
+        """Tell the screen that a prompt is shown while the block runs."""
         self._set(typing=True)
         try:
             yield
@@ -57,14 +57,14 @@ class Screen:
             self._set(typing=False)
 
     def write_text(self, piece: str) -> None:
-        """A piece of the model's text."""
+        """Write a part of the model's text."""
         with self._lock:
             for part in re.findall(r"\n|[^\S\n]+|\S+", escape_control_chars(piece)):
                 self._take(part)
             self.console.file.flush()
 
     def end_text(self) -> None:
-        """The text is at its end."""
+        """End the model's text, and write the notes that were waiting."""
         with self._lock:
             self._put_word()
             if self._column:
@@ -72,7 +72,7 @@ class Screen:
             self._flush()
 
     def print_line(self, text: str, style: str = "") -> None:
-        """A line of the program's own. It waits while the model is in the middle of one."""
+        """Print a line that is not the model's. Waits until the current line of the model ends."""
         shown = Text(escape_control_chars(text), style=style)
         with self._lock:
             self._waiting.append(shown)
@@ -80,21 +80,27 @@ class Screen:
                 self._flush()
 
     def print_note(self, text: str, style: str = "bright_black") -> None:
-        """A line about what goes on, which is left out where only the answers are wanted."""
+        """Print a note about what happens. Prints nothing with `quiet`."""
         if not self._quiet:
             self.print_line(text, style)
 
     def print_meter(self, tokens: int, base: int | None, rest: str) -> None:
-        """How full the window is: a bar, the figures, and what else is known."""
+        """Print how full the context window is.
+
+        Args:
+            tokens: Tokens of the conversation.
+            base: Tokens that it may have. None: unknown.
+            rest: Text to add at the end of the line.
+        """
         if self._quiet:
             return
         if base is None:
-            self.print_note(f"context {tokens:,} tokens of an unknown window{rest}")
+            self.print_note(f"context {tokens:,} tokens, window unknown{rest}")
             return
         full, empty = "█░" if self.console.encoding.startswith("utf") else "#."
         share = tokens / base
         filled = min(BAR, round(BAR * share))
-        style = "green" if share < 0.65 else "yellow" if share < 0.9 else "red"  # noqa: PLR2004  # where a summary is of use, and needed
+        style = "green" if share < 0.65 else "yellow" if share < 0.9 else "red"  # noqa: PLR2004  # about where a summary is started, and where it is needed
         line = Text.assemble(
             ("context ", "bright_black"),
             (full * filled, style),
@@ -152,6 +158,6 @@ class Screen:
 
 
 def _line_begun() -> bool:
-    """Whether the person has typed something that a new line above the prompt would tear apart."""
+    """Return True if the user has started a line, which a note above the prompt would split."""
     readline = sys.modules.get("readline")
     return readline is None or bool(readline.get_line_buffer())

@@ -1,4 +1,4 @@
-"""The session behind `promptkit chat`: which model, which window, which tools; and an event loop for it beside the terminal."""
+"""Create the session of `promptkit chat` with its model, context window and tools."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["WINDOW", "ChatSession", "open_session"]
 T = TypeVar("T")
 
 WINDOW = 6_000
-"""Tokens of the script's window: small, so that a summary is seen soon."""
+"""The context window of the scripted model in tokens: small, so that a summary is made soon."""
 
-RESULT_SHARE = 2
-"""A tool result has at most so many characters that one over this many makes the window's tokens: about an eighth of it."""
+RESULT_DIVISOR = 2
+"""A tool result has at most one character for so many tokens of the window: about an eighth of the window."""
 
 MIN_RESULT_CHARACTERS, MAX_RESULT_CHARACTERS = 1_000, 40_000
-"""Characters of a tool result, however small or large the window."""
+"""Bounds of the characters of a tool result, for very small and very large windows."""
 
 INSTRUCTIONS = (
     "You answer questions about the files of one folder. Look into them with your tools before you answer, and say which file and which "
@@ -55,9 +55,21 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     events: Events,
     on_tool_call: Callable[[str, str], object],
 ) -> ChatSession:
-    """The conversation in a file, ready to go on. `model` None is the script; `told` hears of tool calls.
+    """Open or continue the conversation in a transcript file.
 
-    Raises TranscriptError for a file that is none, ToolsFillBudgetError for a window that is too small.
+    Args:
+        file: The transcript file. It is created if it does not exist.
+        folder: The folder that the file tools are confined to, as an absolute path.
+        write: Whether the tools may write and edit files.
+        model: The model's name. None: the scripted model.
+        window: The context window in tokens. None: that of the model.
+        instructions: The system message. None: the default one.
+        events: Subscribers to the session's events.
+        on_tool_call: Called after each tool call with a description of the call and of its outcome.
+
+    Raises:
+        TranscriptError: The file cannot be read as a transcript.
+        ToolsFillBudgetError: The window is too small.
     """
     store = JsonlStore(file)
     transcript = Transcript(store)
@@ -65,7 +77,11 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     if model is None:
         window = window or WINDOW
     known = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, window=window)
-    characters = MAX_RESULT_CHARACTERS if known.limit is None else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_SHARE))
+    characters = (
+        MAX_RESULT_CHARACTERS
+        if known.limit is None
+        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR))
+    )
     tools = file_tools(Folder(folder, transcript=store.path), characters=characters, write=write, on_tool_call=on_tool_call)
     budget = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, tools=[tool.definition for tool in tools], window=window)
     chosen, close = _model(model)
@@ -84,32 +100,32 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
 
 
 def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, object, None]] | None]:
-    """The model, and what closes its connections."""
+    """Return the model, and the function that closes its connections."""
     return (ScriptedChatModel(tokenizer_for(None)), None) if name is None else open_model(name)
 
 
 class ChatSession(SyncSession):
-    """A session whose turns can be broken off from the keyboard, and which can be looked at between them."""
+    """A session with turns that Ctrl-C can stop, and whose state can be inspected between turns."""
 
     def __init__(self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None) -> None:
         super().__init__(session)
         self._release = release
 
     def run_turn(self, content: str | None, on_text: Callable[[str], object]) -> TurnResult:
-        """A turn; for None, the rest of one that was cut short. KeyboardInterrupt comes out when the turn has ended."""
+        """Run a turn; None resumes one that was interrupted. KeyboardInterrupt is raised after the turn has ended."""
         return self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
 
     def inspect(self, work: Callable[[AgentSession], T]) -> T:
-        """What a function finds in the session, in its own thread."""
-        return self._call(lambda: work(self.session))
+        """Call a function with the session, in the session's thread, and return the result."""
+        return self.call(work)
 
     def wait_for_summary(self) -> None:
-        """Wait until the background has made its summary, or failed to."""
-        self._wait(self.session.keeper.background.wait())
+        """Wait until the background summary is ready or has failed."""
+        self._loop.wait(self.session.window.wait_idle)
 
     def close(self) -> None:
-        """End it all, connections included."""
+        """Close the session and the model's connections."""
         if self._release is not None:
-            self._wait(self._release())
+            self._loop.wait(self._release)
             self._release = None
         super().close()

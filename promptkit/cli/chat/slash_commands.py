@@ -1,4 +1,4 @@
-"""The commands of `promptkit chat`: lines that begin with a slash."""
+"""The slash commands of `promptkit chat`."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["SlashCommands", "format_usage", "shorten_entry"]
 
-SHOWN = 8
-"""Messages and removals that are listed."""
+MAX_ROWS = 8
+"""Rows of a list of messages or removals that are printed."""
 
 MAX_DIGITS = 9
-"""The most that a number of messages has."""
+"""Digits that the number of /rewind may have."""
 
 HELP = """\
-/help              these lines
-/context           what the window holds, and from where on a summary is made
-/receipt           what the last request left out, and the summaries so far
-/compact [TEXT]    summarize now; TEXT says what the summary is to heed
-/undo              take the latest summary back, and show what it stood for
-/rewind [N]        go back to before your last message, or your last N
-/resume            go on with a turn that was cut short
-/fork FILE         write the conversation as it is to another file
-/quit              leave, as Ctrl-D does
-A line that begins with a space and a slash is said to the model."""
+/help              show this list
+/context           show the contents of the context window, and when a summary is made
+/receipt           show what the last request left out, and the summaries so far
+/compact [TEXT]    summarize now; TEXT is an additional instruction for the summary
+/undo              revert the latest summary, and restore the messages it replaced
+/rewind [N]        go back to before your last message, or your last N messages
+/resume            continue a turn that was interrupted
+/fork FILE         copy the conversation to another file
+/quit              leave, like Ctrl-D
+To send a message that begins with a slash, put a space before it."""
 
 
 class SlashCommands:
-    """Carries commands out, and writes what came of them. `resume` goes on with a turn."""
+    """Runs slash commands and prints their results. `resume` is called to continue an interrupted turn."""
 
     def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
         self._talk = talk
@@ -53,7 +53,7 @@ class SlashCommands:
         self._resume = resume
 
     def run(self, line: str) -> bool:
-        """Do what a line says. False: leave. Raises what the session raises."""
+        """Run the command of a line. Return False to leave. Raises what the session raises."""
         name, _, rest = line[1:].partition(" ")
         rest = rest.strip()
         match name:
@@ -84,7 +84,7 @@ class SlashCommands:
             self._screen.print_line(line)
 
     def _wrapped(self, facts: Sequence[tuple[str, str]]) -> list[str]:
-        """Names and what they are, in lines that fit, those that go on indented."""
+        """Format names and values as lines of the screen's width, with a hanging indent."""
         width = max(self._screen.console.width, 40)
         indent = " " * 12
         lines = [wrap(f"{name:<11} {fact}", width, subsequent_indent=indent, break_on_hyphens=False) for name, fact in facts]
@@ -92,21 +92,23 @@ class SlashCommands:
 
     def _compact(self, instructions: str) -> None:
         if self._talk.compact(instructions or None) is None:
-            self._screen.print_line("there is nothing to summarize: all of it is recent.")
+            self._screen.print_line("there is nothing to summarize: all messages are recent.")
 
     def _undo(self) -> None:
         undone = self._talk.undo_compaction()
-        self._screen.print_line("there is no summary to take back." if undone is None else f"taken back. {self._talk.inspect(format_usage)}")
+        self._screen.print_line(
+            "there is no summary to revert." if undone is None else f"Summary reverted: {self._talk.inspect(format_usage)}"
+        )
 
     def _rewind(self, count: str) -> None:
         wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= MAX_DIGITS else 0 if count else 1
         if not wanted:
-            self._screen.print_line("/rewind takes a number of your messages, such as /rewind 2.", "red")
+            self._screen.print_line("/rewind needs a number of your messages, such as /rewind 2.", "red")
             return
         path = self._talk.inspect(lambda session: session.transcript.path())
         asked = [entry for entry in path if entry.message is not None and entry.message.role == "user"]
         if wanted > len(asked):
-            self._screen.print_line(f"you have said {len(asked):,}, so there is nothing to go back to.", "red")
+            self._screen.print_line(f"you have sent only {len(asked):,}: use a smaller number.", "red")
             return
         first = asked[-wanted]
         parent = self._talk.inspect(lambda session: session.transcript.parent(first.id))
@@ -115,63 +117,66 @@ class SlashCommands:
 
     def _fork(self, name: str) -> None:
         if not name:
-            self._screen.print_line("/fork takes the name of a file that is not there yet.", "red")
+            self._screen.print_line("/fork needs the name of a file that does not exist yet.", "red")
             return
         try:
             path = Path(name).expanduser()
-        except RuntimeError:  # a person who is not known has no home
+        except RuntimeError:  # the home folder of that user is unknown
             path = Path(name)
         if path.exists() and path.stat().st_size:
-            self._screen.print_line(f"{path} is there already; /fork takes the name of a file that is not.", "red")
+            self._screen.print_line(f"{path} already exists: /fork needs the name of a file that does not exist yet.", "red")
             return
         copied = self._talk.inspect(lambda session: len(session.transcript.fork(JsonlStore(path))))
-        self._screen.print_line(f"{copied:,} entries written to {path}; to go on there: promptkit chat {path}")
+        self._screen.print_line(f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}")
 
 
 def format_usage(session: AgentSession) -> str:
-    """How full the window is, in words."""
-    tokens, base = session.keeper.reading().tokens, session.keeper.budget.base
-    return f"{tokens:,} tokens of a window that is not known" if base is None else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
+    """Return how full the context window is, in words."""
+    tokens, base = session.compaction.usage().tokens, session.compaction.budget.base
+    return f"{tokens:,} tokens, window unknown" if base is None else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
 
 
 def shorten_entry(entry: Entry, width: int) -> str:
-    """What an entry says, in at most so many columns."""
+    """Return the first line of an entry, cut to at most `width` columns."""
     return clip(first_line(entry), max(width, 20))
 
 
 def _context(session: AgentSession) -> list[tuple[str, str]]:
-    keeper = session.keeper
-    reading, view = keeper.reading(), keeper.view
+    compaction = session.compaction
+    reading, view = compaction.usage(), compaction.view
     answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
     asked = sum(map(is_user_request, view.items))
-    summary = "; before them a summary" if view.checkpoint else ""
+    summary = ", after a summary" if view.checkpoint else ""
     return [
         ("model", session.model.name),
-        ("window", keeper.budget.explain()),
-        ("used", format_usage(session) + ("" if reading.provider is None else ", by the model's own count")),
-        ("shown", f"{asked:,} of your messages, {_counted(answers, 'answer')}, {_counted(results, 'tool result')}{summary}"),
+        ("window", compaction.budget.explain()),
+        ("used", format_usage(session) + ("" if reading.provider is None else ", as counted by the provider")),
+        (
+            "contents",
+            f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'answer')}, {_pluralize(results, 'tool result')}{summary}",
+        ),
         ("summary", _summary(session)),
         ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.file_path}"),
     ]
 
 
-def _counted(count: int, noun: str) -> str:
+def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _summary(session: AgentSession) -> str:
-    keeper = session.keeper
-    state = {"running": "one is being made", "ready": "one is ready, and takes its place when you go on"}.get(keeper.background.state)
-    if state is not None or keeper.budget.base is None:
-        return state or "made when you ask for one, or the model refuses a request as too large"
-    base = keeper.budget.base
-    return f"begun at about {0.8 * base:,.0f} tokens after tool calls, else at {0.9 * base:,.0f}"
+    compaction = session.compaction
+    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(compaction.background.state)
+    if state is not None or compaction.budget.base is None:
+        return state or "made with /compact, or when the model rejects a request as too large"
+    base = compaction.budget.base
+    return f"started at about {0.8 * base:,.0f} tokens after tool calls, otherwise at {0.9 * base:,.0f}"
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
     rendered, before = session.last_rendered, session.last_omitted
     if rendered is None:
-        lines = ["no request was sent yet."]
+        lines = ["no request has been sent yet."]
     elif not rendered.removals and not before:
         lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."]
     else:
@@ -179,35 +184,39 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
         sizes = list(map(Sizer(session.tokenizer).count_message, before))
         lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"]
         if before:
-            lines.append(f"left out or shortened, first to last: {sum(sizes):,} tokens in {_counted(len(before), 'message')}")
-            lines += _first([_unsaid(message, size, width) for message, size in zip(before, sizes, strict=True)])
+            lines.append(
+                f"removed or shortened before rendering, in this order: {_pluralize(len(before), 'message')}, {sum(sizes):,} tokens"
+            )
+            lines += _limit_rows([_omitted_row(message, size, width) for message, size in zip(before, sizes, strict=True)])
         if gone:
-            lines.append(f"left out, first to last: {sum(each.tokens for each in gone):,} tokens in {_counted(len(gone), 'piece')}")
-            lines += _first([_removal(each, width) for each in gone])
+            lines.append(f"removed, in this order: {_pluralize(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens")
+            lines += _limit_rows([_removal_row(each, width) for each in gone])
     path = session.transcript.path()
     undone = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.content is None}
     summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
-    lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet.")
-    lines += [_checkpoint(entry, entry.payload, undone=entry.id in undone) for entry in summaries if isinstance(entry.payload, Checkpoint)]
+    lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet")
+    lines += [
+        _checkpoint_row(entry, entry.payload, undone=entry.id in undone) for entry in summaries if isinstance(entry.payload, Checkpoint)
+    ]
     return lines
 
 
-def _first(rows: Sequence[str]) -> list[str]:
-    return [*rows[:SHOWN], *([f"{'…':>8}  {len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else [])]
+def _limit_rows(rows: Sequence[str]) -> list[str]:
+    return [*rows[:MAX_ROWS], *([f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else [])]
 
 
-def _unsaid(message: Message, size: int, width: int) -> str:
+def _omitted_row(message: Message, size: int, width: int) -> str:
     calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
     said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
     return clip(escape_control_chars(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
 
 
-def _removal(removal: Removal, width: int) -> str:
+def _removal_row(removal: Removal, width: int) -> str:
     path = " > ".join(removal.path.split(" > ")[-2:])
     return clip(escape_control_chars(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {path}"), width)
 
 
-def _checkpoint(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
+def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
     before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
     writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
-    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (taken back)' if undone else ''}"
+    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (reverted)' if undone else ''}"

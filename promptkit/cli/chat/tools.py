@@ -1,9 +1,9 @@
-"""The file tools of `promptkit chat`: list, read, search, and where it is allowed write and edit."""
+"""The file tools of `promptkit chat`: list, read and search, and with `--write` also write and edit."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, RefusedError
 from promptkit.messages import ToolDefinition
@@ -18,43 +18,53 @@ if TYPE_CHECKING:
 __all__ = ["file_tools"]
 
 MAX_NAMES = 300
-"""Names of a folder that are listed."""
+"""Entries of a folder that are listed."""
 
 MAX_MATCHES = 50
-"""Lines that a search gives."""
+"""Lines that a search returns."""
 
 MAX_FILES = 5_000
-"""Files that a search looks into."""
+"""Files that a search reads."""
 
 CONTEXT_CHARACTERS = 100
-"""Characters on both sides of what was searched for."""
+"""Characters of a line that a search returns on both sides of the match."""
+
+Run: TypeAlias = "Callable[[Mapping[str, object]], tuple[str, str, str]]"
+"""Runs a tool with its arguments. Returns what the call is about, its outcome in a few words, and the tool result."""
 
 PATH: dict[str, Json] = {"type": "string", "description": "Relative to the folder."}
 
 
 def file_tools(folder: Folder, *, characters: int, write: bool, on_tool_call: Callable[[str, str], object]) -> list[Tool]:
-    """The tools over a folder. A result has about so many `characters` at most; `told` hears of each call and what came of it, in a line."""
-    run: list[tuple[ToolDefinition, Callable[[Mapping[str, object]], tuple[str, str, str]]]] = [
+    """Create the file tools for a folder.
+
+    Args:
+        folder: The folder that the tools are confined to.
+        characters: About how many characters a result may have.
+        write: Whether to include the tools that write and edit files.
+        on_tool_call: Called after each call with a line that describes the call, and one that describes its outcome.
+    """
+    tools: list[tuple[ToolDefinition, Run]] = [
         (_LIST, partial(_list, folder)),
         (_READ, partial(_read, folder, characters)),
         (_SEARCH, partial(_search, folder, characters)),
     ]
     if write:
-        run += [(_WRITE, partial(_write, folder)), (_EDIT, partial(_edit, folder))]
+        tools += [(_WRITE, partial(_write, folder)), (_EDIT, partial(_edit, folder))]
 
-    def tool(definition: ToolDefinition, work: Callable[[Mapping[str, object]], tuple[str, str, str]]) -> Tool:
-        def called(arguments: Mapping[str, object]) -> str:
+    def create_tool(definition: ToolDefinition, run: Run) -> Tool:
+        def run_and_report(arguments: Mapping[str, object]) -> str:
             try:
-                what, outcome, result = work(arguments)
+                subject, outcome, result = run(arguments)
             except RefusedError as error:
-                on_tool_call(f"{definition.name} {_shown(arguments)}", f"refused: {error}")
+                on_tool_call(f"{definition.name} {_subject(arguments)}", f"refused: {error}")
                 return f"Error: {error}"
-            on_tool_call(f"{definition.name} {what}", outcome)
+            on_tool_call(f"{definition.name} {subject}", outcome)
             return result
 
-        return Tool(definition=definition, run=called)
+        return Tool(definition=definition, run=run_and_report)
 
-    return [tool(definition, work) for definition, work in run]
+    return [create_tool(definition, run) for definition, run in tools]
 
 
 def _definition(name: str, description: str, required: list[Json], properties: dict[str, Json]) -> ToolDefinition:
@@ -88,19 +98,19 @@ _EDIT = _definition(
 )
 
 
-def _list(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
-    path = _text(given, "path", ".")
+def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
+    path = _text(arguments, "path", ".")
     entries = folder.list_entries(path)
     lines = [f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}" for each in entries[:MAX_NAMES]]
     if len(entries) > MAX_NAMES:
         lines.append(f"({len(entries) - MAX_NAMES:,} more)")
-    return path, _counted(len(entries), "name"), "\n".join(lines) or "(empty)"
+    return path, _pluralize(len(entries), "name"), "\n".join(lines) or "(empty)"
 
 
-def _read(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str, str, str]:
-    path, start, end = _text(given, "path"), _number(given, "start", 1), _number(given, "end", None)
+def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
+    path, start, end = _text(arguments, "path"), _number(arguments, "start", 1), _number(arguments, "end", None)
     if start is None or start < 1 or (end is not None and end < start):
-        why = "start is at least 1, and end at least start."
+        why = "start must be at least 1, and end at least start."
         raise RefusedError(why)
     shown: list[str] = []
     left, last, number, goes_on = most, 0, 0, 0
@@ -110,25 +120,25 @@ def _read(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str, 
                 continue
             text = line.decode(errors="replace").rstrip("\r\n")
             if shown and len(text) > left:
-                left = 0  # a line is only cut where it is the first
+                left = 0  # only the first line is ever cut
                 continue
             goes_on = max(0, len(text) - left)
             shown.append(text[:left])
             left -= len(text) + 1
             last = number
     if not shown and number:
-        why = f"{path} has {_counted(number, 'line')}."
+        why = f"{path} has only {_pluralize(number, 'line')}."
         raise RefusedError(why)
     notes = [f"line {last} goes on for {goes_on:,} characters: search finds text in it"] if goes_on else []
     if last < min(number, end or number):
         notes.append(f"lines {start} to {last} of {number:,}; read on with start={last + 1}")
     note = f"\n({'; '.join(notes)})" if notes else ""
-    outcome = _counted(len(shown), "line") + (f" of {number:,}" if len(shown) < number else "")
+    outcome = _pluralize(len(shown), "line") + (f" of {number:,}" if len(shown) < number else "")
     return path, outcome, "\n".join(shown) + note or "(empty)"
 
 
-def _search(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str, str, str]:
-    text, path = _text(given, "text"), _text(given, "path", ".")
+def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
+    text, path = _text(arguments, "text"), _text(arguments, "path", ".")
     wanted = text.casefold()
     if not wanted:
         why = "text must not be empty."
@@ -152,57 +162,57 @@ def _search(folder: Folder, most: int, given: Mapping[str, object]) -> tuple[str
         except RefusedError:
             if name == path:
                 raise
-            continue  # no text, or gone
+            continue  # not a text file, or removed in the meantime
         if len(found) > MAX_MATCHES or sum(map(len, found)) > most:
             stopped = "\n(and more: search for something that is rarer)"
             del found[MAX_MATCHES:]
             break
     what = f"{text!r}" if path == "." else f"{text!r} {path}"
-    return what, _counted(len(found), "match", "matches"), ("\n".join(found)[:most] or "No match.") + stopped
+    return what, _pluralize(len(found), "match", "matches"), ("\n".join(found)[:most] or "No match.") + stopped
 
 
-def _write(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
-    path, content = _text(given, "path"), _text(given, "content")
+def _write(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
+    path, content = _text(arguments, "path"), _text(arguments, "content")
     folder.write(path, content)
-    lines = _counted(len(content.splitlines()), "line")
+    lines = _pluralize(len(content.splitlines()), "line")
     return path, f"{lines} written", f"{path} was written: {lines}."
 
 
-def _edit(folder: Folder, given: Mapping[str, object]) -> tuple[str, str, str]:
-    path, old, new = _text(given, "path"), _text(given, "old"), _text(given, "new")
+def _edit(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
+    path, old, new = _text(arguments, "path"), _text(arguments, "old"), _text(arguments, "new")
     with folder.open_text(path) as file:
         try:
             text = file.read(MAX_READ_BYTES).decode()
         except UnicodeDecodeError as error:
-            why = f"{path} is not UTF-8."
+            why = f"{path} is not UTF-8 text."
             raise RefusedError(why) from error
     times = text.count(old) if old else 0
     if times != 1:
-        why = f"old stands in {path} {times:,} times, and must stand there once."
+        why = f"old occurs {times:,} times in {path}; it must occur exactly once."
         raise RefusedError(why)
     folder.write(path, text.replace(old, new))
     return path, "edited", f"{path} was edited."
 
 
-def _text(given: Mapping[str, object], name: str, default: str | None = None) -> str:
-    value = given.get(name, default)
+def _text(arguments: Mapping[str, object], name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
     if not isinstance(value, str):
-        why = f"{name} is to be text."
+        why = f"{name} must be a string."
         raise RefusedError(why)
     return value
 
 
-def _number(given: Mapping[str, object], name: str, default: int | None) -> int | None:
-    value = given.get(name)
+def _number(arguments: Mapping[str, object], name: str, default: int | None) -> int | None:
+    value = arguments.get(name)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
-        why = f"{name} is to be a whole number."
+        why = f"{name} must be a whole number."
         raise RefusedError(why)
     return value
 
 
-def _shown(arguments: Mapping[str, object]) -> str:
+def _subject(arguments: Mapping[str, object]) -> str:
     return " ".join(str(value) for name, value in arguments.items() if name in {"path", "text"})
 
 
@@ -210,5 +220,5 @@ def _size(size: int, kind: str) -> str:
     return f"{size:,} bytes" if kind == "file" else f"({kind})"
 
 
-def _counted(number: int, noun: str, nouns: str | None = None) -> str:
+def _pluralize(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"

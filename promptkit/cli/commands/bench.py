@@ -25,12 +25,12 @@ Examples:
 
 
 class Budgets(click.ParamType[tuple[int, ...]]):
-    """Budgets as `parse_budgets` reads them."""
+    """Budgets in tokens, in the notation of `parse_budgets`."""
 
     name = "budgets"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The budgets, in tokens. Fails with what is wrong with the text."""
+        """Return the budgets in tokens. Fails with the message of InvalidBudgetsError."""
         from promptkit.bench.budget_ranges import InvalidBudgetsError, parse_budgets
 
         try:
@@ -42,7 +42,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
 @click.argument("target", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props, as a JSON object; - reads stdin."
+    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
 )
 @click.option(
     "--budgets",
@@ -50,24 +50,42 @@ class Budgets(click.ParamType[tuple[int, ...]]):
     default="1k:128k:log16",
     show_default=True,
     metavar="LIST",
-    help="Sizes such as 2k,8k and ranges: A:B:log16 are 16 sizes in equal ratios, A:B:lin16 in equal steps, A:B:STEP steps of that size.",
+    help="Token counts such as 2k,8k, and ranges: A:B:log16 is 16 budgets in equal ratios, A:B:lin16 in equal steps, A:B:STEP in that step.",
 )
-@click.option("--models", default="", metavar="LIST", help="The models that count, such as gpt-5,gpt-4.1.")
-@click.option("--repeat", type=click.IntRange(0, 1_000), default=5, show_default=True, help="How often times are taken; 0: not at all.")
+@click.option("--models", default="", metavar="LIST", help="Measure once for each of these models, such as gpt-5,gpt-4.1.")
+@click.option("--repeat", type=click.IntRange(0, 1_000), default=5, show_default=True, help="Timed renders per budget; 0 takes no times.")
 @click.option(
-    "--depth", type=click.IntRange(1, 20), default=3, show_default=True, help="Steps of a path after which elements are summed up."
+    "--depth",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Length of the element paths in the results; deeper elements are added to the element that contains them.",
 )
 @click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the run, for machines and as a baseline; - is stdout.",
+    help="Write the run as JSON, for machines or as a baseline; - writes it to stdout.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: .svg, .png or .html.")
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Hold the run against this one; exit 1 if it is worse.")
-@click.option("--tolerance", type=SHARE, default="5%", show_default=True, help="What shares kept and utilisation may lose: points of 100.")
-@click.option("--time-tolerance", type=SHARE_OR_OFF, default="50%", show_default=True, help="What times over the floor may gain; or off.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the run to an .svg, .png or .html file.")
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Compare with this earlier run; exit with 1 if the run is worse."
+)
+@click.option(
+    "--tolerance",
+    type=SHARE,
+    default="5%",
+    show_default=True,
+    help="Largest decrease of a kept share or of the utilisation, in percentage points, that is not worse.",
+)
+@click.option(
+    "--time-tolerance",
+    type=SHARE_OR_OFF,
+    default="50%",
+    show_default=True,
+    help="Largest increase of a render time, relative to tokenising alone, that is not worse; off compares no times.",
+)
 @click.pass_context
 def bench(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
@@ -84,9 +102,9 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     tolerance: float,
     time_tolerance: float | None,
 ) -> None:
-    """Render a prompt at many budgets: what it uses, what it loses, what it takes.
+    """Render a prompt at many budgets, and print what it uses, what it drops and how long it takes.
 
-    Exits with 1 if a --baseline is given and the run is worse than it. To take a run as the new baseline, write it there with --json.
+    Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write it to that file with --json.
     """
     from promptkit.bench.baseline import check_comparable, compare, format_comparison
     from promptkit.bench.results import read_run, run_to_json
@@ -94,14 +112,14 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
 
-    wanted = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
-    before = read_run(baseline) if baseline else None
-    if before:
-        check_comparable(before, budgets=budgets, models=wanted or (None,), depth=depth)
+    model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
+    earlier = read_run(baseline) if baseline else None
+    if earlier:
+        check_comparable(earlier, budgets=budgets, models=model_names or (None,), depth=depth)
     _check_files(json_file, plot, baseline)
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
-        run = measure(element, budgets=budgets, models=wanted, repeat=repeat, depth=depth, target=target)
+        run = measure(element, budgets=budgets, models=model_names, repeat=repeat, depth=depth, target=target)
     text = run_to_json(run)
     piped = str(json_file) == "-"
     if piped:
@@ -117,31 +135,31 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 
         with show_spinner(f"Drawing {plot}"):
             _write(plot, draw_run(run, plot.suffix))
-    if before and baseline:
-        found = compare(run, before, tolerance=tolerance, time_tolerance=time_tolerance)
-        click.echo(format_comparison(found) if piped else f"\n{format_comparison(found)}", err=piped)
-        if found.worse:
+    if earlier and baseline:
+        comparison = compare(run, earlier, tolerance=tolerance, time_tolerance=time_tolerance)
+        click.echo(format_comparison(comparison) if piped else f"\n{format_comparison(comparison)}", err=piped)
+        if comparison.worse:
             click.echo(
-                f"Where that is meant, write the baseline anew: the same command with --json {baseline} and without --baseline.", err=piped
+                f"If that is intended, replace the baseline: run the same command with --json {baseline} and without --baseline.", err=piped
             )
             ctx.exit(1)
 
 
 def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | None) -> None:
-    """Refuse, before anything is measured, what could not be written in the end."""
+    """Check, before anything is measured, that the output files can be written."""
     if json_file and baseline and json_file.resolve() == baseline.resolve():
-        usage_error(f"{baseline} cannot be the baseline and be written: leave --baseline out to write it anew.")
+        usage_error(f"--json and --baseline both name {baseline}: leave out --baseline to replace it.")
     if plot:
         from promptkit.bench.plot import check_drawable
 
         check_drawable(plot.suffix)
         if plot.resolve() in [path.resolve() for path in (json_file, baseline) if path]:
-            usage_error(f"{plot} cannot be the picture and the run: name two files.")
+            usage_error(f"--plot and --json or --baseline both name {plot}: name two files.")
     for path in (json_file, plot):
         if path and str(path) != "-" and not path.resolve().parent.is_dir():
-            usage_error(f"{path} cannot be written: there is no folder {path.parent}.")
+            usage_error(f"cannot write {path}: there is no folder {path.parent}.")
         if path and path.is_dir():
-            usage_error(f"{path} cannot be written: it is a folder.")
+            usage_error(f"cannot write {path}: it is a folder.")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -150,4 +168,4 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        usage_error(f"{path} cannot be written: {error.strerror}.")
+        usage_error(f"cannot write {path}: {error.strerror}.")

@@ -1,4 +1,4 @@
-"""`promptkit import`: read the recording of another agent, count what is in it, and write it as a transcript."""
+"""`promptkit import`: read a recording of another agent, print its counts, and write it as a transcript."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import print_json
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.terminal import escape_control_chars, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -28,43 +27,58 @@ Examples:
   promptkit import rollout.jsonl.gz --format codex --json
 """
 
-SHOWN = 5
+LABELS = {
+    "unanswered": "tool calls without a result",
+    "orphaned": "tool results without a call",
+    "repeated_ids": "ids that several tool calls share",
+    "thinking": "thinking parts",
+    "skipped_lines": "lines that could not be read",
+}
+"""Count → how it is printed, where its own name says too little."""
+
+MAX_PROBLEMS = 5
 """Problems of each kind that are printed."""
 
-AMONG = 8
-"""Names of what was kept that are printed."""
+MAX_KEPT_KINDS = 8
+"""Kinds of entries kept beside the messages that are printed."""
 
 
-@click.command("import", short_help="Read a recording of another agent; count it, write it as a transcript.", epilog=EXAMPLES)
+@click.command("import", short_help="Read a recording of another agent, and write it as a transcript.", epilog=EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write the transcript here.")
-@click.option("--format", "codec", default="auto", show_default=True, help="The format of the file; auto finds it out.")
-@click.option("--force", is_flag=True, help="Replace OUT if it is there.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Where to write the transcript. By default only the counts are printed.",
+)
+@click.option("--format", "codec", default="auto", show_default=True, help="The format of the file; auto detects it.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json: bool) -> None:
-    """Read the recording of a coding agent or a chat, compressed with gzip or not, and say what is in it.
+    """Read a recording of a coding agent or a chat, gzipped or not, and print what it contains.
 
-    Known are Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench, OpenAI chat messages and Anthropic
-    messages. What cannot be read is kept as it is, counted, and told with its line.
+    Formats: Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench, OpenAI chat messages and Anthropic
+    messages. Lines that cannot be read are kept unchanged, counted, and reported with their line numbers.
     """
     import attrs
 
     from promptkit.recordings.importing import import_recording
 
     if force and output is None:
-        usage_error("--force replaces OUT: name it with --output.")
+        usage_error("--force needs --output OUT, the file to replace.")
     with _bar(f"Reading {escape_control_chars(file.name)}") as progress:
-        made = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
-    _warn(file, made)
+        result = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
+    _warn(file, result)
     if as_json:
-        print_json({"file": str(file), "format": made.format, **attrs.asdict(made.counts)})
+        print_json({"file": str(file), "format": result.format, **attrs.asdict(result.counts)})
     else:
-        _print(file, output, made)
+        _print(file, output, result)
 
 
 @contextmanager
 def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, on stderr; nothing for a pipe or a log."""
+    """Show a progress bar on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -78,16 +92,16 @@ def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _warn(file: Path, made: ImportResult) -> None:
-    """Say on stderr what could not be read, and what could not stand where it was."""
-    for problems, count in ((made.skipped, made.counts.skipped_lines), (made.relocated, made.relocated_count)):
-        for problem in problems[:SHOWN]:
+def _warn(file: Path, result: ImportResult) -> None:
+    """Print on stderr the lines that could not be read, and the entries that could not stay where they were."""
+    for problems, count in ((result.skipped, result.counts.skipped_lines), (result.relocated, result.relocated_count)):
+        for problem in problems[:MAX_PROBLEMS]:
             click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
-        if count > SHOWN:
-            click.echo(escape_control_chars(f"{file}: and {count - SHOWN:,} more of these."), err=True)
+        if count > MAX_PROBLEMS:
+            click.echo(escape_control_chars(f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."), err=True)
 
 
-def _print(file: Path, output: Path | None, made: ImportResult) -> None:
+def _print(file: Path, output: Path | None, result: ImportResult) -> None:
     import attrs
     from rich.console import Console
     from rich.table import Table
@@ -95,14 +109,14 @@ def _print(file: Path, output: Path | None, made: ImportResult) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right")
-    for name, count in attrs.asdict(made.counts).items():
-        table.add_row(name.replace("_", " "), f"{count:,}")
-    click.echo(f"{escape_control_chars(file.name)}: {made.format}")
+    for name, count in attrs.asdict(result.counts).items():
+        table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
+    click.echo(f"{escape_control_chars(file.name)}: {result.format}")
     Console(file=sys.stdout, highlight=False).print(table)
-    if made.kept_by_name:
-        names = list(made.kept_by_name.items())
-        listed = ", ".join(f"{name} {count:,}" for name, count in names[:AMONG])
-        more = f", and {len(names) - AMONG:,} other kinds" if len(names) > AMONG else ""
+    if result.kept_by_name:
+        names = list(result.kept_by_name.items())
+        listed = ", ".join(f"{name} {count:,}" for name, count in names[:MAX_KEPT_KINDS])
+        more = f", and {len(names) - MAX_KEPT_KINDS:,} other kinds" if len(names) > MAX_KEPT_KINDS else ""
         click.echo(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
     if output is not None:
-        click.echo(escape_control_chars(f"{made.entries:,} entries are in {output}."))
+        click.echo(escape_control_chars(f"{result.entries:,} entries written to {output}."))

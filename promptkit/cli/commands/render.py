@@ -1,22 +1,14 @@
-"""`promptkit render`: one component or template, rendered against a budget."""
+"""`promptkit render`: render a component or a template within a budget."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal
 
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.input.target import load_target
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import print_json, rendered_to_json
-from promptkit.cli.output.terminal import show_spinner
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from promptkit.cli.output.terminal import print_json, show_spinner
 
 __all__ = ["render"]
 
@@ -35,61 +27,45 @@ Examples:
 @click.command(short_help="Render a component or a template.", epilog=EXAMPLES)
 @click.argument("source", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props, as a JSON object; - reads stdin."
+    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
 )
-@click.option("--budget", type=SIZE, help="The tokens that may be filled, such as 8k.")
-@click.option("--model", help="The model whose window, encoding and framing count.")
+@click.option("--budget", type=SIZE, help="Tokens that the prompt may have, such as 8k. By default the model's window decides.")
+@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["text", "openai", "responses", "anthropic", "json"]),
     default="text",
     show_default=True,
-    help="text is for reading, json the unpruned tree, the others are request bodies.",
+    help="text prints messages to read; openai, responses and anthropic print request bodies; json prints the element tree before pruning.",
 )
-@click.option("--explain", is_flag=True, help="Say on stderr what was removed and why.")
+@click.option("--explain", is_flag=True, help="Print on stderr what was removed, and why.")
 @click.option("--json", "report", is_flag=True, help="Print tokens, budget, messages and removals as one JSON object.")
-def render(*, source: str, props: Path | None, budget: int | None, model: str | None, form: Format, explain: bool, report: bool) -> None:  # noqa: PLR0913  # one argument for each option of the command
-    """Render a component or a template and print what the model would see."""
+def render(  # noqa: PLR0913  # one argument for each option of the command
+    *, source: str, props: Path | None, budget: int | None, model: str | None, output_format: Format, explain: bool, report: bool
+) -> None:
+    """Render a component or a template, and print what the model would receive."""
     import promptkit
+    from promptkit.cli.input.props import read_props
+    from promptkit.cli.input.target import load_target
+    from promptkit.cli.output.messages import print_messages, rendered_to_json
+    from promptkit.rendering import to_json
 
-    element = load_target(source, _props(props))
-    if form == "json" and not report:
-        print_json(promptkit.to_json(element, budget=budget, model=model))
+    element = load_target(source, read_props(props))
+    if output_format == "json" and not report:
+        print_json(to_json(element, budget=budget, model=model))
         return
     with show_spinner(f"Rendering {source}"):
         rendered = promptkit.render(element, budget=budget, model=model)
     if report:
         print_json(rendered_to_json(rendered))
-    elif form == "openai":
+    elif output_format == "openai":
         print_json(rendered.to_openai())
-    elif form == "responses":
+    elif output_format == "responses":
         print_json(rendered.to_responses())
-    elif form == "anthropic":
+    elif output_format == "anthropic":
         print_json(rendered.to_anthropic())
     else:
-        from promptkit.cli.output.messages import print_messages
-
         print_messages(rendered)
     if explain:
         click.echo(rendered.explain(), err=True)
-
-
-def _props(path: Path | None) -> Mapping[str, object]:
-    if path is None:
-        return {}
-    try:
-        text = (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode("utf-8")
-    except OSError as error:
-        usage_error(f"{path} cannot be read: {error.strerror}.")
-    except UnicodeDecodeError:
-        usage_error(f"{path} is no UTF-8 text.")
-    try:
-        props: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        usage_error(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.")
-    except RecursionError:
-        usage_error(f"{path}: nested too deeply.")
-    if not isinstance(props, dict):
-        usage_error(f"{path} holds a JSON {type(props).__name__}: props are an object, name to value.")
-    return cast("dict[str, object]", props)  # JSON objects have string keys

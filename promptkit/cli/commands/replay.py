@@ -30,32 +30,45 @@ Examples:
 """
 
 MIN_WINDOW = 1_000
-"""Tokens of the smallest window."""
+"""Smallest context window in tokens."""
 
 
-@click.command(short_help="Play recordings again under other policies.", epilog=EXAMPLES)
+@click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
-    "--policy", "policies", default="vscode,naive", show_default=True, metavar="LIST", help="Names of policies, or all, presets, naive."
+    "--policy",
+    "policies",
+    default="vscode,naive",
+    show_default=True,
+    metavar="LIST",
+    help="Names of policies, or the groups all, presets, naive.",
 )
-@click.option("--window", type=SIZE, default="128k", show_default=True, help="The model's window, input and output together.")
-@click.option("--model", default="gpt-5", show_default=True, help="The model whose tokens, prices and cache are meant.")
+@click.option("--window", type=SIZE, default="128k", show_default=True, help="The context window in tokens, input and output together.")
+@click.option("--model", default="gpt-5", show_default=True, help="The model whose tokenizer, prices and prompt cache are simulated.")
 @click.option(
-    "--summaries", type=click.Choice(["extractive", "model"]), default="extractive", show_default=True, help="Who writes the summaries."
+    "--summaries",
+    type=click.Choice(["extractive", "model"]),
+    default="extractive",
+    show_default=True,
+    help="Extract the summaries from the conversation, or let the model write them.",
 )
-@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Another table of prices: .json or .toml.")
+@click.option(
+    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="A price table to use instead of the packaged one: .json or .toml."
+)
 @click.option(
     "--cache",
     type=click.Choice(["auto", "openai", "anthropic", "anthropic-1h", "off"]),
     default="auto",
     show_default=True,
-    help="The rules of the provider's prompt cache; auto: those of the model's provider.",
+    help="The rules of the prompt cache to simulate; auto uses those of the model's provider.",
 )
-@click.option("--ttl", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the cache remembers what is not used.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON; - is stdout.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a timeline: .svg, .png or .html.")
-@click.option("--each", is_flag=True, help="Show a table for each file, too.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes that play files; by default one for each processor.")
+@click.option("--ttl", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the cache keeps an entry that is not used.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON; - writes them to stdout."
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a timeline to an .svg, .png or .html file.")
+@click.option("--each", is_flag=True, help="Also print a table for each file.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Files played in parallel processes. By default one for each processor.")
 @click.pass_context
 def replay(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
@@ -73,10 +86,10 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     each: bool,
     workers: int | None,
 ) -> None:
-    """Play recorded conversations request by request, as if each policy had kept their window.
+    """Play recorded conversations request by request, as if each policy had managed their context window.
 
-    What the model and its tools said comes from the recording. A summary is made of the conversation's own words, and billed as if the
-    model had written it; with --summaries model, the model does write it. Exits with 1 if a file could not be played.
+    Replies and tool results come from the recording. A summary is extracted from the conversation, and billed as if the model had
+    written it; with --summaries model, the model writes it. Exits with 1 if a file could not be played.
     """
     from promptkit.replay.policies.registry import names
     from promptkit.replay.prices import read_prices
@@ -87,24 +100,24 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
 
     if window < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
-    wanted = names(policies)
-    if not wanted:
-        usage_error("--policy names none.")
+    policy_names = names(policies)
+    if not policy_names:
+        usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
-        usage_error("--summaries model needs a key in OPENAI_API_KEY.")
+        usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     for file in files:
         if not file.is_file():
             usage_error(f"there is no file {file}.")
     _check_outputs(files, json_file, plot)
     price = read_prices(prices).of(model)
     rules = ReplayRules(model=model, window=window, cache=rule_for(model) if cache == "auto" else cache, life=ttl)
-    order = ReplayOptions(policies=wanted, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
-    found = _played(files, order, workers or os.cpu_count() or 1)
-    results = [result for result in found if not isinstance(result, Failed)]
-    failures = [result for result in found if isinstance(result, Failed)]
+    options = ReplayOptions(policies=policy_names, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
+    all_results = _play(files, options, workers or os.cpu_count() or 1)
+    results = [result for result in all_results if not isinstance(result, Failed)]
+    failures = [result for result in all_results if isinstance(result, Failed)]
     if not results:
         usage_error(f"{failures[0].file}: {failures[0].why}")
-    _show(found, results, order, each=each, json_file=json_file)
+    _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
         from promptkit.replay.plot import draw_timeline
 
@@ -115,37 +128,39 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1)
 
 
-def _played(files: tuple[Path, ...], order: ReplayOptions, workers: int) -> list[FileResult | Failed]:
-    """The results, with a bar on stderr while a person waits."""
+def _play(files: tuple[Path, ...], options: ReplayOptions, workers: int) -> list[FileResult | Failed]:
+    """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.replay.runner import replay as play
 
     if not sys.stderr.isatty():
-        return play(files, order, workers=workers)
+        return play(files, options, workers=workers)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(files))
-        return play(files, order, workers=workers, done=lambda _: progress.advance(task))
+        return play(files, options, workers=workers, done=lambda _: progress.advance(task))
 
 
-def _show(found: list[FileResult | Failed], results: list[FileResult], order: ReplayOptions, *, each: bool, json_file: Path | None) -> None:
+def _show(
+    all_results: list[FileResult | Failed], results: list[FileResult], options: ReplayOptions, *, each: bool, json_file: Path | None
+) -> None:
     from promptkit.replay.results import as_json
 
-    text = as_json(found)
+    text = as_json(all_results)
     if str(json_file) == "-":
         click.echo(text, nl=False)
         return
     from promptkit.cli.output.replay_table import print_replay
 
-    print_replay(results, order, each=each)
+    print_replay(results, options, each=each)
     if json_file:
         _write(json_file, text.encode())
 
 
 def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path | None) -> None:
-    """Refuse, before anything is played, what could not be written in the end."""
+    """Check, before anything is played, that the output files can be written."""
     if plot:
         from promptkit.bench.plot import check_drawable
         from promptkit.replay.plot import MOST
@@ -158,9 +173,11 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
         if path is None or str(path) == "-":
             continue
         if path.resolve() in recordings or (path is plot and json_file and path.resolve() == json_file.resolve()):
-            usage_error(f"{path} would be written over: name another file.")
-        if path.is_dir() or not path.resolve().parent.is_dir():
-            usage_error(f"{path} cannot be written: it is a folder, or is in none.")
+            usage_error(f"{path} is also an input or another output: name another file.")
+        if path.is_dir():
+            usage_error(f"cannot write {path}: it is a folder.")
+        if not path.resolve().parent.is_dir():
+            usage_error(f"cannot write {path}: there is no folder {path.parent}.")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -169,4 +186,4 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        usage_error(f"{path} cannot be written: {error.strerror}.")
+        usage_error(f"cannot write {path}: {error.strerror}.")

@@ -1,4 +1,4 @@
-"""`promptkit trace`: the page that shows what a render kept, and what any other budget would keep."""
+"""`promptkit trace`: write an HTML page that shows what a render kept, and what any other budget would keep."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.input.props import read_props
-from promptkit.cli.input.target import load_target
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import show_spinner
-from promptkit.errors import BudgetExceededError
-from promptkit.tracing.trace import Trace
 
 __all__ = ["trace"]
 
@@ -26,13 +22,13 @@ Examples:
 """
 
 
-@click.command(short_help="Write a page that shows what was kept and why.", epilog=EXAMPLES)
+@click.command(short_help="Write a page that shows what was kept, and why.", epilog=EXAMPLES)
 @click.argument("source", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props, as a JSON object; - reads stdin."
+    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
 )
-@click.option("--budget", type=SIZE, help="The tokens that may be filled, such as 8k.")
-@click.option("--model", help="The model whose window, encoding and framing count.")
+@click.option("--budget", type=SIZE, help="Tokens that the prompt may have, such as 8k. By default the model's window decides.")
+@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
 @click.option(
     "-o",
     "--output",
@@ -40,18 +36,23 @@ Examples:
     default=Path("trace.html"),
     show_default=True,
     metavar="FILE.html",
-    help="The page; - writes it to stdout.",
+    help="Where to write the page; - writes it to stdout.",
 )
 def trace(*, source: str, props: Path | None, budget: int | None, model: str | None, output: Path) -> None:
-    """Render a component or a template, and write one page that shows it all: the tree, what was kept and dropped, and why.
+    """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
 
-    A slider shows every other budget. The page needs no network and no server. A prompt that does not fit gives a page
-    too, which shows what must stay; the exit status is 2 then.
+    A slider on the page shows every other budget. The page needs no network and no server. A prompt that does not fit its budget also
+    gives a page, which shows what is required; the exit status is 2 then.
     """
     import promptkit
+    from promptkit.cli.input.props import read_props
+    from promptkit.cli.input.target import load_target
+    from promptkit.errors import BudgetExceededError
+    from promptkit.tracing import trace_to_html
+    from promptkit.tracing.trace import Trace
 
     if str(output) != "-" and not output.resolve().parent.is_dir():
-        usage_error(f"{output} cannot be written: there is no folder {output.parent}.")
+        usage_error(f"cannot write {output}: there is no folder {output.parent}.")
     element = load_target(source, read_props(props))
     with show_spinner(f"Rendering {source}"):
         try:
@@ -59,11 +60,11 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
         except BudgetExceededError as error:
             record, failure = error.trace if isinstance(error.trace, Trace) else None, error
         if record is None:
-            raise failure or AssertionError  # a limit inside the prompt does not hold: there is no whole to show
-        page = record.to_html(title=source)
+            raise failure or AssertionError  # a token limit inside the prompt cannot be met, so there is no complete trace
+        page = trace_to_html(record, title=source)
     _write(page, output)
     if failure:
-        usage_error(f"{failure} {'The page' if str(output) == '-' else output} shows what must stay.")
+        usage_error(f"{failure} {'The page' if str(output) == '-' else output} shows what is required.")
     if record.state is not None and str(output) != "-":
         removed = sum(removal.step < record.state for removal in record.removals)
         click.echo(
@@ -72,7 +73,6 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
 
 
 def _write(page: str, output: Path) -> None:
-    """The whole page or nothing."""
     from promptkit.bench.results import write_atomically
 
     if str(output) == "-":
@@ -81,4 +81,4 @@ def _write(page: str, output: Path) -> None:
     try:
         write_atomically(output, page.encode())
     except OSError as error:
-        usage_error(f"{output} cannot be written: {error.strerror}.")
+        usage_error(f"cannot write {output}: {error.strerror}.")

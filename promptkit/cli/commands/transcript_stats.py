@@ -1,4 +1,4 @@
-"""`promptkit transcript stats`: what a transcript comes to, as figures and as a table."""
+"""Collect and print the figures of `promptkit transcript stats`."""
 
 from __future__ import annotations
 
@@ -26,34 +26,36 @@ Figures = dict[str, Any]  # Any: figures, and groups of them
 
 
 def collect_stats(file: Path, *, count: Callable[[Message], int]) -> Figures:
-    """The figures of a file and its archives. `view` is what a model would be shown now; `count` gives the tokens of a message."""
-    tally = TranscriptTotals(count_tokens=count)
+    """Return the figures of a transcript file and its archives. `view` is what a model would receive now.
+
+    `count` returns the tokens of a message.
+    """
+    totals = TranscriptTotals(count_tokens=count)
     problems = 0
-    going = TranscriptReader(file)
-    for item in going:
-        tally.tree.partial = going.partial
+    reader = TranscriptReader(file)
+    for item in reader:
+        totals.tree.partial = reader.partial
         if isinstance(item, StoredEntry):
-            tally.add(item.entry)
+            totals.add(item.entry)
         else:
             problems += 1
-    path = _path(file, tally)
-    view = build_view(path)
+    view = build_view(_read_path(file, totals))
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
-        "lines": going.position.line_count if going.position else 0,
+        "lines": reader.position.line_count if reader.position else 0,
         "archives": [
             {"file": segment.file, "entries": segment.entries, "bytes": _size(file.with_name(segment.file))}
-            for segment in going.header.archives
+            for segment in reader.header.archives
         ],
-        **attrs.asdict(tally.result),
+        **attrs.asdict(totals.result),
         "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint_id},
         "problems": problems,
     }
 
 
 def print_stats(figures: Figures) -> None:
-    """Print figures that `collect` gave, a line for each."""
+    """Print the figures that `collect_stats` returned, one line each."""
     tokens, usage, view = figures["tokens"], figures["usage"], figures["view"]
     rows = {
         "file": f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
@@ -62,21 +64,24 @@ def print_stats(figures: Figures) -> None:
         "messages": _counts(sum(figures["roles"].values()), figures["roles"]),
         "tool calls": f"{figures['tool_calls']:,}",
         "tokens": _counts(sum(tokens.values()), tokens),
-        "billed": f"{usage['input_tokens']:,} in ({usage['cached_tokens']:,} of them cached), {usage['output_tokens']:,} out",
-        "shown now": f"{view['messages']:,} messages, {view['tokens']:,} tokens" + (", behind a checkpoint" if view["checkpoint"] else ""),
+        "billed tokens": f"{usage['input_tokens']:,} input ({usage['cached_tokens']:,} of them cached), {usage['output_tokens']:,} output",
+        "current view": f"{view['messages']:,} messages, {view['tokens']:,} tokens"
+        + (", after a checkpoint" if view["checkpoint"] else ""),
         "checkpoints": f"{figures['checkpoints']:,}",
         "branches": f"{figures['branches']:,}",
         "written": f"{_when(figures['first'])} to {_when(figures['last'])}" if figures["first"] is not None else "",
-        "problems": f"{figures['problems']:,}; to see them: promptkit transcript validate {figures['file']}" if figures["problems"] else "",
+        "problems": f"{figures['problems']:,}; list them with: promptkit transcript validate {figures['file']}"
+        if figures["problems"]
+        else "",
     }
     for name, text in rows.items():
         if text:
-            click.echo(f"{name:<12} {escape_control_chars(text)}")
+            click.echo(f"{name:<13} {escape_control_chars(text)}")
 
 
-def _path(file: Path, tally: TranscriptTotals) -> list[Entry]:
-    """The entries of the present conversation."""
-    tree = tally.tree
+def _read_path(file: Path, totals: TranscriptTotals) -> list[Entry]:
+    """Read the entries of the branch that was written last."""
+    tree = totals.tree
     wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
     found: list[Entry] = []
     for item in TranscriptReader(file):

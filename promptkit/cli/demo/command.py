@@ -1,4 +1,4 @@
-"""`promptkit demo`: a recorded conversation, rendered at several budgets, and replayed in a window that it outgrows."""
+"""`promptkit demo`: render a recorded conversation at several budgets, and replay it in a small context window."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.messages import print_json
-from promptkit.cli.output.terminal import show_spinner
+from promptkit.cli.output.terminal import print_json, show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,57 +22,58 @@ __all__ = ["Demo", "demo"]
 GROUP = "promptkit.demo"
 
 WINDOW = 12_000
-"""Tokens of the replay's window."""
+"""The context window of the replay in tokens."""
 
 
 class Demo(Protocol):
-    """What an entry point of the group `promptkit.demo` returns when it is called."""
+    """What the entry points of the group `promptkit.demo` return."""
 
     @property
     def title(self) -> str:
-        """One line."""
+        """A heading of one line."""
         ...
 
     @property
     def prompt(self) -> PromptElement:
-        """The prompt over the conversation."""
+        """The prompt that contains the conversation."""
         ...
 
     @property
     def conversation(self) -> Sequence[Message]:
-        """What was said, in order."""
+        """The recorded messages, in order."""
         ...
 
     @property
     def budgets(self) -> Sequence[int]:
-        """The budgets to show, in tokens."""
+        """The budgets to render at, in tokens."""
         ...
 
 
 @click.command(short_help="Render a recorded conversation at several budgets, and replay it with summaries.")
 @click.argument("name", default="agent", metavar="[NAME]")
 @click.option(
-    "--budget", "budgets", type=SIZE, multiple=True, help="Only render, at a budget in tokens such as 8k; may be given several times."
+    "--budget", "budgets", type=SIZE, multiple=True, help="Only render, at this budget in tokens, such as 8k. May be given several times."
 )
-@click.option("--window", type=SIZE, help="Only replay the conversation, in a window of so many tokens; 12k where nothing is said.")
-@click.option("--all", "everything", is_flag=True, help="List all messages and removals, where long lists are folded otherwise.")
-@click.option("--json", "report", is_flag=True, help="Print the figures of the renders and of the replay, as JSON.")
+@click.option("--window", type=SIZE, help="Only replay, in a context window of this many tokens. By default 12k.")
+@click.option("--all", "everything", is_flag=True, help="List all messages and removals. By default long lists are folded.")
+@click.option("--json", "report", is_flag=True, help="Print the figures of the renders and of the replay as JSON.")
 def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything: bool, report: bool) -> None:
-    """Render a recorded conversation at several budgets: what stays, what goes, and why.
+    """Render a recorded conversation at several budgets, and show what is kept, what is removed, and why.
 
-    Then replay it, turn by turn, in a window that it outgrows: a session summarizes it on the way. Needs no key and no network. NAME is a demo that an installed package registers in the entry point group
-    promptkit.demo; without it the agent conversation of promptkit itself is shown.
+    Then replay it, turn by turn, in a context window that is too small for it, so that a session summarizes it on the way. Needs no API
+    key and no network. NAME is a demo that an installed package registers in the entry point group promptkit.demo; the default is a
+    conversation of a coding agent that works on promptkit.
     """
     import promptkit
 
     if window == 0:
         usage_error("--window must be at least 1 token.")
-    shown = _load(name)()
+    demo_data = _load(name)()
     renders: list[promptkit.Rendered] = []
-    for budget in budgets or (shown.budgets if window is None else ()):
+    for budget in budgets or (demo_data.budgets if window is None else ()):
         with show_spinner(f"Rendering at {budget:,} tokens"):
-            renders.append(promptkit.render(shown.prompt, budget=budget))
-    replayed = None if budgets and window is None else _replay(shown, WINDOW if window is None else window)
+            renders.append(promptkit.render(demo_data.prompt, budget=budget))
+    replayed = None if budgets and window is None else _replay(demo_data, WINDOW if window is None else window)
     if report:
         from promptkit.cli.demo.report import replay_to_json
 
@@ -85,29 +85,30 @@ def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything:
         return
     if renders:
         from promptkit.cli.output.messages import print_renders
+        from promptkit.tokens import tokenizer_for
 
-        print_renders(shown.title, shown.conversation, renders, promptkit.tokenizer_for(None), everything=everything)
+        print_renders(demo_data.title, demo_data.conversation, renders, tokenizer_for(None), everything=everything)
     if replayed is not None:
         from promptkit.cli.demo.report import print_replay
 
         if renders:
             click.echo()
-        print_replay(shown.title, replayed)
+        print_replay(demo_data.title, replayed)
 
 
-def _replay(shown: Demo, window: int) -> DemoReplay:
+def _replay(demo_data: Demo, window: int) -> DemoReplay:
     import asyncio
 
     from promptkit.cli.demo.replay import replay_conversation
 
     with show_spinner(f"Replaying in a window of {window:,} tokens"):
-        return asyncio.run(replay_conversation(shown.conversation, window=window))
+        return asyncio.run(replay_conversation(demo_data.conversation, window=window))
 
 
 def _load(name: str) -> Callable[[], Demo]:
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
-        listed = f"installed are: {', '.join(sorted(known))}" if known else "none is installed: install promptkit again"
-        usage_error(f"there is no demo {name!r}; {listed}.")
+        hint = f"use {', '.join(sorted(known))}" if known else "none is installed, so install promptkit again"
+        usage_error(f"there is no demo {name!r}: {hint}.")
     loaded: Callable[[], Demo] = known[name].load()
     return loaded

@@ -1,4 +1,4 @@
-"""A recorded conversation, said once more in a window that is too small for it: a session keeps it going, and no model is asked."""
+"""Replay a recorded conversation in a session with a small context window. No model is called: the replies are the recorded ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]
 
 TRANSCRIPT_NAME = "demo.jsonl"
-"""What the transcript is called. It is kept in memory: what is printed must not depend on where a file lies."""
+"""The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not depend on a path."""
 
 END_OF_RECORDING = "(the recording ends here)"
 
 
 @attrs.frozen(kw_only=True)
 class DemoRequest:
-    """A request: its number, that of its turn, its tokens, and what happened to the window right before and right after it."""
+    """A request of the replay: its number, the number of its turn, its tokens, and the compaction events around it."""
 
     number: int
     turn: int
@@ -48,7 +48,7 @@ class DemoRequest:
 
 @attrs.frozen(kw_only=True)
 class DemoReplay:
-    """What came of a replay. `turns` are what the person said; `last` is the request that the model would get next of all."""
+    """The result of a replay. `turns` are the user's messages; `last` is the last request."""
 
     budget: ContextBudget
     turns: tuple[str, ...]
@@ -57,14 +57,17 @@ class DemoReplay:
     last: Rendered | None
     entries: int
     full_request_tokens: int
-    """The tokens of a request with all of the conversation."""
+    """The tokens of a request with all messages of the conversation."""
 
 
 async def replay_conversation(conversation: Sequence[Message], *, window: int) -> DemoReplay:
-    """Say what the person said; each time the recorded answers are given and the recorded results returned. Reads no file and no clock.
+    """Send the user's messages again, and answer each with the recorded replies and tool results. Reads no file and no clock.
 
-    A summary is ready when the next request is answered, so that every run is the same. Raises ContextWindowFullError and ToolsFillBudgetError
-    for a window that is too small.
+    A background summary is awaited before the next request is answered, so that every run is the same.
+
+    Raises:
+        ContextWindowFullError: The window is too small for a request.
+        ToolsFillBudgetError: The window is too small for the tool definitions.
     """
     player = _RecordingPlayer(conversation)
     session = AgentSession(
@@ -100,7 +103,7 @@ def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int
 
 
 class _NamedStore(InMemoryStore):
-    """A store in memory that goes by the name of a file."""
+    """A store in memory that has a file name."""
 
     @property
     def file_path(self) -> str | None:
@@ -112,7 +115,7 @@ class _NamedStore(InMemoryStore):
 
 
 class _RecordingPlayer:
-    """Plays the model and the tools of a recording, and notes what is asked of them."""
+    """Plays the model and the tools of a recording, and records the requests."""
 
     def __init__(self, conversation: Sequence[Message]) -> None:
         self.name = "recorded"
@@ -133,12 +136,12 @@ class _RecordingPlayer:
         return f"e{self._ids}"
 
     def play_turns(self) -> Iterator[str]:
-        """What the person said, each time with the answers to it at hand. What was said without an answer is left out."""
+        """Yield the user's messages that were answered, and queue the recorded replies and tool results of each."""
         starts = [at for at, message in enumerate(self._conversation) if message.role == "user"]
         for start, end in zip(starts, [*starts[1:], len(self._conversation)], strict=True):
-            said = self._conversation[start + 1 : end]
-            self._answers = deque(message for message in said if message.role == "assistant")
-            results = {message.tool_call_id: message.text for message in said if message.role == "tool"}
+            turn_messages = self._conversation[start + 1 : end]
+            self._answers = deque(message for message in turn_messages if message.role == "assistant")
+            results = {message.tool_call_id: message.text for message in turn_messages if message.role == "tool"}
             self._results = deque(results.get(call.id, END_OF_RECORDING) for answer in self._answers for call in answer.tool_calls)
             if self._answers:
                 self.user_texts.append(self._conversation[start].text)
@@ -151,13 +154,13 @@ class _RecordingPlayer:
             self._ended.append(event)
 
     def assign_started(self) -> None:
-        """What happened after the last request belongs to it."""
+        """Assign the compactions that have started since the last request to that request."""
         if self.requests and self._started:
             self.requests[-1] = attrs.evolve(self.requests[-1], after=(*self.requests[-1].after, *self._started))
             self._started.clear()
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """The next answer of the recording."""
+        """Return the next reply of the recording."""
         _ = messages, tools
         self.assign_started()
         session = self.session
@@ -169,10 +172,10 @@ class _RecordingPlayer:
         before, self._ended = tuple(self._ended), []
         self.requests.append(DemoRequest(number=len(self.requests) + 1, turn=len(self.user_texts), tokens=tokens, before=before))
         answer = self._answers.popleft() if self._answers else Message(role="assistant", content=(END_OF_RECORDING,))
-        # No provider has counted: a usage of nothing says that.
+        # An input of 0 tokens means that no provider has counted.
         return Reply(message=answer, usage=Usage(input_tokens=0), finish="tool_calls" if answer.tool_calls else "stop")
 
     async def next_result(self, arguments: Mapping[str, object]) -> str:
-        """The result of the next call: those of one answer are begun in the order in which it made them."""
+        """Return the result of the next tool call. The calls of a reply are started in the order in which it contains them."""
         _ = arguments
         return self._results.popleft() if self._results else END_OF_RECORDING

@@ -1,4 +1,4 @@
-"""A replay as people read it: the requests as bars, the summary's first lines, the way back to what it left out."""
+"""Print a replay of the demo: requests as bars, the first lines of the summary, and its breadcrumb."""
 
 from __future__ import annotations
 
@@ -24,65 +24,66 @@ if TYPE_CHECKING:
 __all__ = ["print_replay", "replay_to_json"]
 
 BAR = 20
-"""Characters."""
+"""Columns of a bar."""
 
-LINES = 7
-"""Lines of the summary that are shown."""
+SUMMARY_LINES = 7
+"""Lines of the summary that are printed."""
 
 WIDTH = 78
 
 
 def print_replay(title: str, replay: DemoReplay) -> None:
-    """Print what came of a replay of the conversation of that title."""
+    """Print a replay under a title."""
     console = Console(highlight=False)
     limit = replay.budget.render_budget or 0
     console.print(Text(title, style="bold"))
     console.print(f"{len(replay.turns):,} turns, replayed in a window of {replay.budget.window or 0:,} tokens\n")
     _print(
         console,
-        f"{_opening(replay, limit)} "
-        "No model is asked: its answers are the recorded ones, and the summaries are made of the conversation's own words.",
+        f"{_describe_start(replay, limit)} "
+        "No model is called: the replies are the recorded ones, and the summaries are extracted from the conversation.",
     )
+    _print(console, "\nEach request with its turn, its tokens, and how much of the budget they fill:")
     console.print("\n  request  turn  tokens")
-    for sent in _told(replay):
-        _print_request(console, sent, limit)
+    for request in _notable_requests(replay):
+        _print_request(console, request, limit)
     if replay.summaries:
         _print_summary(console, replay.summaries[-1], replay.entries)
-    _print(console, f"\n{_ending(replay, limit)}")
+    _print(console, f"\n{_describe_last_request(replay, limit)}")
 
 
 def replay_to_json(replay: DemoReplay) -> dict[str, object]:
-    """The figures of a replay, for machines. All are tokens or counts."""
+    """Return the figures of a replay as a JSON object. All figures are tokens or counts."""
     return {
         "window": replay.budget.window,
         "limit": replay.budget.render_budget,
-        "whole": replay.full_request_tokens,
+        "full_request_tokens": replay.full_request_tokens,
         "turns": len(replay.turns),
-        "requests": [sent.tokens for sent in replay.requests],
+        "requests": [request.tokens for request in replay.requests],
         "summaries": [
             {"trigger": each.trigger, "tokens_before": each.tokens_before, "tokens_after": each.tokens_after} for each in replay.summaries
         ],
     }
 
 
-def _opening(replay: DemoReplay, limit: int) -> str:
-    figures = f"All of it would take {replay.full_request_tokens:,} tokens, and a request may have {limit:,}."
-    return f"{figures} {'A session makes room on the way.' if replay.full_request_tokens > limit else 'That is room enough.'}"
+def _describe_start(replay: DemoReplay, limit: int) -> str:
+    figures = f"A request with all messages would have {replay.full_request_tokens:,} tokens, and may have {limit:,}."
+    return f"{figures} {'A session summarizes the older messages.' if replay.full_request_tokens > limit else 'All messages fit.'}"
 
 
-def _told(replay: DemoReplay) -> Iterator[DemoRequest]:
-    """The first request, the last, and those at which something happened."""
+def _notable_requests(replay: DemoReplay) -> Iterator[DemoRequest]:
+    """Yield the first request, the last, and those at which a summary was started, applied or failed."""
     ends = {1, len(replay.requests)}
-    return (sent for sent in replay.requests if sent.number in ends or sent.before or sent.after)
+    return (request for request in replay.requests if request.number in ends or request.before or request.after)
 
 
-def _print_request(console: Console, sent: DemoRequest, limit: int) -> None:
+def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
     full, empty = "█░" if console.encoding.startswith("utf") else "#."
-    filled = min(BAR, round(BAR * sent.tokens / limit)) if limit else BAR
-    notes = [_ended(each) for each in sent.before]
-    notes += [f"{each.messages:,} messages: summary begun" for each in sent.after]
+    filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
+    notes = [_describe_end(each) for each in request.before]
+    notes += [f"{each.messages:,} messages: summary started" for each in request.after]
     line = Text.assemble(
-        f"  {sent.number:>7}  {sent.turn:>4}  {sent.tokens:>6,}  ",
+        f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  ",
         (full * filled, "green"),
         (empty * (BAR - filled), "bright_black"),
         ("".join(f"  {note}" for note in notes), "magenta"),
@@ -90,37 +91,41 @@ def _print_request(console: Console, sent: DemoRequest, limit: int) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _ended(event: CompactionCommitted | CompactionFailed) -> str:
+def _describe_end(event: CompactionCommitted | CompactionFailed) -> str:
     if isinstance(event, CompactionFailed):
         return f"no summary ({event.reason})"
-    return f"summary in place: {event.tokens_before:,} → {event.tokens_after:,}"
+    return f"summary applied: {event.tokens_before:,} → {event.tokens_after:,}"
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
     summary = escape_control_chars(strip_breadcrumb(checkpoint.summary))
     lines = summary.splitlines()
-    console.print(f"\nThe latest summary is a message of {len(lines):,} lines:\n")
-    for line in lines[:LINES]:
+    console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
+    for line in lines[:SUMMARY_LINES]:
         console.print(Text(clip(f"  {line}", WIDTH), style="green"), soft_wrap=True)
-    console.print(f"  …  {len(lines) - LINES:,} more\n" if len(lines) > LINES else "")
-    _print(console, f"It ends with the way back: nothing was lost, all {entries:,} entries are in the transcript.")
+    console.print(f"  …  {len(lines) - SUMMARY_LINES:,} more\n" if len(lines) > SUMMARY_LINES else "")
+    _print(console, f"It ends with a breadcrumb. No message was lost: all {entries:,} entries are in the transcript.")
     console.print()
     for line in wrap(escape_control_chars(checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 
-def _ending(replay: DemoReplay, limit: int) -> str:
+def _describe_last_request(replay: DemoReplay, limit: int) -> str:
     messages = replay.last.messages if replay.last else ()
     roles = Counter[str](message.role for message in messages if extract_summary_text(message) is None)
-    held = [
+    contents = [
         "the summary" if any(extract_summary_text(message) is not None for message in messages) else "",
         *(f"{count:,} {names[count != 1]}" for role, names in NAMES if (count := roles[role])),
     ]
     tokens = replay.last.tokens if replay.last else 0
-    return f"The last request holds {', '.join(filter(None, held))}: {tokens:,} of {limit:,} tokens."
+    return f"The last request contains {', '.join(filter(None, contents))}: {tokens:,} of {limit:,} tokens."
 
 
-NAMES = (("user", ("request", "requests")), ("assistant", ("answer", "answers")), ("tool", ("tool result", "tool results")))
+NAMES = (
+    ("user", ("user message", "user messages")),
+    ("assistant", ("reply", "replies")),
+    ("tool", ("tool result", "tool results")),
+)
 
 
 def _print(console: Console, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The way from the command line to a model: by the key and the address that the environment gives."""
+"""Connect to a model with the API key and the base URL that the environment variables give."""
 
 from __future__ import annotations
 
@@ -13,39 +13,44 @@ if TYPE_CHECKING:
 
     from promptkit.providers.openai.client import OpenAIModel
 
-__all__ = ["open_model", "is_keyless"]
+__all__ = ["is_keyless", "open_model"]
 
 KEY = "OPENAI_API_KEY"
-ADDRESS = "OPENAI_BASE_URL"
+BASE_URL = "OPENAI_BASE_URL"
 
 
 def is_keyless() -> bool:
-    """Whether no model can be asked: there is no key, and no server of one's own, which may want none."""
-    return not os.environ.get(KEY) and not os.environ.get(ADDRESS)
+    """Return True if no model can be reached: neither an API key nor a base URL is set.
+
+    A base URL alone is enough, because servers of one's own often need no key.
+    """
+    return not os.environ.get(KEY) and not os.environ.get(BASE_URL)
 
 
 def open_model(name: str) -> tuple[OpenAIModel, Callable[[], Coroutine[object, object, None]]]:
-    """A model, and what closes its connections. Raises UsageError for a key or an address that cannot be one."""
-    key, address = os.environ.get(KEY), os.environ.get(ADDRESS)
+    """Return a model, and the coroutine function that closes its connections.
+
+    Raises UsageError for a key or a base URL that cannot be valid.
+    """
+    key, address = os.environ.get(KEY), os.environ.get(BASE_URL)
     if key and not (key.isascii() and key.isprintable()):
-        usage_error(
-            f"{KEY} has a character that no key has, such as a line break or a quote of a text editor."
-        )  # which is not shown: it is secret
-    if address and not _is_address(address):
-        usage_error(f"{ADDRESS} is no address: it begins with http:// or https:// and names a host.")
+        # The message does not show the key, because it is secret.
+        usage_error(f"{KEY} contains a character that no API key has, such as a line break or a typographic quote.")
+    if address and not _is_url(address):
+        usage_error(f"invalid {BASE_URL}: use a URL with a host that starts with http:// or https://.")
     from openai import AsyncOpenAI
 
     from promptkit.providers.openai.client import OpenAIModel
 
-    # Servers of one's own want no key, which the SDK does not believe; most of them have the older of OpenAI's two endpoints.
+    # The SDK requires a key even where a server does not. Most servers have only the older of OpenAI's two endpoints.
     client = AsyncOpenAI(api_key=key or "none")
     return OpenAIModel(name, api="chat" if address else "responses", client=client), client.close
 
 
-def _is_address(text: str) -> bool:
+def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # which is read only now
+        _ = parts.port  # parsed on access: raises ValueError for an invalid port
     except ValueError:
         return False
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and text.isprintable()

@@ -1,7 +1,4 @@
-"""Shares as people write them.
-
-Numbers of tokens as people write them.
-"""
+"""Parameter types of the command line: token counts such as `8k`, and shares such as `5%`."""
 
 from __future__ import annotations
 
@@ -9,22 +6,40 @@ import re
 
 import click
 
-from promptkit.errors import InvalidArgumentError
-from promptkit.tokens.budget import parse_tokens
+__all__ = ["SHARE", "SHARE_OR_OFF", "SIZE"]
 
-__all__ = ["SHARE", "SHARE_OR_OFF", "SIZE", "Share", "ShareOrOff", "Size"]
+
+class Size(click.ParamType[int]):
+    """A number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`. k is 1,000, as in models' names, not 1,024.
+
+    Read by `promptkit.tokens.budget.parse_tokens`.
+    """
+
+    name = "tokens"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of tokens. Fails for anything that is not a whole number of tokens."""
+        if isinstance(value, int):
+            return value
+        from promptkit.errors import InvalidArgumentError
+        from promptkit.tokens.budget import parse_tokens
+
+        try:
+            return parse_tokens(str(value))
+        except InvalidArgumentError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Share(click.ParamType[float]):
-    """A share of 1: `5%` or `0.05`. More than 100 % is fine: a time may double."""
+    """A share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
 
     name = "share"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share itself. Fails for anything else."""
+        """Return the share as a fraction of 1. Fails for anything else."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", str(value).strip(), re.ASCII)
         if not match:
-            self.fail(f"{value!r} is no share: write it as 5% or 0.05.", param, ctx)
+            self.fail(f"invalid share {value!r}: use 5% or 0.05.", param, ctx)
         return float(match[1]) / (100 if match[2] else 1)
 
 
@@ -34,27 +49,10 @@ class ShareOrOff(click.ParamType[float | None]):
     name = "share"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """The share itself, or None. Fails for anything else."""
+        """Return the share, or None for `off`. Fails for anything else."""
         return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
 
 
+SIZE = Size()
 SHARE = Share()
 SHARE_OR_OFF = ShareOrOff()
-
-
-class Size(click.ParamType[int]):
-    """A number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`."""
-
-    name = "tokens"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number itself. Fails for anything that is not a whole number of tokens."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_tokens(str(value))
-        except InvalidArgumentError as error:
-            self.fail(str(error), param, ctx)
-
-
-SIZE = Size()

@@ -1,7 +1,4 @@
-"""What `promptkit render` is pointed at: a component in a file or a module, or a template.
-
-A template on its own, as a prompt.
-"""
+"""Load the component or the template that a command line names."""
 
 from __future__ import annotations
 
@@ -23,32 +20,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
-__all__ = ["TemplatePrompt", "load_target"]
+__all__ = ["load_target"]
 
 
-TEMPLATES = (".j2", ".jinja", ".jinja2")
+TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 
 Props: TypeAlias = "Mapping[str, object]"
 
 
 def load_target(source: str, props: Props) -> PromptElement:
-    """The element that a source and its props make.
+    """Create the element that a source and its props describe.
 
-    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element, or an element;
-    `:Name` may be left out where there is one component only. `FILE.j2` is a template.
-    Raises click.UsageError for what cannot be found, and whatever the user's code raises.
+    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element, or an element. `:Name` may be left
+    out if the module has only one component. `FILE.j2` is a template.
+
+    Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
-    if source.endswith(TEMPLATES):
+    if source.endswith(TEMPLATE_SUFFIXES):
         return _from_template(source, props)
     place, name = _split(source)
     module = _module(place)
-    value = _named(module, name, place) if name else _sole(module, place)
+    value = _lookup(module, name, place) if name else _only_component(module, place)
     if isinstance(value, PromptElement):
         if props:
             usage_error(f"{source} is an element, not a component: it takes no props.")
         return value
     if not callable(value):
-        usage_error(f"{source} is a {type(value).__name__}, not a component.")
+        usage_error(f"{source} is a {type(value).__name__}: name a component, a function or an element.")
     element = _call(value, props, source)
     if not isinstance(element, PromptElement):
         usage_error(f"{source} returned a {type(element).__name__}, not an element.")
@@ -61,12 +59,10 @@ def _split(source: str) -> tuple[str, str]:
 
 
 def _from_template(source: str, props: Props) -> PromptElement:
-    from promptkit.elements.template.template import Template
-
-    return TemplatePrompt(template=Template(file=_existing(source), values=props))
+    return TemplatePrompt(template=Template(file=_find_file(source), values=props))
 
 
-def _existing(source: str) -> Path:
+def _find_file(source: str) -> Path:
     path = Path(source)
     if not path.is_file():
         usage_error(f"there is no file {source}.")
@@ -81,39 +77,39 @@ def _module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name and f"{place}.".startswith(f"{error.name}."):
-            usage_error(f"there is no module {place}; for a file write FILE.py:COMPONENT.")
+            usage_error(f"there is no module {place}: for a file, use FILE.py:COMPONENT.")
         raise
 
 
 def _module_of_file(place: str) -> ModuleType:
-    path = _existing(place)
+    path = _find_file(place)
     name = f"promptkit_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        usage_error(f"{place} cannot be loaded as a Python file.")
+        usage_error(f"cannot load {place} as a Python file.")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours, as it may when it is run
-    sys.modules[name] = module  # annotations are resolved through it
+    sys.path.insert(0, str(path.parent))  # the file can import modules beside it, as when it is run as a script
+    sys.modules[name] = module  # annotations are resolved in it
     try:
         spec.loader.exec_module(module)
     except SystemExit:
-        usage_error(f"{place} ended the program while it was loaded: put what runs it under `if __name__ == '__main__':`.")
+        usage_error(f"{place} called sys.exit() while it was imported: put that code under `if __name__ == '__main__':`.")
     return module
 
 
-def _named(module: ModuleType, name: str, place: str) -> object:
+def _lookup(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
         known = list(_components(module))
-        usage_error(f"{place} has no {name}.{_meant(name, known)}{_listed('Its components', known)}")
+        usage_error(f"{place} has no {name}.{_suggestion(name, known)}{_listed('Its components', known)}")
     value: object = getattr(module, name)
     return value
 
 
-def _sole(module: ModuleType, place: str) -> type[PromptElement]:
+def _only_component(module: ModuleType, place: str) -> type[PromptElement]:
     known = _components(module)
     if len(known) != 1:
         found = f"has {len(known)} components" if known else "has no component"
-        usage_error(f"{place} {found}: write {place}:NAME.{_listed('Its components', known)}")
+        usage_error(f"{place} {found}: use {place}:NAME.{_listed('Its components', known)}")
     return next(iter(known.values()))
 
 
@@ -133,15 +129,15 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
         if name not in names and not takes_any:
             layout = {field.name for field in PromptElement.__attrs_attrs__} if inspect.isclass(function) else set[str]()
             own = [each for each in names if each not in layout]
-            usage_error(f"{source} has no prop {name!r}.{_meant(name, names)}{_listed('Its props', own or names)}")
+            usage_error(f"{source} has no prop {name!r}.{_suggestion(name, names)}{_listed('Its props', own or names)}")
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
-            usage_error(f"{source} needs the prop {each.name!r}: give it in --props FILE.json.")
+            usage_error(f"{source} needs the prop {each.name!r}: add it to --props FILE.json.")
     hints = resolve_hints(function)
     return function(**{name: convert_prop(value, hints.get(name), name) for name, value in props.items()})
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
@@ -156,14 +152,14 @@ MESSAGES = (AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
 
 @component
 class TemplatePrompt(PromptElement):
-    """The messages of a template, or one user message around what has none: text cannot stand alone."""
+    """The messages of a template. A template without messages becomes one user message, because text cannot stand alone."""
 
     template: Template
     """Rendered with the whole budget."""
 
     def render(self, sizing: Sizing) -> Child:
-        """The template's messages."""
-        content = flatten(self.template.render(sizing), "Page")
+        """Return the template's messages."""
+        content = flatten(self.template.render(sizing), "TemplatePrompt")
         waiting = list(content)
         while waiting:
             item = waiting.pop()

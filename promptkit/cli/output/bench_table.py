@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from promptkit.bench.plot import format_size, select_largest
+from promptkit.cli.output.terminal import print_legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,50 +20,65 @@ if TYPE_CHECKING:
 
 __all__ = ["print_run"]
 
+LEGEND = (
+    ("budget", "tokens that the prompt may have"),
+    ("used", "tokens of the rendered prompt"),
+    ("filled", "share of the budget that is used"),
+    ("dropped", "tokens of the elements that were removed"),
+    ("stable prefix", "tokens of the leading messages that are the same as without a budget, so that a prompt cache can serve them"),
+)
+
+TIMES_LEGEND = (
+    ("cold", "time of a first render, and its multiple of the time to tokenise all text once"),
+    ("warm", "time of the next render with the same Renderer, and the same multiple"),
+)
+
 STEPS = 7
-"""Between nothing and everything."""
+"""Marks between 0 % and 100 %."""
 
 BLOCKS = "·▁▂▃▄▅▆▇█x"
 PLAIN = ".:-~=+o%#x"
-"""Nothing, seven steps, everything, and no render; the second for terminals that know no blocks."""
+"""Marks for 0 %, seven steps, 100 %, and no render. PLAIN is for terminals that cannot print block characters."""
 
 STYLES = ("red", "red", "red", "yellow", "yellow", "yellow", "green", "green", "green", "bright_black")
 
 HEADING = "share kept of"
 
-NAME = 28
-"""Characters that a name in the heat map gets before cells are made narrower."""
+NAME_WIDTH = 28
+"""Columns that names in the heat map get before the cells become narrower."""
 
-WIDEST = 3
-"""Characters of a cell."""
+MAX_CELL_WIDTH = 3
+"""Columns of a cell of the heat map."""
 
-ANY = 1_000
-"""Characters that no table needs: with so much room it is as wide as it wants to be."""
+UNLIMITED_WIDTH = 1_000
+"""Columns to measure a table with: more than any table needs."""
 
 
 def print_run(run: Run) -> None:
-    """Print the table and the heat map of every model. Fits 80 columns and needs no colour."""
+    """Print a table and a heat map for each model, and a legend. Fits 80 columns and needs no colour."""
     console = Console(highlight=False)
     for number, sweep in enumerate(run.sweeps):
         if number:
             console.print()
         console.print(Text.assemble((run.target, "bold"), f", counted as {sweep.model} ({sweep.tokenizer})" if sweep.model else ""))
         console.print(
-            f"{sweep.whole:,} tokens in {sweep.messages:,} message{'s' * (sweep.messages != 1)} with room for everything"
+            f"{sweep.whole:,} tokens in {sweep.messages:,} message{'s' * (sweep.messages != 1)} without a budget"
             + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else ""),
             soft_wrap=True,
         )
         console.print()
         table = _table(sweep)
-        table.width = Measurement.get(console, console.options.update(width=ANY), table).maximum
-        console.print(table, crop=False)  # in a narrow terminal lines run on, and no figure is cut
+        table.width = Measurement.get(console, console.options.update(width=UNLIMITED_WIDTH), table).maximum
+        console.print(table, crop=False)  # in a narrow terminal long lines wrap, so that no figure is cut
         console.print()
         _print_heat_map(console, sweep)
+    console.print()
+    print_legend(console, (*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())))
 
 
 def _table(sweep: Sweep) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in ("budget", "used", "filled", "left out", "stable\nprefix", *(("cold", "warm") if sweep.floor else ())):
+    for heading in ("budget", "used", "filled", "dropped", "stable\nprefix", *(("cold", "warm") if sweep.floor else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     for at, point in enumerate(sweep.points):
         table.add_row(*_cells(sweep, point, at))
@@ -78,7 +94,11 @@ def _cells(sweep: Sweep, point: Point, at: int) -> Sequence[str]:
         f"{point.utilisation or 0:.0%}",
         f"{sweep.dropped_tokens(at):,}",
         f"{point.stable_prefix:,}",
-        *(f"{_milliseconds(seconds)} {_times(sweep.over_floor(seconds))}" for seconds in (point.cold, point.warm) if seconds is not None),
+        *(
+            f"{_milliseconds(seconds)} {_multiple(sweep.over_floor(seconds))}"
+            for seconds in (point.cold, point.warm)
+            if seconds is not None
+        ),
     )
 
 
@@ -86,7 +106,7 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:,.{1 if seconds < 1 else 0}f} ms"
 
 
-def _times(ratio: float | None) -> str:
+def _multiple(ratio: float | None) -> str:
     return f"{'-' if ratio is None else f'{ratio:.2f}x':>6}"
 
 
@@ -94,26 +114,26 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
     elements = select_largest(sweep)
     marks = BLOCKS if console.encoding.startswith("utf") else PLAIN
     names = max([len(HEADING), *(cell_len(element.path) for element in elements)])
-    room = console.width - 10  # the tokens of an element, and what stands between the columns
-    most = max(1, room - min(names, NAME, console.width // 3))
-    cell = max(1, min(WIDEST, most // len(sweep.points)))
-    shown = range(0, len(sweep.points), -(-len(sweep.points) // most))
-    width = max(len(HEADING), min(names, room - cell * len(shown)))
+    available = console.width - 10  # without the column of tokens and the spaces between columns
+    cells_width = max(1, available - min(names, NAME_WIDTH, console.width // 3))
+    cell = max(1, min(MAX_CELL_WIDTH, cells_width // len(sweep.points)))
+    shown = range(0, len(sweep.points), -(-len(sweep.points) // cells_width))
+    width = max(len(HEADING), min(names, available - cell * len(shown)))
     console.print(f"{HEADING:<{width}}  {'tokens':>7} {_header([sweep.points[at].budget for at in shown], cell)}", soft_wrap=True)
     for element in elements:
-        line = Text(f"{_fitted(element.path, width)}  {element.whole:>7,} ")
+        line = Text(f"{_fit_name(element.path, width)}  {element.whole:>7,} ")
         for at in shown:
             mark = _mark(element, at)
             line.append(marks[mark] * cell, STYLES[mark])
         console.print(line, soft_wrap=True)
-    legend = f"{marks[0]} nothing   {marks[1]} to {marks[STEPS]} some   {marks[STEPS + 1]} all"
+    legend = f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept"
     if any(point.required is not None for point in sweep.points):
-        legend += f"   {marks[-1]} too small a budget"
+        legend += f"\n{marks[-1]} the budget is too small for what is required"
     console.print(Text(legend, style="bright_black"), soft_wrap=True)
 
 
 def _header(budgets: Sequence[int], cell: int) -> str:
-    """The budgets above their columns; where a column is too narrow for its budget, some are left out."""
+    """Return the budgets above their columns. Where columns are too narrow, only some budgets are printed."""
     line = ""
     for at, budget in enumerate(budgets):
         if len(line) <= at * cell:
@@ -122,15 +142,15 @@ def _header(budgets: Sequence[int], cell: int) -> str:
 
 
 def _mark(element: Element, at: int) -> int:
-    """The index of the mark for a share: nothing and everything are only what is exactly that."""
+    """Return the index of the mark for a kept share. The marks for 0 % and 100 % are used only for exactly these shares."""
     share = element.kept_share(at)
     if share is None:
         return STEPS + 2
     return 0 if not share else STEPS + 1 if share >= 1 else 1 + int(share * STEPS)
 
 
-def _fitted(name: str, width: int) -> str:
-    """A name as wide as its column: its end says more than its beginning."""
+def _fit_name(name: str, width: int) -> str:
+    """Cut and pad a name to the width of its column. The beginning is cut, because the end tells more."""
     shown, name = name, name[-width:]
     while cell_len(shown) > width:
         name = name[1:]

@@ -1,4 +1,4 @@
-"""A failure in one line: where it happened in the user's code, what it was, what its notes add."""
+"""Errors in one line: the place in the user's code, the message, and the error's notes."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_failure", "usage_error"]
 
-OURS = Path(__file__).resolve().parents[2]
-STANDARD = sysconfig.get_path("stdlib")
+PACKAGE = Path(__file__).resolve().parents[2]
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
-def usage_error(why: str) -> NoReturn:
-    """End the command with a mistake of its user, said in one line."""
-    raise click.UsageError(why)
+def usage_error(message: str) -> NoReturn:
+    """End the command with exit status 2 and a one-line message on stderr."""
+    raise click.UsageError(message)
 
 
 def explain_failure(error: BaseException) -> str:
-    """One line for an error: `prompt.py:12: ValueError: no such file`.
+    """Return one line for an error: `prompt.py:12: ValueError: no such file`.
 
-    The place is the last line of the user's own code that took part, so that an error raised inside a library still points
-    at the call. An error that promptkit raises on purpose is said without its class.
+    The place is the last line of the user's own code in the traceback, so an error raised inside a library still points at the call.
+    The class name is left out for errors that promptkit raises on purpose. Of an exception group, the first error is explained.
     """
-    error = _first(error)
-    said = str(error) if isinstance(error, PromptKitError) else "".join(traceback.format_exception_only(error)[-1:])
+    error = _first_of_group(error)
+    message = str(error) if isinstance(error, PromptKitError) else "".join(traceback.format_exception_only(error)[-1:])
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if not isinstance(error, PromptKitError) and notes:
-        said = f"{type(error).__name__}: {error}"
-    parts = [_place(error), said, *(f"({note})" for note in notes)]
+        message = f"{type(error).__name__}: {error}"
+    parts = [_place(error), message, *(f"({note})" for note in notes)]
     return " ".join(" ".join(part.split()) for part in parts if part)
 
 
-def _first(error: BaseException) -> BaseException:
-    """The error itself, or the first of a group: components render concurrently, and the first to fail is the one to mend."""
+def _first_of_group(error: BaseException) -> BaseException:
+    # Components render concurrently; the first that fails is the one to fix.
     while _is_group(error):
         error = error.exceptions[0]
     return error
@@ -53,25 +53,26 @@ def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseExceptio
 
 def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(error.filename)}:{error.lineno}:"
+        return f"{_short_path(error.filename)}:{error.lineno}:"
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if _is_users(frame.filename)]
+    users = [frame for frame in frames if _is_user_code(frame.filename)]
     if users:
-        return f"{_shown(users[-1].filename)}:{users[-1].lineno}:"
+        return f"{_short_path(users[-1].filename)}:{users[-1].lineno}:"
     if isinstance(error, PromptKitError | OSError) or not frames:
         return ""
-    return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}:"
+    return f"{_short_path(frames[-1].filename)}:{frames[-1].lineno}:"
 
 
-def _is_users(filename: str) -> bool:
+def _is_user_code(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(STANDARD)
-    # The console script lies outside of the library folders but is no user code either.
-    return not (installed or path.is_relative_to(OURS) or path.name == "promptkit")
+    installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(STANDARD_LIBRARY)
+    # The console script is outside the library folders, but it is not user code either.
+    return not (installed or path.is_relative_to(PACKAGE) or path.name == "promptkit")
 
 
-def _shown(filename: str) -> str:
+def _short_path(filename: str) -> str:
+    """Return the path relative to the current folder, if the file is in it."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename

@@ -1,7 +1,4 @@
-"""Renders as people read them: plain lines that fit 80 columns and need no colour.
-
-What a render came to, as JSON for machines.
-"""
+"""Print renders: plain lines that fit 80 columns and need no colour, or JSON for machines."""
 
 from __future__ import annotations
 
@@ -10,47 +7,71 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 from rich.text import Text
 
+from promptkit.cli.output.terminal import print_legend
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import Message, Removal, Rendered, Tokenizer
+    from promptkit import Message, Rendered
     from promptkit.messages import Part
+    from promptkit.rendering import Removal
+    from promptkit.tokens import Tokenizer
 
-__all__ = ["rendered_to_json", "message_tokens", "print_renders", "print_messages", "print_json"]
+__all__ = ["print_messages", "print_renders", "rendered_to_json"]
 
 
 BAR = 40
-"""Characters."""
+"""Columns of a bar."""
 
-SHOWN = 6
-"""Lines of a list that are shown before it is folded; so many again at the end of the messages."""
+LIST_LINES = 6
+"""Lines of a list that are printed before the rest is folded. As many are printed at the end of a list of messages."""
+
+REASONS = {
+    "budget": "removed to fit the budget",
+    "limit": "removed to fit a TokenLimit inside the prompt",
+    "kept-with": "removed because the named member of the same KeepWith group was removed",
+    "tool-pair": "removed because the named tool call or tool result of the same pair was removed",
+}
+"""Reason of a removal → what it means."""
 
 STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
 
-def print_renders(title: str, conversation: Sequence[Message], renders: Sequence[Rendered], tokenizer: Tokenizer, *, everything: bool) -> None:
-    """Print each render: its budget as a bar, the messages kept, and the receipt. Long lists are folded unless `everything`."""
+def print_renders(
+    title: str, conversation: Sequence[Message], renders: Sequence[Rendered], tokenizer: Tokenizer, *, everything: bool
+) -> None:
+    """Print each render: its budget as a bar, the messages kept, and the removals.
+
+    Args:
+        title: The heading.
+        conversation: All messages, before rendering.
+        renders: The renders, one for each budget.
+        tokenizer: Counts the tokens of each message.
+        everything: Print all lines. By default long lists are folded.
+    """
     console = Console(highlight=False)
-    fold = None if everything else SHOWN
+    fold = None if everything else LIST_LINES
     console.print(Text(title, style="bold"))
-    console.print(f"{len(conversation):,} messages, rendered at {len(renders)} {_plural(len(renders), 'budget')}")
+    console.print(f"{len(conversation):,} messages, rendered at {_pluralize(len(renders), 'budget')}")
     for rendered in renders:
         console.print()
         console.print(_bar(rendered, console))
         console.print()
         _print_kept(console, rendered.messages, tokenizer, fold)
         _print_removed(console, rendered.removals, fold)
+    reasons = {removal.reason for rendered in renders for removal in rendered.removals[:fold]}
+    if legend := [(reason, meaning) for reason, meaning in REASONS.items() if reason in reasons]:
+        console.print()
+        print_legend(console, legend, indent=2)
 
 
 def print_messages(rendered: Rendered) -> None:
-    """Print the messages in full, each under its role, and what they cost."""
+    """Print the messages in full, each under its role, and their tokens."""
     console = Console(highlight=False)
     for message in rendered.messages:
         heading = " ".join(word for word in (message.role, message.name, message.tool_call_id) if word)
@@ -60,14 +81,9 @@ def print_messages(rendered: Rendered) -> None:
         console.print()
     removed = len(rendered.removals)
     console.print(
-        f"{rendered.tokens:,} of {rendered.budget:,} tokens, {_counted(len(rendered.messages), 'message')}"
+        f"{rendered.tokens:,} of {rendered.budget:,} tokens, {_pluralize(len(rendered.messages), 'message')}"
         f", {f'{removed:,} removed' if removed else 'nothing removed'}"
     )
-
-
-def message_tokens(message: Message, tokenizer: Tokenizer) -> int:
-    """The tokens of one message, as a render counts them."""
-    return Sizer(tokenizer).count_message(message)
 
 
 def _bar(rendered: Rendered, console: Console) -> Text:
@@ -83,15 +99,15 @@ def _bar(rendered: Rendered, console: Console) -> Text:
 
 
 def _print_kept(console: Console, messages: Sequence[Message], tokenizer: Tokenizer, fold: int | None) -> None:
-    # One line more than is folded away costs less than saying that it is.
+    count = Sizer(tokenizer).count_message
+    console.print("  Kept (role, tokens, first line):")
+    # A single message is not folded: the line that says so would be as long.
     hidden = messages[fold : len(messages) - fold] if fold and len(messages) > 2 * fold + 1 else ()
     for index, message in enumerate(messages):
         if index == fold and hidden:
-            tokens = sum(message_tokens(each, tokenizer) for each in hidden)
-            _print_row(console, f"  {'…':<9} {tokens:>7,}  ", f"{len(hidden):,} more messages", "bright_black")
+            _print_row(console, f"  {'…':<9} {sum(map(count, hidden)):>7,}  ", f"{len(hidden):,} more messages", "bright_black")
         elif not hidden or not fold or index < fold or index >= len(messages) - fold:
-            tokens = message_tokens(message, tokenizer)
-            _print_row(console, f"  {message.role:<9} {tokens:>7,}  ", _first_line(message, console), STYLES[message.role])
+            _print_row(console, f"  {message.role:<9} {count(message):>7,}  ", _first_line(message, console), STYLES[message.role])
 
 
 def _print_removed(console: Console, removals: Sequence[Removal], fold: int | None) -> None:
@@ -99,7 +115,7 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
         console.print("\n  Nothing removed.")
         return
     total = sum(removal.tokens for removal in removals)
-    console.print(f"\n  Removed, first to last: {_counted(len(removals), 'piece')}, {total:,} tokens")
+    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, path):")
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     reasons = [f"{each.reason} {_last_step(each.partner)}" if each.partner else each.reason for each in shown]
     width = min(max(map(len, reasons)), BAR)
@@ -132,14 +148,14 @@ def _first_line(message: Message, console: Console) -> str:
 
 
 def _text(message: Message, console: Console) -> str:
-    return _harmless("".join(_part(part) for part in message.content), console)
+    return _escape_for(console, "".join(_part_text(part) for part in message.content))
 
 
 def _calls(message: Message, console: Console) -> list[str]:
-    return [_harmless(f"→ {call.name} {call.arguments}", console) for call in message.tool_calls]
+    return [_escape_for(console, f"→ {call.name} {call.arguments}") for call in message.tool_calls]
 
 
-def _part(part: Part) -> str:
+def _part_text(part: Part) -> str:
     match part:
         case str(text):
             return text
@@ -153,23 +169,19 @@ def _part(part: Part) -> str:
             return ""
 
 
-def _harmless(text: str, console: Console) -> str:
-    """Text that cannot move the cursor or recolour a terminal; a file gets it as it is."""
+def _escape_for(console: Console, text: str) -> str:
+    """Escape control characters if the output is a terminal. A file gets the text unchanged."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: f"\\x{ord(match[0]):02x}", text) if console.is_terminal else text
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {_plural(number, noun)}"
-
-
-def _plural(number: int, noun: str) -> str:
-    return noun if number == 1 else f"{noun}s"
+def _pluralize(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def rendered_to_json(rendered: Rendered) -> dict[str, object]:
-    """Tokens, budget, exactness, the messages in the form of OpenAI's chat endpoint, and the removals in the order in which they were made.
+    """Return tokens, budget, exactness, messages in OpenAI's chat format, and the removals in order, as a JSON object.
 
-    A priority is null where the element has none, which is as high as can be.
+    The priority of an element without one is null: it is infinite, which JSON cannot express.
     """
     return {
         "tokens": rendered.tokens,
@@ -188,8 +200,3 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
             for removal in rendered.removals
         ],
     }
-
-
-def print_json(value: object) -> None:
-    """Print a value as JSON, in ASCII: a prompt may hold what an encoding cannot write."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False))

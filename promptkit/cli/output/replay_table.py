@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from promptkit.bench.plot import format_size
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.terminal import escape_control_chars, print_legend
 from promptkit.replay.results import ReplayTotals, priced
 
 if TYPE_CHECKING:
@@ -21,23 +21,33 @@ if TYPE_CHECKING:
 
 __all__ = ["print_replay"]
 
-EXACT = 100_000
-"""Tokens below which every one is shown."""
+EXACT_BELOW = 100_000
+"""Token counts below this number are printed in full, larger ones in thousands or millions."""
 
-ANY = 1_000
-"""Characters that no table needs: with so much room it is as wide as it wants to be."""
+UNLIMITED_WIDTH = 1_000
+"""Columns to measure a table with: more than any table needs."""
 
 LEGEND = (
-    "req: requests. sum: summaries put in place. wait: requests that waited for one. over: requests larger than the window, billed as if taken. "
-    "bad: requests that a provider refuses. facts: of what answers used after it was dropped, there or reachable; there alone. "
-    "asked: of what the person asked, there or reachable."
+    ("req", "requests"),
+    ("sum", "summaries that replaced messages"),
+    ("wait", "requests that waited for a summary"),
+    ("over", "requests that were larger than the context window allows; they are billed as if the model had accepted them"),
+    ("bad", "requests that a provider would reject as invalid"),
+    ("input, cached", "input tokens of the requests, and the share of them that was read from the prompt cache"),
+    ("price $", "dollars for requests, replies and summaries"),
+    (
+        "facts",
+        "share of identifiers that later answers reuse and that the request, or the transcript it names, contains; second figure: the request "
+        "alone",
+    ),
+    ("asked", "share of the user's requests that the request, or the transcript it names, contains"),
 )
 
 
-def print_replay(files: Sequence[FileResult], order: ReplayOptions, *, each: bool) -> None:
-    """Print a table of all files together and, with `each`, one of each before. Fits 80 columns and needs no colour."""
+def print_replay(files: Sequence[FileResult], options: ReplayOptions, *, each: bool) -> None:
+    """Print a table for all files together and, with `each`, one for each file before it. Fits 80 columns and needs no colour."""
     console = Console(highlight=False)
-    rules = order.rules
+    rules = options.rules
     if each and len(files) > 1:
         for file in files:
             _heading(console, escape_control_chars(file.file), [file])
@@ -45,23 +55,25 @@ def print_replay(files: Sequence[FileResult], order: ReplayOptions, *, each: boo
             console.print()
     name = escape_control_chars(files[0].file) if len(files) == 1 else f"{len(files):,} files"
     _heading(console, name, files)
-    _print(console, _added(files, order))
-    console.print(Text(LEGEND, style="bright_black"))
+    _print(console, _sum_results(files, options))
+    console.print()
+    print_legend(console, LEGEND)
+    console.print()
     console.print(
         f"{format_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}", soft_wrap=True
     )
 
 
 def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
-    talks, messages = sum(file.conversations for file in files), sum(file.messages for file in files)
-    said = f": {talks:,} conversation{'s' * (talks != 1)}, {messages:,} message{'s' * (messages != 1)}"
-    console.print(Text.assemble((name, "bold"), said), soft_wrap=True)
+    conversations, messages = sum(file.conversations for file in files), sum(file.messages for file in files)
+    counts = f": {conversations:,} conversation{'s' * (conversations != 1)}, {messages:,} message{'s' * (messages != 1)}"
+    console.print(Text.assemble((name, "bold"), counts), soft_wrap=True)
 
 
-def _added(files: Sequence[FileResult], order: ReplayOptions) -> list[PolicyResult]:
-    hour = order.rules.cache == "anthropic-1h"
-    tallies = [(name, sum((file.policies[at].tally for file in files), ReplayTotals())) for at, name in enumerate(order.policies)]
-    return [priced(name, tally, order.price, hour=hour) for name, tally in tallies]
+def _sum_results(files: Sequence[FileResult], options: ReplayOptions) -> list[PolicyResult]:
+    hour = options.rules.cache == "anthropic-1h"
+    totals = [(name, sum((file.policies[index].tally for file in files), ReplayTotals())) for index, name in enumerate(options.policies)]
+    return [priced(name, total, options.price, hour=hour) for name, total in totals]
 
 
 def _print(console: Console, results: Sequence[PolicyResult]) -> None:
@@ -71,8 +83,8 @@ def _print(console: Console, results: Sequence[PolicyResult]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         table.add_row(*_cells(result))
-    table.width = Measurement.get(console, console.options.update(width=ANY), table).maximum
-    console.print(table, crop=False)  # in a narrow terminal lines run on, and no figure is cut
+    table.width = Measurement.get(console, console.options.update(width=UNLIMITED_WIDTH), table).maximum
+    console.print(table, crop=False)  # in a narrow terminal long lines wrap, so that no figure is cut
 
 
 def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
@@ -83,9 +95,9 @@ def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
         f"{tally.requests:,}",
         f"{tally.checkpoints:,}",
         f"{tally.foreground_waits:,}",
-        _wrong(tally.overflows),
-        _wrong(tally.invalid_requests),
-        _millions(bill.input_tokens),
+        _red_if_any(tally.overflows),
+        _red_if_any(tally.invalid_requests),
+        _format_tokens(bill.input_tokens),
         _percent(bill.cached_tokens / bill.input_tokens if bill.input_tokens else 0.0),
         f"{result.price:,.3f}",
         f"{_percent(result.facts_share)} {_percent(result.facts_present_share)}",
@@ -93,15 +105,21 @@ def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
     )
 
 
-def _wrong(count: int) -> Text:
+def _red_if_any(count: int) -> Text:
     return Text(f"{count:,}", style="red" if count else "")
 
 
-def _millions(tokens: int) -> str:
-    """Tokens in at most six characters."""
-    return f"{tokens:,}" if tokens < EXACT else f"{tokens / 1_000:,.0f}k" if tokens < 100 * EXACT else f"{tokens / 1_000_000:,.1f}m"
+def _format_tokens(tokens: int) -> str:
+    """Format a number of tokens in at most six characters."""
+    return (
+        f"{tokens:,}"
+        if tokens < EXACT_BELOW
+        else f"{tokens / 1_000:,.0f}k"
+        if tokens < 100 * EXACT_BELOW
+        else f"{tokens / 1_000_000:,.1f}m"
+    )
 
 
 def _percent(share: float) -> str:
-    """In whole percent; nothing and everything are only what is exactly that."""
+    """Format a share in whole percent. 0% and 100% are printed only for exactly these shares."""
     return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(0.99, max(0.01, share)):.0%}"

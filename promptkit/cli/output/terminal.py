@@ -1,56 +1,76 @@
-"""Text that a terminal may print: what would move its cursor, recolour it or turn the direction of writing is spelled out.
-
-A sign of life for a person who waits; nothing for a pipe or a log.
-"""
+"""Terminal output: escaped and clipped text, a spinner, and JSON."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
-__all__ = ["clip", "escape_control_chars", "show_spinner"]
+    from rich.console import Console
+
+__all__ = ["clip", "escape_control_chars", "print_json", "print_legend", "show_spinner"]
 
 
-# Control characters but tab and line feed; line and paragraph separators; what overrides or isolates the direction of writing;
-# half surrogate pairs, which no encoding can write.
+# Control characters except tab and line feed; line and paragraph separators; characters that override or isolate the direction of
+# writing; lone surrogates, which no encoding can write.
 DANGEROUS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_control_chars(text: str) -> str:
-    r"""The text, with `\x1b` for an escape character and so on.
+    r"""Escape characters that would move the cursor, change colours or reverse the direction of writing in a terminal.
 
     >>> escape_control_chars("red: \x1b[31m")
     'red: \\x1b[31m'
     """
-    return DANGEROUS.sub(_spelled, text)
+    return DANGEROUS.sub(_escape, text)
 
 
-def clip(text: str, width: int) -> str:
-    """The beginning of a text that takes at most `width` columns, marked where it is cut."""
-    from rich.cells import cell_len, set_cell_size
-
-    text = text[: width + 1]  # no character takes less than a column but those that are drawn over another
-    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
-
-
-def _spelled(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004  # one byte
 
 
+def clip(text: str, width: int) -> str:
+    """Cut a text to at most `width` columns. A text that is cut ends with `…`."""
+    from rich.cells import cell_len, set_cell_size
+
+    text = text[: width + 1]  # every character takes at least one column, except combining characters
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
+
+
 @contextmanager
-def show_spinner(on: str) -> Generator[None]:
-    """Show `on` beside a spinner while the block runs, on stderr and only if it is a terminal."""
+def show_spinner(task: str) -> Generator[None]:
+    """Show `task` and a spinner on stderr while the block runs. Shows nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(on)):
+    with Console(stderr=True).status(Text(task)):
         yield
+
+
+def print_legend(console: Console, entries: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+    """Print names and their meanings in two columns. Long meanings wrap."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    legend = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1), collapse_padding=True, style="bright_black")
+    legend.add_column(no_wrap=True)
+    legend.add_column()
+    for name, meaning in entries:
+        legend.add_row(name, meaning)
+    console.print(Padding(legend, (0, 0, 0, indent)))
+
+
+def print_json(value: object) -> None:
+    """Print a value as indented JSON, in ASCII: a prompt may contain text that the terminal's encoding cannot write."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -1,6 +1,6 @@
-"""`promptkit transcript show`: a file is gone through twice, and never held in memory: once for its shape, once to print it.
+"""Print the entries of a transcript, one line each or in full.
 
-Entries of a transcript as people read them: one line each, or in full.
+A file is read twice and never held in memory: once for the tree of its entries, once to print them.
 """
 
 from __future__ import annotations
@@ -41,25 +41,149 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.transcript.entries import Entry
 
-__all__ = ["STYLES", "first_line", "short_id", "show_entries", "entry_texts", "entry_role"]
+__all__ = ["STYLES", "entry_role", "entry_texts", "first_line", "short_id", "show_entries"]
 
 
 STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow", "checkpoint": "red", "branch_summary": "red"}
 
-SHORT = 8
-"""Characters of an id that tell it from the others of a file."""
+ID_CHARACTERS = 8
+"""Characters of an id that are printed. They are enough to tell the entries of a file apart."""
 
-LONGEST = 2_000
-"""Characters of a piece of text that can be of use in one line."""
+MAX_LINE_CHARACTERS = 2_000
+"""Characters of a text that can be visible in one line."""
+
+FIRST_ENTRIES, LAST_ENTRIES = 10, 20
+"""Entries of a longer conversation that are printed at its beginning and at its end."""
+
+
+@attrs.define
+class _FileOutline:
+    """What must be known of a file before any of it is printed."""
+
+    tree: EntryTree = attrs.field(factory=EntryTree)
+    labels: dict[str, str] = attrs.field(factory=dict[str, str])
+    """Label → entry id."""
+    problems: int = 0
+
+    def labels_by_entry(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for label, target in self.labels.items():
+            found[target].append(label)
+        return found
+
+
+def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+    """Print the branch that ends with a leaf, or all branches.
+
+    Args:
+        file: The transcript file.
+        leaf: An entry id, the beginning of one, or a label. None: the last entry written.
+        everything: Print all branches; the entries of the branch above are marked with `*`.
+        full: Print the full text of all entries. By default long lists and long texts are shortened.
+        as_json: Print one JSON object per entry.
+
+    Raises:
+        click.UsageError: There is no such leaf.
+    """
+    outline = _read_outline(file)
+    tree = outline.tree
+    end = _find_leaf(outline, leaf, file)
+    path = set(tree.walk_to_root(end)) if end else set[str]()
+    shown = len(tree) if everything else len(path)
+    if as_json:
+        for item in _read_entries(file, tree, None if everything else path):
+            where = {"line": item.line} if item.archive is None else {"line": item.line, "archive": item.archive}
+            click.echo(json.dumps(where | entry_to_json(item.entry)))
+        return
+    branches = len(tree.leaves())
+    name = escape_control_chars(str(file))
+    click.echo(
+        f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short_id(end)}{' (its entries are marked with *)' if everything else ''}"
+    )
+    click.echo(f"{'line':>6}  {'id':<8}  {'role':<10}  text")
+    _print_entries(
+        _read_entries(file, tree, None if everything else path), outline, path if everything else None, fold=None if full else shown
+    )
+    if outline.problems:
+        click.echo(f"problems: {outline.problems:,}; list them with: promptkit transcript validate {name}")
+
+
+def _read_outline(file: Path) -> _FileOutline:
+    outline = _FileOutline()
+    reader = TranscriptReader(file)
+    for item in reader:
+        outline.tree.partial = reader.partial
+        if not isinstance(item, StoredEntry) or item.entry.id in outline.tree:
+            outline.problems += 1
+            continue
+        outline.problems += outline.tree.add(item.entry.id, item.entry.parent_id) is not None
+        if isinstance(item.entry.payload, Label):
+            outline.labels[item.entry.payload.label] = item.entry.payload.target
+    return outline
+
+
+def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path) -> str | None:
+    """Return the id of the entry that an id, a label or the beginning of an id names."""
+    if leaf is None:
+        return outline.tree.last_id
+    if leaf in outline.tree:
+        return leaf
+    if outline.labels.get(leaf) in outline.tree:
+        return outline.labels[leaf]
+    found = [entry_id for entry_id in outline.tree.parents if entry_id.startswith(leaf)]
+    if len(found) != 1:
+        usage_error(f"--leaf {leaf!r} matches {f'{len(found):,} entries' if found else 'no entry and no label'} of {file}.")
+    return found[0]
+
+
+def _read_entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
+    """Yield the entries to print. Entries that were appended since the outline was read are left out."""
+    seen: set[str] = set()
+    for item in TranscriptReader(file):
+        if isinstance(item, StoredEntry) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
+            seen.add(item.entry.id)
+            yield item
+
+
+def _print_entries(items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None) -> None:
+    width = Console().width if sys.stdout.isatty() else 160
+    labels = outline.labels_by_entry()
+    hidden = range(FIRST_ENTRIES, fold - LAST_ENTRIES) if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1 else range(0)
+    archive: str | None = None
+    before: str | None = None
+    for at, item in enumerate(items):
+        entry = item.entry
+        if at in hidden:
+            if at == hidden[-1]:
+                click.echo(f"{'…':>7}  {len(hidden):,} more entries; --full shows them")
+            before = entry.id
+            continue
+        if item.archive != archive:
+            archive = item.archive
+            click.echo(f"{'':7}  {f'in {archive}' if archive else 'in the file itself'}:")
+        parent = outline.tree.parents[entry.id]
+        if parent != before:
+            click.echo(f"{'':7}  after {short_id(parent)}:" if parent else f"{'':7}  a new conversation:")
+        before = entry.id
+        mark = "*" if path is not None and entry.id in path else " "
+        names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
+        start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
+        if fold is not None:
+            click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
+            continue
+        click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + names)
+        for text in entry_texts(entry):
+            for line in text.split("\n"):
+                click.echo(f"{'':9}{escape_control_chars(line)}")
 
 
 def short_id(entry_id: str | None) -> str:
-    """An id as it is shown."""
-    return escape_control_chars(entry_id or "-")[:SHORT]
+    """Return the beginning of an id, as it is printed."""
+    return escape_control_chars(entry_id or "-")[:ID_CHARACTERS]
 
 
 def entry_role(entry: Entry) -> str:
-    """Who says it, or what it is."""
+    """Return the role of a message, or the kind of any other entry."""
     payload = entry.payload
     if isinstance(payload, MessageEntry):
         return payload.message.role
@@ -67,13 +191,13 @@ def entry_role(entry: Entry) -> str:
 
 
 def first_line(entry: Entry) -> str:
-    """What an entry says, in one line."""
-    parts = (" ".join(text[:LONGEST].split()) for text in entry_texts(entry))
+    """Return the text of an entry in one line."""
+    parts = (" ".join(text[:MAX_LINE_CHARACTERS].split()) for text in entry_texts(entry))
     return escape_control_chars(" ".join(part for part in parts if part)) or "(empty)"
 
 
 def entry_texts(entry: Entry) -> Iterator[str]:
-    """All the text of an entry, piece by piece."""
+    """Yield all text of an entry, part by part."""
     match entry.payload:
         case MessageEntry(message=message, finish=finish):
             yield from _message(message)
@@ -88,16 +212,16 @@ def entry_texts(entry: Entry) -> Iterator[str]:
             for message in checkpoint.replacement or ():
                 yield from _message(message)
         case _:
-            yield from _noted(entry)
+            yield from _other_texts(entry)
 
 
-def _noted(entry: Entry) -> Iterator[str]:
+def _other_texts(entry: Entry) -> Iterator[str]:
     match entry.payload:
         case BranchSummary(summary=summary, leaf=leaf):
-            yield f"of the branch to {short_id(leaf)}:"
+            yield f"summary of the branch that ends with {short_id(leaf)}:"
             yield summary
         case Edit(target=target, content=content, reason=reason):
-            yield f"{reason}: {short_id(target)} {'is not shown' if content is None else 'is shown as'}"
+            yield f"{reason}: {short_id(target)} {'is hidden' if content is None else 'is replaced by'}"
             yield from map(_part, content or ())
         case Reset(reason=reason):
             yield reason
@@ -114,7 +238,7 @@ def _noted(entry: Entry) -> Iterator[str]:
 def _heading(checkpoint: Checkpoint) -> str:
     before, after = checkpoint.tokens_before, checkpoint.tokens_after
     sizes = f", {before:,} → {after:,} tokens" if before is not None and after is not None else ""
-    kept = f", keeps from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
+    kept = f", messages kept from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
     return f"({checkpoint.trigger}{sizes}{kept})"
 
 
@@ -140,111 +264,3 @@ def _part(part: Part) -> str:
 
 def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-HEAD, TAIL = 10, 20
-"""Entries that are shown at the beginning and at the end of a longer conversation."""
-
-
-@attrs.define
-class _Shape:
-    """What has to be known of a file before any of it is shown."""
-
-    tree: EntryTree = attrs.field(factory=EntryTree)
-    labels: dict[str, str] = attrs.field(factory=dict[str, str])
-    problems: int = 0
-
-    def labels_of(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for label, target in self.labels.items():
-            found[target].append(label)
-        return found
-
-
-def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
-    """Print the path to a leaf, or everything. Raises click.UsageError for a leaf that is not there."""
-    shape = _look(file)
-    tree = shape.tree
-    end = _leaf(shape, leaf, file)
-    path = set(tree.walk_to_root(end)) if end else set[str]()
-    shown = len(tree) if everything else len(path)
-    if as_json:
-        for item in _entries(file, tree, None if everything else path):
-            where = {"line": item.line} if item.archive is None else {"line": item.line, "archive": item.archive}
-            click.echo(json.dumps(where | entry_to_json(item.entry)))
-        return
-    branches = len(tree.leaves())
-    name = escape_control_chars(str(file))
-    click.echo(f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short_id(end)}")
-    _print(_entries(file, tree, None if everything else path), shape, path if everything else None, fold=None if full else shown)
-    if shape.problems:
-        click.echo(f"problems: {shape.problems:,}; to see them: promptkit transcript validate {name}")
-
-
-def _look(file: Path) -> _Shape:
-    shape = _Shape()
-    going = TranscriptReader(file)
-    for item in going:
-        shape.tree.partial = going.partial
-        if not isinstance(item, StoredEntry) or item.entry.id in shape.tree:
-            shape.problems += 1
-            continue
-        shape.problems += shape.tree.add(item.entry.id, item.entry.parent_id) is not None
-        if isinstance(item.entry.payload, Label):
-            shape.labels[item.entry.payload.label] = item.entry.payload.target
-    return shape
-
-
-def _leaf(shape: _Shape, wanted: str | None, file: Path) -> str | None:
-    """The entry that is meant: by its id, by a label, by the beginning of its id."""
-    if wanted is None:
-        return shape.tree.last_id
-    if wanted in shape.tree:
-        return wanted
-    if shape.labels.get(wanted) in shape.tree:
-        return shape.labels[wanted]
-    found = [entry_id for entry_id in shape.tree.parents if entry_id.startswith(wanted)]
-    if len(found) != 1:
-        usage_error(f"{file} has {f'{len(found):,} entries' if found else 'no entry and no label'} {wanted!r}.")
-    return found[0]
-
-
-def _entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
-    """The entries that are to be shown. What was appended since the file's shape was looked at is not."""
-    seen: set[str] = set()
-    for item in TranscriptReader(file):
-        if isinstance(item, StoredEntry) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
-            seen.add(item.entry.id)
-            yield item
-
-
-def _print(items: Iterator[StoredEntry], shape: _Shape, path: set[str] | None, *, fold: int | None) -> None:
-    width = Console().width if sys.stdout.isatty() else 160
-    labels = shape.labels_of()
-    hidden = range(HEAD, fold - TAIL) if fold is not None and fold > HEAD + TAIL + 1 else range(0)
-    archive: str | None = None
-    before: str | None = None
-    for at, item in enumerate(items):
-        entry = item.entry
-        if at in hidden:
-            if at == hidden[-1]:
-                click.echo(f"{'…':>7}  {len(hidden):,} more entries; --full shows them")
-            before = entry.id
-            continue
-        if item.archive != archive:
-            archive = item.archive
-            click.echo(f"{'':7}  {f'in {archive}' if archive else 'in the file itself'}:")
-        parent = shape.tree.parents[entry.id]
-        if parent != before:
-            click.echo(f"{'':7}  behind {short_id(parent)}:" if parent else f"{'':7}  a new beginning:")
-        before = entry.id
-        mark = "*" if path is not None and entry.id in path else " "
-        names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
-        start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
-        if fold is not None:
-            click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
-            continue
-        click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + names)
-        for text in entry_texts(entry):
-            for line in text.split("\n"):
-                click.echo(f"{'':9}{escape_control_chars(line)}")

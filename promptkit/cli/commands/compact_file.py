@@ -1,0 +1,214 @@
+"""The work of `promptkit compact`: plan the compaction of a transcript, write the summary, append the checkpoint, print the result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+import attrs
+import click
+
+from promptkit.cli.input.model import open_model
+from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
+from promptkit.cli.output.transcript import entry_role, first_line, short_id
+from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.planning.selection import select
+from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.full import FullSummarizer
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
+from promptkit.errors import SummaryError
+from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.jsonl.records import entry_to_json
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import build_summary_message, build_view
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from pathlib import Path
+
+    from promptkit.compaction.compactor import DraftSummary
+    from promptkit.compaction.planning.plan import Plan
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Message
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["CompactOptions", "compact_file"]
+
+
+DEFAULT_WINDOW = 128_000
+"""Context window in tokens, if none is given and that of the model is unknown."""
+
+EXTRACTIVE_DIVISOR = 2
+"""An extractive summary has at most half of the tokens that it replaces."""
+
+MARGIN = 4_000
+"""Tokens for instructions and counting errors: dropped messages that fill the window up to this margin are summarized in chunks."""
+
+LISTED_FIRST, LISTED_LAST = 10, 10
+"""Dropped messages that are listed: so many at the beginning, so many at the end."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactOptions:
+    """Arguments of `promptkit compact`."""
+
+    file: Path
+    instructions: str | None
+    model: str | None
+    """None: extract the summary from the transcript, without a model."""
+    note: str | None
+    """A sentence about the arguments that is printed with the result."""
+    window: int | None
+    dry_run: bool
+    as_json: bool
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """The result of a compaction. Sizes are tokens of the messages that a model receives."""
+
+    plan: Plan
+    draft: DraftSummary | None
+    """None: there was nothing to summarize."""
+    entry: Entry | None
+    """The checkpoint. None: nothing was written."""
+    before: int
+    after: int
+    limit: int | None = None
+    """The tokens that a request may have. None: unknown."""
+
+
+def compact_file(options: CompactOptions) -> None:
+    """Compact a transcript and print the result.
+
+    Raises SummaryError, and TranscriptError for a file that cannot be read as a transcript.
+    """
+    transcript = Transcript(JsonlStore(options.file))
+    name = escape_control_chars(str(options.file))
+    with show_spinner(f"Summarizing {name}"):
+        outcome = asyncio.run(_compact(options, transcript))
+    if options.as_json:
+        print_json(_outcome_to_json(options, outcome))
+        return
+    if options.note:
+        click.echo(options.note, err=True)
+    if outcome.draft is None:
+        click.echo(f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent.")
+        return
+    _print_outcome(options, transcript, outcome, outcome.draft)
+
+
+async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
+    tokenizer = tokenizer_for(options.model)
+    sizer = Sizer(tokenizer)
+
+    def count(messages: Iterable[Message]) -> int:
+        return sum(map(sizer.count_message, messages))
+
+    view = build_view(transcript.path())
+    before = count(view.messages)
+    plan = select(view, leaf=transcript.leaf or "", tokenizer=tokenizer)
+    if plan.is_empty:
+        return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
+    dropped_tokens = count(item.message for item in (*plan.dropped, *plan.prefix))
+    async with _SummaryWriter(options, tokenizer, dropped_tokens) as writer:
+        compactor = Compactor(transcript, summarizer=writer.summarizer, tokenizer=tokenizer, max_summary_tokens=writer.max_tokens)
+        try:
+            draft = await compactor.draft(plan, trigger="manual", instructions=options.instructions)
+        except SummaryError as error:
+            usage_error(f"{error} The file was not changed{'' if options.model is None else '; --extractive needs no model'}.")
+        if draft is None:
+            return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
+        entry = None if options.dry_run else await compactor.commit(draft)
+    if entry is None:
+        kept = [item.message for item in (*plan.pinned, *plan.replayed, *plan.kept)]
+        after = count([build_summary_message(draft.summary.text), *kept])
+    else:
+        after = count(build_view(transcript.path()).messages)
+    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=after, limit=writer.limit)
+
+
+class _SummaryWriter:
+    """The summarizer for one compaction, and the most tokens of its summary. Closes the model's connections when the block ends."""
+
+    def __init__(self, options: CompactOptions, tokenizer: Tokenizer, dropped_tokens: int) -> None:
+        budget = ContextBudget.for_model(options.model or "", tokenizer=tokenizer, window=options.window)
+        self.limit = budget.limit
+        if budget.limit is None:
+            budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
+        self.max_tokens = budget.summary_tokens
+        self._close: Callable[[], Awaitable[object]] | None = None
+        self.summarizer: Summarizer = ExtractiveSummarizer(tokenizer=tokenizer)
+        if options.model is None:
+            self.max_tokens = min(self.max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR))
+            return
+        model, self._close = open_model(options.model)
+        window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
+        simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
+        if dropped_tokens + self.max_tokens + MARGIN <= window:
+            self.summarizer = FallbackSummarizer((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+        else:
+            self.summarizer = FallbackSummarizer((ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._close is not None:
+            await self._close()
+
+
+def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Outcome, draft: DraftSummary) -> None:
+    plan, summary = outcome.plan, draft.summary
+    dropped = (*plan.dropped, *plan.prefix)
+    sizer = Sizer(tokenizer_for(options.model))
+    kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
+    noun = "message" if len(dropped) == 1 else "messages"
+    would = "would be replaced" if options.dry_run else "replaced"
+    click.echo(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role and tokens:")
+    for index, item in enumerate(dropped):
+        if LISTED_FIRST <= index < len(dropped) - LISTED_LAST:
+            if index == LISTED_FIRST:
+                click.echo(f"  …  {len(dropped) - LISTED_FIRST - LISTED_LAST:,} more")
+            continue
+        entry = transcript.get(item.entry)
+        text = clip(first_line(entry), 50)
+        click.echo(f"  {short_id(item.entry):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  {text}")
+    cost = "" if summary.usage is None else f", {summary.usage.input_tokens:,} input and {summary.usage.output_tokens:,} output tokens"
+    click.echo(f"\nSummary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):\n")
+    click.echo(escape_control_chars(summary.text))
+    click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
+    if outcome.limit is not None and outcome.after > outcome.limit:
+        click.echo(f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves.")
+    if outcome.entry is not None:
+        click.echo(f"entry {escape_control_chars(outcome.entry.id)} written to {escape_control_chars(str(options.file))}")
+    elif options.dry_run:
+        click.echo("nothing was written (--dry-run)")
+    else:
+        click.echo("nothing was written: messages were added to the transcript in the meantime")
+
+
+def _outcome_to_json(options: CompactOptions, outcome: Outcome) -> dict[str, object]:
+    plan, draft = outcome.plan, outcome.draft
+    summary = draft.summary if draft else None
+    return {
+        "file": str(options.file),
+        "dry_run": options.dry_run,
+        "note": options.note,
+        "tokens_before": outcome.before,
+        "tokens_after": outcome.after,
+        "dropped": [item.entry for item in (*plan.dropped, *plan.prefix)],
+        "kept": [item.entry for item in (*plan.pinned, *plan.replayed, *plan.kept)],
+        "mode": summary.mode if summary else None,
+        "model": summary.model if summary else None,
+        "usage": attrs.asdict(summary.usage) if summary and summary.usage else None,
+        "summary": summary.text if summary else None,
+        "entry": entry_to_json(outcome.entry) if outcome.entry else None,
+    }
