@@ -1,3 +1,5 @@
+"""The laws of reductions, for every request and every conversation. Examples of each rule: tests/unit/compaction/pruning/."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -10,6 +12,14 @@ from hypothesis import given, strategies as st
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images, truncate_messages
 from promptkit.compaction.pruning.offload import offload_results
+from promptkit.compaction.pruning.processors import (
+    Processor,
+    RequestLimits,
+    cap_tool_results,
+    clear_results,
+    remove_images,
+    truncate_history,
+)
 from promptkit.compaction.pruning.tool_outputs import edits_from_reduction, prune_outputs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
@@ -70,6 +80,23 @@ def test_reducing_twice_is_reducing_once(reducers: Reducers, kind: str, given_: 
     assert twice.changes == ()
 
 
+PROCESSORS: dict[str, Processor] = {
+    "truncate": truncate_history(),
+    "cap": cap_tool_results(30),
+    "images": remove_images(),
+    "clear": clear_results(1, step=2),
+    "clear some": clear_results(1, tools=["read"]),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@given(given_=messages(), pruned=st.booleans())
+def test_a_processor_gives_its_own_result_back_as_it_is(name: str, given_: list[Message], pruned: bool) -> None:
+    limits = RequestLimits(limit=200, fixed_tokens=20, tokenizer=TOKENIZER, pruned=pruned)
+    once = tuple(PROCESSORS[name](given_, limits))
+    assert tuple(PROCESSORS[name](once, limits)) == once
+
+
 @KINDS
 @given(given_=messages())
 def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids(reducers: Reducers, kind: str, given_: list[Message]) -> None:
@@ -114,7 +141,7 @@ def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, b
 
 
 @given(given_=messages(), limit=st.integers(0, 400))
-def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
+def test_E10_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
     try:
         done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
     except BudgetExceededError:

@@ -1,3 +1,5 @@
+"""The laws of selection, for every conversation. Examples of each rule: tests/unit/compaction/planning/test_selection.py."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -68,7 +70,7 @@ def test_a_plan_is_a_partition_of_the_view_in_its_order(talk: Talk, keep: Keep, 
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans())
-def test_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: bool, pin_first: bool) -> None:
+def test_E03_E04_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: bool, pin_first: bool) -> None:
     found = numbered(plan(talk, keep, split=split, pin_first=pin_first), talk)
     part_of = {at: part for part, places in found.items() for at in places}
     for block in group_blocks(talk.view.items):
@@ -76,7 +78,7 @@ def test_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: 
 
 
 @given(talk=talks(), keep=keeps())
-def test_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: Talk, keep: Keep) -> None:
+def test_E25_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: Talk, keep: Keep) -> None:
     if isinstance(keep, KeepLastRound) and keep.background:
         return  # covers a turn's only round, which another plan may have kept
     made = plan(talk, keep)
@@ -151,7 +153,7 @@ def tokens_of(item: ViewItem) -> int:
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans())
-def test_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, keep: Keep, split: bool) -> None:
+def test_E05_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, keep: Keep, split: bool) -> None:
     made = plan(talk, keep, split=split)
     found = numbered(made, talk)
     summarized = {*found["dropped"], *found["prefix"]}

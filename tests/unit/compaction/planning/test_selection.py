@@ -1,3 +1,5 @@
+"""Where a compaction cuts: examples of each rule. The laws that hold for every conversation: tests/behaviour/test_selection.py."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -50,57 +52,75 @@ def conversation(history: int, rounds: int) -> Talk:
     return talk
 
 
-# -- rounds: VS Code's cut points
+# -- one table: what each way to keep makes of a conversation
+
+
+FOREGROUND, BACKGROUND = KeepLastRound(), KeepLastRound(background=True)
 
 
 @pytest.mark.parametrize(
-    ("history", "rounds", "parts"),
+    ("history", "rounds", "keep", "parts"),
     [
-        (0, 0, {"kept": "e1"}),
-        (0, 1, {"kept": "e1 e2 e3"}),
-        (0, 2, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
-        (0, 4, {"dropped": "e2 e3 e4 e5 e6 e7", "kept": "e8 e9", "replayed": "e1"}),
-        (1, 0, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
-        (1, 1, {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7"}),
-        (1, 2, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
-        (2, 0, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
-        (2, 3, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8 e10 e11 e12 e13", "kept": "e14 e15", "replayed": "e9"}),
+        # in the foreground the last round stays, and a turn that has only one stays whole (VS Code)
+        (0, 0, FOREGROUND, {"kept": "e1"}),
+        (0, 1, FOREGROUND, {"kept": "e1 e2 e3"}),
+        (0, 2, FOREGROUND, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
+        (0, 4, FOREGROUND, {"dropped": "e2 e3 e4 e5 e6 e7", "kept": "e8 e9", "replayed": "e1"}),
+        (1, 0, FOREGROUND, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
+        (1, 1, FOREGROUND, {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7"}),
+        (1, 2, FOREGROUND, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
+        (2, 0, FOREGROUND, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
+        (2, 3, FOREGROUND, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8 e10 e11 e12 e13", "kept": "e14 e15", "replayed": "e9"}),
+        # in the background a single round is covered as well
+        (0, 0, BACKGROUND, {"kept": "e1"}),
+        (0, 1, BACKGROUND, {"dropped": "e2 e3", "replayed": "e1"}),
+        (0, 2, BACKGROUND, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
+        (0, 3, BACKGROUND, {"dropped": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),
+        (1, 0, BACKGROUND, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
+        (1, 1, BACKGROUND, {"dropped": "e1 e2 e3 e4 e6 e7", "replayed": "e5"}),
+        (1, 2, BACKGROUND, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
+        # the number of rounds
+        (0, 1, KeepLastRound(count=0), {"dropped": "e2 e3", "replayed": "e1"}),
+        (0, 2, KeepLastRound(count=0), {"dropped": "e2 e3 e4 e5", "replayed": "e1"}),
+        (0, 2, KeepLastRound(count=2), {"kept": "e1 e2 e3 e4 e5"}),
+        (0, 3, KeepLastRound(count=2), {"dropped": "e2 e3", "kept": "e4 e5 e6 e7", "replayed": "e1"}),
+        # turns start at the user's message
+        (2, 0, KeepLastTurns(count=0), {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "replayed": "e9"}),
+        (2, 0, KeepLastTurns(count=1), {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
+        (2, 0, KeepLastTurns(count=2), {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}),
+        (2, 0, KeepLastTurns(count=3), {"kept": "e1 e2 e3 e4 e5 e6 e7 e8 e9"}),
+        (2, 0, KeepLastTurns(count=4), {"kept": "e1 e2 e3 e4 e5 e6 e7 e8 e9"}),
     ],
 )
-def test_in_the_foreground_the_last_round_stays_and_a_turn_with_one_stays_whole(history: int, rounds: int, parts: dict[str, str]) -> None:
-    made = plan(conversation(history, rounds))
+def test_each_way_to_keep_cuts_where_its_rule_says(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
+    made = plan(conversation(history, rounds), keep)
     assert entries(made) == parts
     assert made.is_empty is ("dropped" not in parts)
     assert made.previous is None
 
 
-@pytest.mark.parametrize(
-    ("history", "rounds", "parts"),
-    [
-        (0, 0, {"kept": "e1"}),
-        (0, 1, {"dropped": "e2 e3", "replayed": "e1"}),
-        (0, 2, {"dropped": "e2 e3", "kept": "e4 e5", "replayed": "e1"}),
-        (0, 3, {"dropped": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),
-        (1, 0, {"dropped": "e1 e2 e3 e4", "kept": "e5"}),
-        (1, 1, {"dropped": "e1 e2 e3 e4 e6 e7", "replayed": "e5"}),
-        (1, 2, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
-    ],
-)
-def test_in_the_background_a_single_round_is_covered_too(history: int, rounds: int, parts: dict[str, str]) -> None:
-    assert entries(plan(conversation(history, rounds), KeepLastRound(background=True))) == parts
+def test_the_default_is_the_last_round() -> None:
+    assert plan(conversation(2, 3)) == plan(conversation(2, 3), FOREGROUND)
 
 
 @pytest.mark.parametrize(
-    ("keep", "rounds", "parts"),
+    ("history", "rounds", "keep", "parts"),
     [
-        (0, 1, {"dropped": "e2 e3", "replayed": "e1"}),
-        (0, 2, {"dropped": "e2 e3 e4 e5", "replayed": "e1"}),
-        (2, 2, {"kept": "e1 e2 e3 e4 e5"}),
-        (2, 3, {"dropped": "e2 e3", "kept": "e4 e5 e6 e7", "replayed": "e1"}),
+        (1, 3, KeepLastMessages(count=2), {"dropped": "e1 e2 e3 e4", "prefix": "e6 e7 e8 e9", "kept": "e10 e11", "replayed": "e5"}),
+        (2, 0, KeepLastMessages(count=5), {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}),  # between turns
+        (0, 3, KeepLastMessages(count=2), {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),  # without a history
     ],
 )
-def test_the_number_of_rounds_that_stay_can_be_set(keep: int, rounds: int, parts: dict[str, str]) -> None:
-    assert entries(plan(conversation(0, rounds), KeepLastRound(count=keep))) == parts
+def test_E20_a_turn_that_is_split_has_a_prefix_of_its_own(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
+    made = plan(conversation(history, rounds), keep, split=True)
+    assert entries(made) == parts
+    assert not made.is_empty
+
+
+def test_where_nothing_is_shown_there_is_nothing_to_do() -> None:
+    nothing = Talk()
+    assert entries(plan(nothing)) == {}
+    assert plan(nothing).is_empty
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -113,19 +133,6 @@ def test_a_cut_stops_at_the_previous_summary(background: bool) -> None:
     assert entries(made) == {"dropped": "e6 e7 e8 e9 e10", "kept": "e11 e12", "replayed": "e5"}
     assert made.previous == "S1"
     assert [item.kind for item in made.dropped] == ["summary", *["message"] * 4]
-
-
-def test_E25_right_after_a_compaction_there_is_nothing_to_do() -> None:
-    keeps = (KeepLastRound(), KeepRecentTokens(tokens=5), KeepLastMessages(count=1), KeepLastTurns(count=1), KeepUserMessages(tokens=9))
-    for keep in (*keeps, KeepNothing()):
-        talk = conversation(2, 3)
-        talk.compact(plan(talk, keep))
-        again = plan(talk, keep)
-        assert again.is_empty, keep
-        assert again.previous == "S"
-    nothing = Talk()
-    assert entries(plan(nothing)) == {}
-    assert plan(nothing).is_empty
 
 
 def test_a_summary_in_the_middle_of_a_turn_is_compounded_and_the_request_said_again() -> None:
@@ -164,54 +171,6 @@ def test_replaying_can_be_left_off() -> None:
 
 
 # -- blocks
-
-
-@pytest.mark.parametrize("count", range(1, 8))
-def test_E03_a_cut_never_lands_on_a_result(count: int) -> None:
-    talk = Talk()
-    talk.user("q")
-    talk.calls("a", "b", "c")
-    for call in "abc":
-        talk.result(call, "r")
-    talk.answer("done")
-    talk.user("next")
-    made = plan(talk, KeepLastMessages(count=count))
-    assert made.first_kept in {"e1", "e2", "e6", "e7"}
-
-
-@pytest.mark.parametrize("tokens", range(60))
-def test_E04_the_results_of_parallel_calls_stay_on_one_side(tokens: int) -> None:
-    talk = Talk()
-    talk.user("q")
-    for number in range(5):
-        talk.calls(f"a{number}", f"b{number}")
-        talk.result(f"a{number}", words(3))
-        talk.result(f"b{number}", words(4))
-    made = plan(talk, KeepRecentTokens(tokens=tokens))
-    sides = {item.message.tool_call_id or item.message.tool_calls[0].id for item in made.kept if item.message.role != "user"}
-    assert all({f"a{number}", f"b{number}"} <= sides or not {f"a{number}", f"b{number}"} & sides for number in range(5))
-    assert sum(1 for item in made.kept if item.message.role == "tool") == 2 * sum(1 for item in made.kept if item.message.tool_calls)
-
-
-@pytest.mark.parametrize(
-    "keep",
-    [
-        KeepLastRound(count=0),
-        KeepRecentTokens(tokens=1),
-        KeepLastMessages(count=0),
-        KeepLastTurns(count=0),
-        KeepNothing(),
-        KeepUserMessages(tokens=9),
-    ],
-)
-def test_E05_a_call_that_is_still_running_is_not_dropped(keep: Keep) -> None:
-    talk = conversation(1, 1)
-    running = talk.calls("x", "y")
-    talk.result("x", "half")
-    talk.reminder("hurry")
-    made = plan(talk, keep)
-    assert running in {item.entry_id for item in made.kept}
-    assert not made.is_empty
 
 
 def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
@@ -323,37 +282,14 @@ def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
     assert {entry.id for entry in talk.path} >= {"e6", "e7"}
 
 
-@pytest.mark.parametrize(
-    ("count", "parts"), [(0, None), (1, "e9"), (2, "e5 e6 e7 e8 e9"), (3, "e1 e2 e3 e4 e5 e6 e7 e8 e9"), (4, "e1 e2 e3 e4 e5 e6 e7 e8 e9")]
-)
-def test_last_turns_start_at_what_was_asked(count: int, parts: str | None) -> None:
-    talk = conversation(2, 0)
-    made = plan(talk, KeepLastTurns(count=count))
-    assert entries(made).get("kept") == parts
-    assert entries(made).get("replayed") == ("e9" if count == 0 else None)
-
-
 # -- turns that are cut in two
 
 
-def test_a_turn_that_is_cut_in_two_has_a_prefix_of_its_own() -> None:
+def test_the_request_of_a_split_turn_that_was_answered_is_in_its_prefix() -> None:
     talk = conversation(1, 3)
-    made = plan(talk, KeepLastMessages(count=2), split=True)
-    assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e6 e7 e8 e9", "kept": "e10 e11", "replayed": "e5"}
     talk.answer("done")
     made = plan(talk, KeepLastMessages(count=1), split=True)
     assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e5 e6 e7 e8 e9 e10 e11", "kept": "e12"}
-
-
-def test_a_cut_between_turns_splits_none() -> None:
-    made = plan(conversation(2, 0), KeepLastMessages(count=5), split=True)
-    assert entries(made) == {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}
-
-
-def test_E20_a_split_turn_without_history_is_a_prefix_alone() -> None:
-    made = plan(conversation(0, 3), KeepLastMessages(count=2), split=True)
-    assert entries(made) == {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}
-    assert not made.is_empty
 
 
 def test_E21_where_no_turn_starts_none_is_split() -> None:

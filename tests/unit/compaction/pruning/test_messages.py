@@ -1,3 +1,5 @@
+"""Reductions of the messages of a request: examples of each rule. The laws: tests/behaviour/test_reduction.py."""
+
 from __future__ import annotations
 
 import pytest
@@ -72,12 +74,6 @@ def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: 
     assert left(limit) == texts
 
 
-def test_what_fits_is_left_as_it_is() -> None:
-    done = truncate_messages(REQUEST, 12, tokenizer=TOKENIZER)
-    assert done.messages == REQUEST
-    assert (done.changes, done.tokens_before, done.tokens_after) == ((), 12, 12)
-
-
 @pytest.mark.parametrize("limit", [0, 1])
 def test_E81_system_and_the_last_request_never_go_and_the_failure_is_explicit(limit: int) -> None:
     with pytest.raises(BudgetExceededError, match=rf"2 required tokens do not fit a budget of {limit}") as caught:
@@ -143,13 +139,6 @@ def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
     assert left(0, ()) == ""
 
 
-def test_the_report_says_what_went() -> None:
-    done = truncate_messages(REQUEST, 10, tokenizer=TOKENIZER, headroom=0)
-    assert [(change.index, change.kind, change.saved) for change in done.changes] == [(2, "dropped", 1), (3, "dropped", 1)]
-    assert done.sources == (0, 1, 4, 5, 6, 7, 8, 9, 10, 11)
-    assert (done.tokens_before, done.tokens_after) == (12, 10)
-
-
 def test_E82_a_truncation_leaves_the_transcript_as_it_was() -> None:
     talk = Talk()
     for number in range(20):
@@ -159,12 +148,6 @@ def test_E82_a_truncation_leaves_the_transcript_as_it_was() -> None:
     truncate_messages(talk.view.messages, 50, tokenizer=TOKENIZER)
     assert list(talk.path) == before
     assert len(talk.view.messages) == 60
-
-
-def test_E10_a_late_result_whose_call_was_cut_away_is_not_sent() -> None:
-    call, result = rounds("a", "r")
-    done = truncate_messages((call, answer(words(90)), user("u"), result), 20, tokenizer=TOKENIZER)
-    assert [message.text for message in done.messages] == ["u"]
 
 
 # -- caps

@@ -1,8 +1,10 @@
+"""Old tool outputs are pruned from the view: examples of each rule. The laws: tests/behaviour/test_reduction.py."""
+
 from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.pruning.messages import cap_results, drop_images
+from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import PRUNED_REASON, Pruning, edits_from_reduction, prune_outputs
 from promptkit.messages import ImagePart, Part
 from promptkit.testing import WordTokenizer
@@ -90,12 +92,6 @@ def test_outputs_of_protected_tools_stay_and_are_not_counted() -> None:
     assert pruned(prune(talk, tools=())) == ["e3", "e5", "e8"]
 
 
-def test_pruned_twice_is_pruned_once() -> None:
-    talk = outputs(100, 200, 1_000)
-    talk.append(*prune(talk).edits)
-    assert prune(talk) == Pruning()
-
-
 def test_E74_what_was_pruned_before_does_not_hide_older_outputs() -> None:
     talk = outputs(100, 100, 100, 1_000)
     talk.edit("e5", "[old tool output removed: 100 tokens]", reason=PRUNED_REASON)
@@ -165,17 +161,6 @@ def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
     assert pruned(prune(talk, protect=0, least=10_000)) == []
 
 
-def test_a_reduction_of_the_view_can_be_made_to_last() -> None:
-    talk = outputs(500, 20)
-    done = cap_results(talk.view.messages, 100, tokenizer=TOKENIZER)
-    edits = edits_from_reduction(talk.path, talk.view, done, reason="capped")
-    assert [(edit.target, edit.reason) for edit in edits] == [("e3", "capped")]
-    talk.append(*edits)
-    assert talk.view.messages == done.messages
-    again = cap_results(talk.view.messages, 100, tokenizer=TOKENIZER)
-    assert edits_from_reduction(talk.path, talk.view, again, reason="capped") == ()
-
-
 def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
     talk = Talk()
     talk.user("look", IMAGE)
@@ -189,5 +174,5 @@ def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
     done = drop_images(talk.view.messages, tokenizer=TOKENIZER)
     assert len(done.changes) == 3
     edits = edits_from_reduction(talk.path, talk.view, done, reason="images")
-    assert [edit.target for edit in edits] == ["e4", "e6"]
+    assert [(edit.target, edit.reason) for edit in edits] == [("e4", "images"), ("e6", "images")]
     assert talk.log.append(*edits)
