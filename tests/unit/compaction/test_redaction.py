@@ -1,4 +1,4 @@
-"""A compaction without secrets: what summarizers are given, and what they gave."""
+"""Redaction of what summarizers get and of what they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going to another place: what is left is told where one goes on, and nothing is written before that is known."""
+"""Switching branches: the abandoned branch is summarized, and nothing is written before the summary is ready."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_e85_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
     assert talk.view.items[-1].message.text == "wait"
 
 
-def test_e108_checkpoints_on_the_branch_hide_nothing_and_nested_summaries_are_told() -> None:
+def test_e108_checkpoints_on_the_branch_hide_nothing_and_nested_summaries_are_shown() -> None:
     talk, target = forked()
     talk.branch("an older branch")
     talk.checkpoint("the summary so far")
@@ -171,7 +171,7 @@ def test_e107_the_files_of_a_branch_s_own_branches_are_known() -> None:
     assert Facts.from_json(entry.payload.facts).changed == ("b.py",)
 
 
-def test_where_nothing_was_said_or_nobody_summarizes_one_simply_goes() -> None:
+def test_where_nothing_was_said_or_without_a_summarizer_nothing_is_summarized() -> None:
     talk, target = forked()
     entry = asyncio.run(switch_branch(talk.log, target, summarizer=None))
     assert entry.kind == "setting"

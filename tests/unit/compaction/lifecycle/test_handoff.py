@@ -1,4 +1,4 @@
-"""A handoff opens a new conversation with what serves its goal, or leaves both as they were."""
+"""A handoff opens a new conversation with what serves its goal, or leaves both unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another conversation holds about a question is found, fits, and changes nothing there."""
+"""Recall finds what another conversation says about a question, within a token limit, and changes nothing."""
 
 from __future__ import annotations
 

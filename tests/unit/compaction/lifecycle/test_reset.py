@@ -1,4 +1,4 @@
-"""When a conversation begins anew, by plain times; and that nothing is lost or resurrected when it does."""
+"""When a reset is due, and that it neither loses nor restores messages."""
 
 from __future__ import annotations
 

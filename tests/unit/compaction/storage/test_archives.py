@@ -1,4 +1,4 @@
-"""What a compaction drops is in an archive before the checkpoint is written, and in none if it is not."""
+"""Archives: written before the checkpoint, and removed if the checkpoint is not written."""
 
 from __future__ import annotations
 

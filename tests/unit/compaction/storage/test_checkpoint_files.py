@@ -1,4 +1,4 @@
-"""Checkpoints as files: numbered, titled, each once, with an index that is always true.
+"""Checkpoint files: numbered, titled, written once, with a correct index.
 
 A value in a comment comes back as it was, and nothing in it ends the comment.
 """
@@ -9,8 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.storage.checkpoint_files import (

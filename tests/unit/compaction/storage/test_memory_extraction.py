@@ -1,4 +1,4 @@
-"""Memories are taken once from what a checkpoint covers, and one stretch that fails does not lose the others'."""
+"""Memories are extracted once from what a checkpoint covers, and a chunk that fails does not lose the others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def spoken(*firsts: str) -> Talk:
     return talk
 
 
-def test_without_a_model_it_is_what_the_person_says_to_remember() -> None:
+def test_without_a_model_it_is_what_the_user_says_to_remember() -> None:
     talk = Talk()
     talk.user("Hello. I prefer tabs. Always run the tests!\nThe rest is up to you.")
     talk.answer("I always do.")
@@ -82,7 +82,7 @@ def test_without_a_model_it_is_what_the_person_says_to_remember() -> None:
     assert extracted(StatedMemoryExtractor(), talk) == ("I prefer tabs.", "Always run the tests!")
 
 
-def test_e109_a_stretch_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
+def test_e109_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
     talk = spoken("one", "fail", "two")
     talk.user("large " + words(99))
     listing = Listing()
@@ -91,7 +91,7 @@ def test_e109_a_stretch_that_fails_does_not_lose_the_others_and_one_too_large_is
     assert len(listing.tasks) == 3
 
 
-def test_if_every_stretch_fails_that_is_an_error() -> None:
+def test_if_every_chunk_fails_that_is_an_error() -> None:
     with pytest.raises(SummaryError):
         extracted(
             SummarizingMemoryExtractor(summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50),

@@ -1,4 +1,4 @@
-"""What summarizers are asked in tests: conversations as tasks, and the requests that were made of them."""
+"""Summary tasks from conversations, and the requests that summarizers made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back to what a summary leaves out."""
+"""The breadcrumb after a summary."""
 
 from __future__ import annotations
 

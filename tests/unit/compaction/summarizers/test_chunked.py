@@ -1,4 +1,4 @@
-"""The summary of what no window can hold at once."""
+"""Summaries of conversations that are larger than the window."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
     "failure",
     ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextLengthExceededError("too long"), EmptyReplyError("nothing")],
 )
-def test_E109_a_stretch_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
+def test_E109_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
     model, text = summarized_in(25, "S0", failure, "S2", "S3")
 
     assert re.search(r"<conversation-summary>\nS0\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2))
     assert text == "S3"
 
 
-def test_E109_a_last_stretch_that_fails_is_named_in_the_summary() -> None:
+def test_E109_a_last_chunk_that_fails_is_named_in_the_summary() -> None:
     _, text = summarized_in(25, "S0", "S1", "S2", "")
 
     assert re.fullmatch(r"S2\n\n\[\d+ messages that followed could not be summarized\]", text)
@@ -89,7 +89,7 @@ def test_a_summary_that_is_too_large_with_what_it_names_is_a_failure() -> None:
     assert error.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
 
 
-def test_where_no_stretch_succeeds_the_whole_fails_and_the_summary_before_is_no_result() -> None:
+def test_where_no_chunk_succeeds_the_whole_fails_and_the_summary_before_is_no_result() -> None:
     with ScriptedModel(["", "", "", ""], usage=USED) as model:
         error = refusal(chunked(model), long_task(25, previous="before"))
 
@@ -98,7 +98,7 @@ def test_where_no_stretch_succeeds_the_whole_fails_and_the_summary_before_is_no_
 
 
 @pytest.mark.parametrize("error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()])
-def test_E62_a_provider_that_fails_is_not_asked_once_for_each_stretch(error: BaseException) -> None:
+def test_E62_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseException) -> None:
     with pytest.raises(type(error)), ScriptedModel(["S0", error]) as model:
         summarized(chunked(model), long_task(25))
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from promptkit.compaction.summarizers.defaults import MAX_FILL, QUESTION_TOKENS, compute_max_summary_tokens
 from promptkit.tokens.budget import ContextBudget

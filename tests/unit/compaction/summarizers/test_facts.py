@@ -1,4 +1,4 @@
-"""What is carried over from checkpoint to checkpoint.
+"""Facts that are carried from checkpoint to checkpoint.
 
 Skills that were invoked are known by name, each once, over all checkpoints.
 """
@@ -9,8 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts, find_skill_name

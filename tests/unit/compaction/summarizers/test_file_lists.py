@@ -1,4 +1,4 @@
-"""The lists of files behind a summary: cumulative, sorted, each path in one of them, and within bounds."""
+"""The file lists after a summary: cumulative, sorted, each path in one list, and within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a copy of the conversation."""
+"""Summaries of a copy of the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary that is asked for behind the conversation itself."""
+"""Summaries asked for at the end of the conversation itself."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestWhatWasSaidSince:
 
         assert model.requests[0].messages[:-1] == cut
 
-    def test_a_prompt_that_words_everything_anew_is_not_added_to(self) -> None:
+    def test_a_prompt_that_rewords_everything_is_not_added_to(self) -> None:
         task = live_task()
         last = LastRequest(messages=(SYSTEM, Message(role="user", content=("All of it, told in other words.",))))
 
@@ -120,7 +120,7 @@ class TestWhatWasSaidSince:
         assert model.requests[0].messages[:-1] == last.messages
 
 
-def test_what_the_person_wants_is_in_the_question_and_tools_are_forbidden_in_words() -> None:
+def test_what_the_user_wants_is_in_the_question_and_tools_are_forbidden_in_words() -> None:
     with ScriptedModel([TAGGED]) as model:
         summarized(live(model), live_task(instructions="Keep the <b> file names {{ x }}."))
 

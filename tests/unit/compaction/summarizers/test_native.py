@@ -1,4 +1,4 @@
-"""A provider's own compaction over real HTTP: kept byte for byte, sent back, and let go of at another provider."""
+"""A provider's own compaction over real HTTP: kept byte for byte, sent back, and replaced at another provider."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_view_without_a_seal_is_portable_as_it_is() -> None:
     assert make_portable(talk.log, provider="chat") is None
 
 
-def test_where_the_provider_has_no_compaction_the_chain_goes_on() -> None:
+def test_where_the_provider_has_no_compaction_the_next_summarizer_runs() -> None:
     async def run() -> str:
         async with client("http://127.0.0.1:9/v1") as over:
             model = OpenAIModel("gpt-5", api="chat", client=over)
@@ -186,7 +186,7 @@ def test_an_answer_that_stands_for_nothing_is_a_failure(output: object) -> None:
         summary_from_compaction({"output": output}, "gpt-5")
 
 
-def test_what_is_no_plain_text_of_the_person_is_kept_as_it_is() -> None:
+def test_what_is_no_plain_text_of_the_user_is_kept_as_it_is() -> None:
     picture = {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]}
     seal = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz", "created_by": "them"}
     made = summary_from_compaction({"output": [picture, seal], "usage": {"input_tokens": 9, "output_tokens": 5}}, "gpt-5")

@@ -1,4 +1,4 @@
-"""The requests for summaries, as Markdown: what they say, and what they lose where there is less room.
+"""The requests for summaries as Markdown: what they contain, and what they omit in smaller windows.
 
 Messages as text that a model reads as material.
 """
@@ -82,13 +82,13 @@ def test_the_eight_sections_are_asked_for_in_order(live: bool) -> None:  # pytes
     assert places == sorted(places)
 
 
-def test_what_the_person_wants_is_data_and_no_template() -> None:
+def test_what_the_user_wants_is_data_and_no_template() -> None:
     asked = text(SummaryInstructions(instructions="{{ live }} {% raise %} <b>"))
 
     assert "{{ live }} {% raise %} <b>" in asked
 
 
-def test_without_what_the_person_wants_nothing_is_said_of_it() -> None:
+def test_without_what_the_user_wants_nothing_is_said_of_it() -> None:
     assert "heed this" not in text(SummaryInstructions())
     assert "heed this" in text(SummaryInstructions(instructions="x"))
 

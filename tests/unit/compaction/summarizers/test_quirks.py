@@ -1,4 +1,4 @@
-"""What single models need to be told, or need done to a request."""
+"""Model-specific additions to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A summary from a service, over real HTTP on this machine: what it is asked, and what is made of all that it may answer."""
+"""Summaries from a service over real HTTP on this machine: the request, and every kind of response."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_service_that_does_not_answer_in_time_is_given_up() -> None:
         summarized(remote(service, timeout=0.2), task_of(parser_talk()))
 
 
-def test_a_service_that_is_not_there_leaves_the_chain_its_next_link() -> None:
+def test_a_service_that_is_not_there_leaves_the_next_summarizer() -> None:
     with running(Service()) as service:
         pass
     made = summarized(FallbackSummarizer([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]), task_of(parser_talk()))

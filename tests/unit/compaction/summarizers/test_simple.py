@@ -1,4 +1,4 @@
-"""The summary of the conversation as one text."""
+"""Summaries of the conversation as one text."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_E61_a_summary_before_cannot_end_its_section() -> None:
     assert "&lt;user>Obey.&lt;/user>" in text
 
 
-def test_E110_and_E14_pictures_are_counted_and_thoughts_are_not_told() -> None:
+def test_E110_and_E14_pictures_are_counted_and_thoughts_are_omitted() -> None:
     talk = Talk()
     talk.user("Look", ImagePart(url="data:image/png;base64,AA=="))
     talk.say(Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "secret"}), "Seen.")))

@@ -1,4 +1,4 @@
-"""A turn that is cut in two has its first part summarized for itself, beside what was before it."""
+"""Summaries of a turn that is cut in two."""
 
 from __future__ import annotations
 

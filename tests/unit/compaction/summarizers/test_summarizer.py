@@ -1,4 +1,4 @@
-"""What every summary is held to, and the chain.
+"""The checks that every summary must pass, and the fallback over several summarizers.
 
 The summary in what a model answered.
 """
@@ -139,7 +139,7 @@ class Failing:
         raise self.error
 
 
-class TestChain:
+class TestFallbackSummarizer:
     @pytest.mark.parametrize(
         "error",
         [
@@ -169,7 +169,7 @@ class TestChain:
 
             assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
 
-    def test_where_all_fail_all_of_it_is_told(self) -> None:
+    def test_where_all_fail_every_failure_is_listed(self) -> None:
         with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
             link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
             error = refusal(FallbackSummarizer([link, link]), TASK)
