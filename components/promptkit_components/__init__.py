@@ -1,4 +1,4 @@
-"""The shelf: finished components for agent prompts, built from promptkit's public interface only."""
+"""Ready-made components for agent prompts, built only from the public interface of promptkit."""
 
 from promptkit_components.agent_prompt import AgentPrompt
 from promptkit_components.attachments import Attachment, Attachments

@@ -1,4 +1,4 @@
-"""The prompt of a coding agent, made of the other components: the place to start from, and to copy."""
+"""`AgentPrompt`: the prompt of a coding agent, composed of the other components. Use it as it is, or copy and change it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["AgentPrompt"]
 
 @component
 class AgentPrompt(PromptElement):
-    """Instructions, workspace, history, the request with its attachments, this turn's tool calls, a reminder.
+    """The prompt of a coding agent: instructions, workspace, history, request with attachments, tool calls of this turn, reminder.
 
     | part | priority | sized | never pruned |
     |---|---|---|---|
     | instructions | 1000 | first | yes |
     | reminder | 950 | first | |
-    | request | 900 | first; its attachments share what that leaves | its words |
+    | request | 900 | first; its attachments share what is left then | its text |
     | tool calls | 899 | second | |
     | workspace | 800 | third | |
     | history | 700 | last | `keep_turns` |
 
-    So the history leaves first, and the model always sees what it was asked. If instructions and request alone do not fit, the
+    So the history is pruned first, and the model always sees the request. If instructions and request alone do not fit, the
     render raises BudgetExceededError.
 
     >>> from promptkit import render
@@ -53,43 +53,43 @@ class AgentPrompt(PromptElement):
     """
 
     query: Child
-    """What the person asks now; None while the model works on its own."""
+    """The request of the user. None while the model works on its own."""
 
     instructions: Child = None
-    """Text or a Template, for the system message."""
+    """The content of the system message: text or a Template."""
 
     instruction_files: Sequence[str | Path] = ()
-    """AGENTS.md and its like, appended to the system message."""
+    """Files with instructions, such as AGENTS.md, which are appended to the system message."""
 
     root: str | Path = "."
-    """The folder that instruction files are read from."""
+    """The folder of the instruction files."""
 
     workspace: Child = None
-    """A Workspace, or anything else that belongs in a user message before the history."""
+    """The content of a user message before the history, such as a Workspace."""
 
     history: Sequence[Message] = ()
-    """What was said before, oldest first."""
+    """The earlier messages, oldest first."""
 
     keep_turns: int = 0
-    """The newest turns of the history that are never pruned."""
+    """The number of newest turns of the history that are never pruned."""
 
     files: Sequence[Attachment] = ()
-    """What the person attached to the request."""
+    """The files that the user attached to the request, the most important first."""
 
     images: Sequence[ImagePart] = ()
-    """Likewise."""
+    """The images that the user attached to the request."""
 
     rounds: Sequence[ToolRound] = ()
-    """What the model did since the request."""
+    """The tool calls of the model since the request, with their results, oldest first."""
 
     truncate_at: int | None = None
-    """Tokens of one tool result of this turn. None: half the budget, the rule of VS Code's agent."""
+    """The maximum tokens of one tool result of this turn. None: half the budget, as in VS Code's agent."""
 
     reminder: Child = None
-    """Rules to repeat at the end."""
+    """Rules that are repeated at the end."""
 
     def render(self, sizing: Sizing) -> Child:
-        """The parts in the order in which the model reads them."""
+        """Return the parts in the order in which the model reads them."""
         return (
             Instructions(files=self.instruction_files, root=self.root, priority=1000, required=True)[self.instructions],
             UserMessage(priority=800, flex_grow=2)[self.workspace],
@@ -103,5 +103,5 @@ class AgentPrompt(PromptElement):
         )
 
     def _truncate_at(self, sizing: Sizing) -> int | None:
-        # The budget is only asked for where it matters: what does not read it is remembered for all budgets.
+        # Read the budget only if it matters: the result of a component that does not read it is cached for all budgets.
         return sizing.token_budget // 2 if self.truncate_at is None and self.rounds else self.truncate_at

@@ -1,4 +1,4 @@
-"""What a person attaches to a request: files or parts of them, and images."""
+"""`Attachments`: files, parts of files and images that a user attaches to a request."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ __all__ = ["Attachment", "Attachments"]
 
 @attrs.frozen(kw_only=True)
 class Attachment:
-    r"""A file, or the part of it that begins at `start_line`. Lines count from 1, the last one is included.
+    r"""A file, or the part of a file that starts at `start_line`. Line numbers start at 1, and ranges include the last line.
 
     >>> Attachment(path="a.py", text="one\ntwo\nthree").part(2, 3).lines
     '2-3'
     """
 
     path: str
-    """Shown to the model, and the target of the reference."""
+    """The path, which the model sees and the reference points to."""
 
     text: str
-    """What is shown, no more than the lines meant."""
+    """The text to show: the attached lines only."""
 
     start_line: int = 1
-    """The line of the file that the text begins with."""
+    """The number of the first line of `text` in the file."""
 
     end_line: int | None = None
-    """The line that it ends with; None counts the text's own."""
+    """The number of the last line. None: counted from `text`."""
 
     language: str = ""
-    """What the fence is marked with, such as `python`."""
+    """The language of the code fence, such as `python`."""
 
     outline: str | None = None
-    """Shown where the text does not fit: signatures, headings. None: the text's beginning and end."""
+    """A shorter text, such as signatures or headings, shown if `text` does not fit. None: the start and end of `text`."""
 
     @property
     def lines(self) -> str:
-        """The range, as in `10-24`."""
+        """The range of lines, such as `10-24`."""
         return f"{self.start_line}-{self.start_line + max(len(self.text.splitlines()) - 1, 0) if self.end_line is None else self.end_line}"
 
     def part(self, first: int, last: int) -> Attachment:
-        """The lines `first` to `last` of the file, as far as the text has them; without the outline, which is the whole's."""
+        """Return the lines `first` to `last` of the file, as far as `text` has them. The outline is dropped."""
         kept = self.text.splitlines(keepends=True)[max(first - self.start_line, 0) : max(last - self.start_line + 1, 0)]
         return attrs.evolve(self, text="".join(kept), start_line=max(first, self.start_line), end_line=None, outline=None)
 
 
 @component
 class Attachments(PromptElement):
-    r"""Files and images, for the inside of a message. The first are kept longest.
+    r"""Files and images, for the inside of a message. The first files are kept longest.
 
-    Each file is shown in full where its share of the budget allows, else as its outline or with its middle cut out, else by its
-    name alone. What is shown stands in `rendered.references`, with its path and its lines.
+    Each file is shown in full if its share of the budget allows it, else as its outline or without its middle, else as its name.
+    `rendered.references` lists the shown files, with their paths and lines.
 
     >>> from promptkit import UserMessage, render
     >>> files = [Attachment(path="greet.py", text="def greet():\n    return 'Hello'", language="python")]
@@ -82,13 +82,13 @@ class Attachments(PromptElement):
     """
 
     files: Sequence[Attachment] = ()
-    """The most important first."""
+    """The files, the most important first."""
 
     images: Sequence[ImagePart] = ()
-    """Shown after the files, and kept longer than all of them: an image is rarely attached in passing."""
+    """The images, shown after the files. They are kept longer than the files, since users attach few images and mean them."""
 
     def render(self, sizing: Sizing) -> Child:
-        """One First per file, then the images."""
+        """Return one First per file, then the images."""
         _ = sizing
         last = len(self.files)
         return (
@@ -109,23 +109,25 @@ class Attachments(PromptElement):
 
 @component
 class _File(PromptElement):
-    """One file in the first of its forms that fits."""
+    """One file, in the first form that fits."""
 
     file: Attachment
 
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
         file = self.file
-        cut = Truncate(keep="middle", ratio=0.4, marker="\n[… lines left out …]\n")[file.text]
+        truncated = Truncate(keep="middle", ratio=0.4, marker="\n[… lines left out …]\n")[file.text]
         return First()[
             self._wrap(TextChunk()[file.text], {}),
-            self._wrap(cut, {"shown": "parts"}) if file.outline is None else self._wrap(TextChunk()[file.outline], {"shown": "outline"}),
+            self._wrap(truncated, {"shown": "parts"})
+            if file.outline is None
+            else self._wrap(TextChunk()[file.outline], {"shown": "outline"}),
             Group()[Tag(tag="attachment", attributes={"path": file.path, "lines": file.lines, "shown": "name"}), self._reference()],
         ]
 
-    def _wrap(self, body: PromptElement, more: dict[str, str]) -> PromptElement:
+    def _wrap(self, body: PromptElement, attributes: dict[str, str]) -> PromptElement:
         fence = "`" * max((3, *(len(run) + 1 for run in re.findall("`{3,}", self.file.text))))
-        attributes = {"path": self.file.path, "lines": self.file.lines, **more}
+        attributes = {"path": self.file.path, "lines": self.file.lines, **attributes}
         opening = TextChunk()[f"{fence}{self.file.language}"]
         return Tag(tag="attachment", attributes=attributes)[opening, body, TextChunk()[fence], self._reference()]
 

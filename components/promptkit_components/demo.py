@@ -1,4 +1,4 @@
-"""The demonstration: a recorded agent conversation, and the prompt of its next turn."""
+"""The demo: a recorded agent conversation, and the prompt of its next turn."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ REMINDER = "Answer in at most five sentences, with paths."
 
 @attrs.frozen(kw_only=True)
 class Demo:
-    """A conversation, the prompt over it, and budgets worth looking at."""
+    """A conversation, the prompt for its next turn, and budgets to try."""
 
     title: str
-    """One line."""
+    """The title, one line."""
 
     conversation: tuple[Message, ...]
-    """What was said, in order."""
+    """The messages, in order."""
 
     budgets: tuple[int, ...]
-    """Tokens, from roomy to tight."""
+    """The budgets in tokens, from large to small."""
 
     @property
     def prompt(self) -> PromptElement:
@@ -43,12 +43,12 @@ class Demo:
         return self.prompt_after(len(self.conversation))
 
     def prompt_after(self, messages: int) -> PromptElement:
-        """The prompt after so many messages of the conversation: one for each turn of a replay."""
+        """Return the prompt after the given number of messages of the conversation."""
         return AgentPrompt(instructions=INSTRUCTIONS, history=self.conversation[:messages], query=QUERY, reminder=REMINDER)
 
 
 def load_demo() -> Demo:
-    """A conversation recorded by `python -m promptkit_components.record` while a scripted agent worked on promptkit's own code."""
+    """Load the demo: a scripted agent works on promptkit's own code (recorded by `benchmarks/maintenance/record_demo.py`)."""
     lines = files("promptkit_components").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()
     return Demo(
         title="A coding agent at work on promptkit's own code",
@@ -58,7 +58,7 @@ def load_demo() -> Demo:
 
 
 def messages_from_jsonl(lines: Iterable[str]) -> Iterator[Message]:
-    """Messages of JSON lines in the shape of OpenAI chat messages, as `save` writes them."""
+    """Read messages from JSON lines in the format of OpenAI chat messages, as `messages_to_jsonl` writes them."""
     for line in lines:
         data = json.loads(line)
         yield Message(
@@ -73,7 +73,7 @@ def messages_from_jsonl(lines: Iterable[str]) -> Iterator[Message]:
 
 
 def messages_to_jsonl(messages: Iterable[Message]) -> Iterator[str]:
-    """One JSON line per message, in the shape of an OpenAI chat message; text only."""
+    """Write one JSON line per message, in the format of OpenAI chat messages. Only text and tool calls are written."""
     for message in messages:
         data: dict[str, object] = {"role": message.role, "content": message.text}
         if message.tool_calls:

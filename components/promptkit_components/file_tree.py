@@ -1,4 +1,4 @@
-"""A project's files as an indented tree, as many as there is room for."""
+"""`FileTree`: the files of a project as an indented tree that fits the budget."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["FileTree"]
 
 @component
 class FileTree(PromptElement):
-    """Paths as a tree that fills its share of the budget, level by level, and grows into what is left at the end.
+    """The paths of a project as a tree that fills its share of the budget, level by level.
 
-    What does not fit is counted, not silently gone. Paths are given, not read: what is ignored is for the caller to say
-    (`git ls-files`).
+    If budget is left over at the end, the tree grows. Files that do not fit are counted in a line such as `… 12 more`. The paths
+    are not read from disk, so the caller decides which files are ignored (for example with `git ls-files`).
 
     >>> from promptkit import UserMessage, render
     >>> tree = FileTree(paths=["README.md", "src/parser.py", "src/lexer.py", "tests/test_parser.py"])
@@ -32,21 +32,21 @@ class FileTree(PromptElement):
     """
 
     paths: Sequence[str]
-    """Files, relative, with `/` between folders."""
+    """The relative paths of the files, with `/` between folders."""
 
     def render(self, sizing: Sizing) -> Child:
-        """One Expandable."""
+        """Return one Expandable."""
         _ = sizing
         return Expandable(value=_TreeText(paths=tuple(self.paths)))
 
 
 Folder: TypeAlias = "dict[str, Folder]"
-"""Names of a folder; a file is an empty one."""
+"""The names in a folder → their contents. A file is an empty folder."""
 
 
 @attrs.frozen(kw_only=True)
 class _TreeText:
-    """The tree as text, within a budget. A value, so that equal trees are equal elements."""
+    """Writes the tree as text within a budget. A value with equality, so that equal trees are equal elements."""
 
     paths: tuple[str, ...]
 
@@ -55,8 +55,8 @@ class _TreeText:
         lines = _lines_breadth_first(root)
         room = sizing.token_budget
         shown = 0
-        # Each line is counted by itself with the line break and the note that it may get: an upper bound in all but odd cases,
-        # which the loop below catches.
+        # Count each line separately, with its line break and a possible count of hidden files. The sum is an upper bound except in
+        # rare cases, which the loop below handles.
         for line in lines:
             room -= sizing.count_tokens(f"{line.text}{_describe_hidden(line.files)}\n")
             if room < 0:

@@ -1,4 +1,4 @@
-"""A recorded conversation as a prompt shows it: the newest turns, and a word about those that are gone."""
+"""`History`: a recorded conversation in a prompt, with a marker in place of the pruned messages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import pairwise
 from promptkit import Child, Chunk, Group, KeepWith, Message, Metadata, PromptElement, Sizing, ToolMessage, UserMessage, component
 from promptkit.elements import element_from_message
 from promptkit.tool_pairing import pair_tool_calls
-from promptkit_components.cut import truncate_output
+from promptkit_components.truncation import truncate_output
 
 __all__ = ["History", "describe_omitted"]
 
 
 def describe_omitted(count: int) -> str:
-    """The marker that stands where older messages were.
+    """Return the default text of the marker that replaces pruned messages.
 
-    >>> omitted(12)
+    >>> describe_omitted(12)
     '[12 older messages omitted]'
     """
     return f"[{count:,} older message{'' if count == 1 else 's'} omitted]"
@@ -24,14 +24,14 @@ def describe_omitted(count: int) -> str:
 
 @component
 class History(PromptElement):
-    """A recorded conversation, the newest turn kept longest.
+    """A recorded conversation, whose newest turns are kept longest.
 
-    A turn is a user message with all that answers it. Turns leave from the oldest on. A question with one answer leaves as a
-    whole; of a longer turn, what the model said and did leaves from the oldest on, and the request last: no answer stands without
-    its question. Calls and their results are one step. Where messages are gone, one marker says how many.
+    A turn is a user message with everything that answers it. The oldest turn is pruned first. A turn with one answer is pruned as
+    a whole. A longer turn is pruned step by step from the oldest step on, and its user message last, so no answer is shown without
+    its question. A tool call and its results are one step. One marker tells how many messages were pruned.
 
-    Recordings are mended as `pair` says; every repair is reported in `rendered.repairs`. Cache boundaries of the recording are
-    left out: what to cache is for the prompt to say.
+    Recordings are repaired as `pair_tool_calls` describes; `rendered.repairs` reports every repair. Cache breakpoints of the
+    recording are dropped: the prompt sets its own.
 
     >>> from promptkit import render
     >>> turns = [
@@ -48,25 +48,25 @@ class History(PromptElement):
     """
 
     turns: Sequence[Message]
-    """Oldest first."""
+    """The recorded messages, oldest first."""
 
     keep_turns: int = 0
-    """The newest turns that are never pruned; a turn starts at a user message."""
+    """The number of newest turns that are never pruned. A turn starts at a user message."""
 
     keep_system: bool = False
-    """Show system messages of the recording in their place. Else they are left out: a prompt brings its own."""
+    """Whether system messages of the recording are shown. They are dropped by default, since a prompt has its own."""
 
     omitted_marker: bool | Callable[[int], str] = True
-    """Whether a marker says how many messages are gone; a function of that number words it."""
+    """Whether a marker replaces pruned messages. A function gets their number and returns the text of the marker."""
 
     truncate_at: int | None = None
-    """Tokens of one tool result; what is longer keeps its first 40 % and its last 60 %."""
+    """The maximum tokens of one tool result. A longer result keeps a head (40 %) and a tail (60 %)."""
 
     omit_over: int | None = None
-    """Characters of a tool result above which it is replaced by `[output omitted]` before its call is pruned."""
+    """The length in characters above which a tool result is replaced by `[output omitted]` before its call is pruned."""
 
     def render(self, sizing: Sizing) -> Child:
-        """Repairs as metadata, then one element per turn; those of old turns are equal from render to render."""
+        """Return the repairs as metadata, then one element per turn. The elements of old turns are equal from render to render."""
         _ = sizing
         paired = pair_tool_calls(self.turns)
         shown = paired.messages if self.keep_system else tuple(m for m in paired.messages if m.role != "system")
@@ -94,59 +94,61 @@ class History(PromptElement):
 
 @component
 class _Turn(PromptElement):
-    """A user message, and the steps that answer it: single messages, or calls with their results."""
+    """A user message and the steps that answer it: single messages, or tool calls with their results."""
 
     messages: tuple[Message, ...]
     older: int
+    """The number of messages before this turn."""
     conversation: Hashable
+    """A value that tells this conversation from others in the prompt."""
     marker: Callable[[int], str] | None = None
     truncate_at: int | None = None
     omit_over: int | None = None
 
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
-        return tuple(self._steps())
+        return tuple(self._build_steps())
 
-    def _steps(self) -> Iterator[PromptElement]:
-        asked = int(self.messages[0].role == "user")
-        whole = self.older + len(self.messages)
-        spans = list(_spans(self.messages, asked))
-        if asked and len(spans) <= 1 and not any(map(self._is_large, self.messages)):
-            yield self._step(self.messages, priority=None, before=self.older, after=whole)
+    def _build_steps(self) -> Iterator[PromptElement]:
+        has_request = int(self.messages[0].role == "user")
+        end_of_turn = self.older + len(self.messages)
+        spans = list(_spans(self.messages, has_request))
+        if has_request and len(spans) <= 1 and not any(map(self._is_large, self.messages)):
+            yield self._build_step(self.messages, priority=None, before=self.older, after=end_of_turn)
             return
-        if asked:
-            # The request leaves last, when all else of its turn is gone.
-            yield self._step(self.messages[:1], priority=None, before=whole - 1, after=whole)
+        if has_request:
+            # The user message is pruned last, after everything else of its turn.
+            yield self._build_step(self.messages[:1], priority=None, before=end_of_turn - 1, after=end_of_turn)
         for number, (start, end) in enumerate(spans):
-            gone = self.older - asked
-            yield self._step(self.messages[start:end], priority=number, before=gone + start, after=gone + end)
+            pruned = self.older - has_request
+            yield self._build_step(self.messages[start:end], priority=number, before=pruned + start, after=pruned + end)
 
-    def _step(self, messages: tuple[Message, ...], *, priority: float | None, before: int, after: int) -> PromptElement:
-        """A step that is pruned when `before` messages are gone, and leaves a marker that says that `after` are."""
+    def _build_step(self, messages: tuple[Message, ...], *, priority: float | None, before: int, after: int) -> PromptElement:
+        """Return a step that is pruned when `before` messages are pruned, and leaves a marker for `after` pruned messages."""
         if any(map(self._is_large, messages)):
             first, *results = messages
             shown: Child = (
                 element_from_message(first),
-                (self._tool_result(m, priority=n, fallback=self._omitted_result(m)) for n, m in enumerate(results)),
+                (self._truncate_result(m, priority=n, fallback=self._build_omitted_result(m)) for n, m in enumerate(results)),
             )
-            return Group(priority=priority, fallback=self._marker(after))[shown]
-        shown = tuple(map(self._tool_result, messages))
+            return Group(priority=priority, fallback=self._build_marker(after))[shown]
+        shown = tuple(map(self._truncate_result, messages))
         if self.marker is None or self.required:
             return element_from_message(*messages, priority=priority) if len(messages) == 1 else Chunk(priority=priority)[shown]
-        # The marker before this step leaves together with the step, so that there is no budget at which neither of two markers fits.
+        # The marker before this step is pruned together with the step, so that at every budget one of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
-        return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._marker(after))[together]
+        return KeepWith(group=(self.conversation, before), priority=priority, fallback=self._build_marker(after))[together]
 
-    def _tool_result(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
-        most = self.truncate_at
-        if most is None or message.role != "tool":
+    def _truncate_result(self, message: Message, *, priority: float | None = None, fallback: Child = None) -> PromptElement:
+        limit = self.truncate_at
+        if limit is None or message.role != "tool":
             return element_from_message(message, priority=priority, fallback=fallback)
-        return element_from_message(message, priority=priority, fallback=fallback, text=lambda text: truncate_output(text, most))
+        return element_from_message(message, priority=priority, fallback=fallback, text=lambda text: truncate_output(text, limit))
 
-    def _marker(self, count: int) -> Child:
+    def _build_marker(self, count: int) -> Child:
         return KeepWith(group=(self.conversation, count))[UserMessage()[self.marker(count)]] if self.marker else None
 
-    def _omitted_result(self, message: Message) -> Child:
+    def _build_omitted_result(self, message: Message) -> Child:
         return ToolMessage(tool_call_id=message.tool_call_id or "")["[output omitted]"] if self._is_large(message) else None
 
     def _is_large(self, message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""The developer's instructions, and those that a project keeps in files such as AGENTS.md."""
+"""`Instructions`: the developer's instructions, and those of a project in files such as AGENTS.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from promptkit import Child, Metadata, PromptElement, Reference, Sizing, SystemMessage, Tag, component
 from promptkit.messages import Repair
-from promptkit_components.cut import truncate_output
+from promptkit_components.truncation import truncate_output
 
 __all__ = ["Instructions"]
 
@@ -17,9 +17,9 @@ __all__ = ["Instructions"]
 class Instructions(PromptElement):
     """One system message: the children (text, a Template), then each file in a tag of its own.
 
-    Files are read in threads, all at once, while the prompt is expanded; with files, `render()` must not be called from a
-    running event loop (`await render_async(...)`). A file that does not exist is left out, which `rendered.repairs` says:
-    AGENTS.md and its like are optional by convention. Any other failure to read raises OSError.
+    Files are read in threads, all at once, while the prompt is expanded. With files, call `await render_async(...)` instead of
+    `render()` in a running event loop. A missing file is skipped and reported in `rendered.repairs`, since files such as AGENTS.md
+    are optional by convention. Any other failure to read raises OSError.
 
     >>> from promptkit import render
     >>> print(render(Instructions()["You are a careful engineer."]).messages[0].text)
@@ -27,16 +27,16 @@ class Instructions(PromptElement):
     """
 
     files: Sequence[str | Path] = ()
-    """Paths, shown to the model as they are given; the most specific last."""
+    """The paths, which the model sees as they are written, the most specific last."""
 
     root: str | Path = "."
-    """The folder that the paths start from."""
+    """The folder that the paths are relative to."""
 
     truncate_at: int | None = None
-    """Tokens of one file; what is longer keeps its first 40 % and its last 60 %."""
+    """The maximum tokens of one file. A longer file keeps a head (40 %) and a tail (60 %)."""
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
-        """A system message at once where there is no file to read, else one to await."""
+        """Return a system message, or an awaitable of one if there are files to read."""
         _ = sizing
         return self._load_files() if self.files else SystemMessage()[self.children]
 

@@ -1,4 +1,4 @@
-"""What the model should still know when it starts to answer."""
+"""`Reminder`: rules at the end of a prompt."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["Reminder"]
 
 @component
 class Reminder(PromptElement):
-    """A short message at the end of a prompt that repeats the rules that matter most: the end of a long context is read best.
+    """A short message at the end of a prompt that repeats the most important rules, since models follow the end of a long context best.
 
-    Without children it is nothing.
+    Without children it renders nothing.
 
     >>> from promptkit import render
     >>> print(render(Reminder()["Answer in one sentence."]).messages[0].text)
@@ -21,9 +21,9 @@ class Reminder(PromptElement):
     """
 
     tag: str = "reminder"
-    """The tag around the text, so that the model does not take it for the person's words."""
+    """The tag around the text, which tells the model that the text is not from the user."""
 
     def render(self, sizing: Sizing) -> Child:
-        """One user message: providers take a system message at the start only."""
+        """Return one user message, since providers accept a system message only at the start."""
         _ = sizing
         return UserMessage()[Tag(tag=self.tag)[self.children]]

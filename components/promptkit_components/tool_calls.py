@@ -1,4 +1,4 @@
-"""The tool rounds of the turn that is going on."""
+"""`ToolCalls`: the tool calls and results of the current turn."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from promptkit import Child, Metadata, PromptElement, Sizing, ToolRound, component
 from promptkit.messages import Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
-from promptkit_components.cut import truncate_output
+from promptkit_components.truncation import truncate_output
 
 __all__ = ["ToolCalls"]
 
 
 @component
 class ToolCalls(PromptElement):
-    """This turn's tool rounds, the newest kept longest; a round leaves as a whole.
+    """The tool rounds of the current turn. The newest is kept longest, and a round is pruned as a whole.
 
-    A call without a result (an interrupted tool) is answered by a placeholder, a result of no call is dropped; both are
+    A call without a result (an interrupted tool) gets a placeholder as its result. A result without a call is dropped. Both are
     reported in `rendered.repairs`.
 
     >>> from promptkit import ToolCall, render
@@ -28,20 +28,20 @@ class ToolCalls(PromptElement):
     """
 
     rounds: Sequence[ToolRound]
-    """Oldest first. A round's own priority is respected; else its position is its priority."""
+    """The tool rounds, oldest first. A round without a priority gets its position as its priority."""
 
     truncate_at: int | None = None
-    """Tokens of one result; what is longer keeps its first 40 % and its last 60 %. Results that are elements size themselves."""
+    """The maximum tokens of one result that is text. A longer result keeps a head (40 %) and a tail (60 %)."""
 
     def render(self, sizing: Sizing) -> Child:
-        """One ToolRound per round."""
+        """Return one ToolRound per round, with the repairs."""
         _ = sizing
-        return tuple((self._repairs(number, item), self._round(number, item)) for number, item in enumerate(self.rounds))
+        return tuple((self._build_repairs(number, item), self._build_round(number, item)) for number, item in enumerate(self.rounds))
 
-    def _round(self, number: int, item: ToolRound) -> ToolRound:
+    def _build_round(self, number: int, item: ToolRound) -> ToolRound:
         return ToolRound(
             calls=item.calls,
-            results={call.id: self._result(item.results.get(call.id, MISSING_TOOL_RESULT)) for call in item.calls},
+            results={call.id: self._truncate_result(item.results.get(call.id, MISSING_TOOL_RESULT)) for call in item.calls},
             text=item.text,
             priority=number if item.priority is None else item.priority,
             required=item.required,
@@ -49,10 +49,10 @@ class ToolCalls(PromptElement):
             name=item.name,
         )
 
-    def _result(self, result: Child) -> Child:
+    def _truncate_result(self, result: Child) -> Child:
         return truncate_output(result, self.truncate_at) if self.truncate_at is not None and isinstance(result, str) and result else result
 
-    def _repairs(self, number: int, item: ToolRound) -> Iterator[Metadata]:
+    def _build_repairs(self, number: int, item: ToolRound) -> Iterator[Metadata]:
         ids = {call.id for call in item.calls}
         for key in sorted(ids - item.results.keys()):
             yield Metadata(

@@ -1,4 +1,4 @@
-"""What the model should know of the place that it works in: files, changes, and what the terminal says."""
+"""`Workspace`, `Diff`, `Terminal`: the files, changes and terminal output of a project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Diff", "Terminal", "Workspace"]
 
 @component
 class Diff(PromptElement):
-    r"""A diff as `git diff` prints it, cut after the last line that fits its share. An empty one is nothing.
+    r"""The output of `git diff`, truncated after the last line that fits its share. An empty diff renders nothing.
 
     >>> from promptkit import UserMessage, render
     >>> print(render(UserMessage()[Diff(text="-a = 1\n+a = 2")], budget=100).messages[0].text)
@@ -23,10 +23,10 @@ class Diff(PromptElement):
     """
 
     text: str
-    """The diff."""
+    """The diff, as `git diff` prints it."""
 
     def render(self, sizing: Sizing) -> Child:
-        """A tag around the text."""
+        """Return a tag around the text."""
         _ = sizing
         return (
             Tag(tag="diff")[Truncate(keep="head", marker="\n[… the diff goes on …]")[self.text.strip("\n")]] if self.text.strip() else None
@@ -35,7 +35,7 @@ class Diff(PromptElement):
 
 @component
 class Terminal(PromptElement):
-    r"""What a terminal printed, its end kept: errors stand there. No output is nothing.
+    r"""The output of a terminal. Its end is kept, since errors are there. Empty output renders nothing.
 
     >>> from promptkit import UserMessage, render
     >>> print(render(UserMessage()[Terminal(command="make", output="cc main.c\nerror: no such file")], budget=100).messages[0].text)
@@ -46,13 +46,13 @@ class Terminal(PromptElement):
     """
 
     output: str
-    """As it was printed."""
+    """The output, as it was printed."""
 
     command: str | None = None
-    """What was run."""
+    """The command that printed the output."""
 
     def render(self, sizing: Sizing) -> Child:
-        """A tag around the text."""
+        """Return a tag around the text."""
         _ = sizing
         if not self.output.strip():
             return None
@@ -62,9 +62,9 @@ class Terminal(PromptElement):
 
 @component
 class Workspace(PromptElement):
-    """Files, changes and terminal of a project, for the inside of a message.
+    """Files, changes and terminal output of a project, for the inside of a message.
 
-    Diff and terminal are sized first; the file tree takes what they leave, and grows when budget is left at the end. The tree is
+    Diff and terminal are sized first. The file tree gets the rest, and grows if budget is left over at the end. The tree is
     pruned first, then the diff, then the terminal.
 
     >>> from promptkit import UserMessage, render
@@ -80,25 +80,25 @@ class Workspace(PromptElement):
     """
 
     root: str | None = None
-    """What the project is called."""
+    """The name of the project."""
 
     paths: Sequence[str] = ()
-    """Its files, relative."""
+    """The relative paths of its files."""
 
     diff: str = ""
-    """What has changed, as `git diff` prints it."""
+    """The changes, as `git diff` prints them."""
 
     terminal: str = ""
-    """What the terminal printed last."""
+    """The last output of the terminal."""
 
     command: str | None = None
-    """What was run there."""
+    """The command that printed the output."""
 
     notes: Child = None
-    """Anything more: open files, the branch, the date."""
+    """Further information: open files, the branch, the date."""
 
     def render(self, sizing: Sizing) -> Child:
-        """One tag around all."""
+        """Return one tag around all parts."""
         _ = sizing
         if not (self.paths or self.diff.strip() or self.terminal.strip() or self.notes):
             return None

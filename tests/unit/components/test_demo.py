@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from promptkit_components.demo import demo, load, save
+from promptkit_components.demo import load_demo, messages_from_jsonl, messages_to_jsonl
 
-from promptkit import Message, ToolCall, pair_tool_calls, render
+from promptkit import Message, ToolCall, render
+from promptkit.tool_pairing import pair_tool_calls
 
-SHOWN = demo()
+SHOWN = load_demo()
 
 
 def test_is_a_conversation_of_some_length() -> None:
@@ -47,7 +48,7 @@ def test_renders_at_its_budgets(budget: int) -> None:
 
 
 def test_replays_turn_by_turn() -> None:
-    assert len(render(SHOWN.after(1)).messages) < len(render(SHOWN.after(2)).messages)
+    assert len(render(SHOWN.prompt_after(1)).messages) < len(render(SHOWN.prompt_after(2)).messages)
 
 
 def test_a_saved_conversation_loads_as_it_was() -> None:
@@ -56,4 +57,4 @@ def test_a_saved_conversation_loads_as_it_was() -> None:
         Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments='{"path": 1}'),)),
         Message(role="tool", tool_call_id="a", content=("ok",)),
     ]
-    assert list(load(save(turns))) == turns
+    assert list(messages_from_jsonl(messages_to_jsonl(turns))) == turns

@@ -5,23 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from promptkit_components import History
 
-from promptkit import (
-    MISSING_TOOL_RESULT,
-    CacheBreakpointPart,
-    Message,
-    PromptElement,
-    Rendered,
-    Renderer,
-    Repair,
-    SystemMessage,
-    ToolCall,
-    UserMessage,
-    render,
-)
+from promptkit import Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
+from promptkit.messages import CacheBreakpointPart, Repair
+from promptkit.tool_pairing import MISSING_TOOL_RESULT
 
 MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
 
@@ -92,7 +81,7 @@ class TestWhatIsShown:
         turns = [Message(role="system", content=("Be brief.",)), *chat(1)]
         assert render(History(turns=turns, keep_system=True)).messages == tuple(turns)
 
-    def test_no_cache_boundary_of_the_recording(self) -> None:
+    def test_no_cache_breakpoint_of_the_recording(self) -> None:
         turns = [Message(role="user", content=("one", CacheBreakpointPart(kind="ephemeral"))), answered("two")]
         assert [m.content for m in render(History(turns=turns)).messages] == [("one",), ("two",)]
 
@@ -197,7 +186,7 @@ class TestRepairs:
     def test_are_reported_also_where_the_messages_were_pruned(self) -> None:
         assert [r.kind for r in render(History(turns=[called("a"), *chat(4)]), budget=30).repairs] == ["missing result"]
 
-    def test_stand_in_the_receipt_a_person_reads(self) -> None:
+    def test_are_listed_in_the_explanation(self) -> None:
         assert "missing result" in render(History(turns=[said("go"), called("a")])).explain()
 
 

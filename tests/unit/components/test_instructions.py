@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from promptkit_components import Instructions
 
-from promptkit import RunningLoopError, render, render_async
+from promptkit import render, render_async
+from promptkit.errors import RunningLoopError
 
 if TYPE_CHECKING:
     from pathlib import Path

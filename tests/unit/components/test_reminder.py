@@ -7,7 +7,7 @@ from promptkit_components import Reminder
 from promptkit import UserMessage, render
 
 
-def test_is_a_user_message_that_is_marked_as_no_persons_words() -> None:
+def test_is_a_tagged_user_message() -> None:
     (message,) = render(Reminder()["Be brief.", " Be kind."]).messages
     assert message.role == "user"
     assert message.text.strip() == "<reminder>\nBe brief. Be kind.\n</reminder>"

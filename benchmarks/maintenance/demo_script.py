@@ -1,26 +1,26 @@
-"""What the scripted agent of the demonstration asks, says and does; `record` runs it and records what really comes back."""
+"""The script of the demo's agent: the messages and tool calls that `record_demo` runs and records."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["PLAN", "Ask", "Do", "Say"]
+__all__ = ["SCRIPT", "Ask", "Do", "Say"]
 
 
 class Ask(NamedTuple):
-    """The person's words."""
+    """A message of the user."""
 
     text: str
 
 
 class Say(NamedTuple):
-    """The agent's answer, which ends its turn."""
+    """The answer of the agent, which ends its turn."""
 
     text: str
 
 
 class Do(NamedTuple):
-    """The agent's words beside its tool calls, and the calls: name and arguments."""
+    """The text of the agent with its tool calls. A call is a name and arguments."""
 
     thought: str
     calls: tuple[tuple[str, dict[str, str]], ...]
@@ -127,7 +127,8 @@ print(UserMessage()[None, True, ["a", ("b", None)]])
 """
 
 TRY_PAIRING = """
-from promptkit import Message, ToolCall, pair
+from promptkit import Message, ToolCall
+from promptkit.tool_pairing import pair_tool_calls
 
 def call(key):
     return Message(role="assistant", tool_calls=(ToolCall(id=key, name="read"),))
@@ -136,14 +137,14 @@ def result(key, text):
     return Message(role="tool", tool_call_id=key, content=(text,))
 
 said = [call("0"), result("0", "first"), call("0"), result("0", "second"), result("0", "third"), call("1"), result("9", "lost")]
-paired = pair(said)
+paired = pair_tool_calls(said)
 for message in paired.messages:
     print(message.role, [c.id for c in message.tool_calls], message.tool_call_id, repr(message.text))
 for repair in paired.repairs:
     print("-", repair.kind, "|", repair.detail)
 """
 
-PLAN: tuple[Step, ...] = (
+SCRIPT: tuple[Step, ...] = (
     Ask(
         "When somebody puts a dict or bytes into an element's brackets, the error only says what a child is. "
         "For numbers and functions it says what to do. Give bytes, mappings and sets hints of their own, with tests."
@@ -170,7 +171,7 @@ PLAN: tuple[Step, ...] = (
     ),
     Say(
         f"Bytes, mappings and sets now say what to do instead: decode, write the items out or dump as JSON, sort. The branches are in "
-        f"`_not_a_child` in {ELEMENT}; {TEST} covers them and the three hints that were there."
+        f"`_describe_bad_child` in {ELEMENT}; {TEST} covers them and the three hints that were there."
     ),
     Ask("Does anything in that file recurse over the tree? Users will nest deeper than Python's limit."),
     Do("I look for the places that walk children.", (_search(r"stack|children", ELEMENT), _read(ELEMENT, 100, 205))),
@@ -211,7 +212,7 @@ PLAN: tuple[Step, ...] = (
         "`[no result was recorded]`, a second result and a result of no call are dropped. Each of these stands in `rendered.repairs`."
     ),
     Ask("Which text does a person see when old turns are gone, and can it be changed?"),
-    Do("", (_search("omitted", "components"), _read("components/promptkit_components/recorded.py"))),
+    Do("", (_search("omitted", "components"), _read("promptkit/elements/from_message.py"))),
     Do(
         "The marker is a fallback. I read what the language promises of one.",
         (_search("fallback", ELEMENT), _search("fallback", "promptkit/elements")),

@@ -1,4 +1,4 @@
-"""Long output, cut in the middle."""
+"""Truncation of long output in the middle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MARKER = "\n[… output cut …]\n"
 
 
 def truncate_output(text: str, tokens: int) -> Child:
-    """Text within `tokens`: the first 40 % and the last 60 % of what fits, since commands say at the end how they ended."""
+    """Truncate text to a number of tokens: keep a head (40 %) and a tail (60 %), since commands report their outcome at the end."""
     if len(text.encode("utf-8", "surrogatepass")) <= tokens:
-        return text  # no token is shorter than a byte
-    # A Truncate is never larger than its share, and among many messages a share is next to nothing.
+        return text  # a token has at least one byte
+    # Isolate: a Truncate never exceeds its share of the budget, and among many messages the share is tiny.
     return Isolate(tokens=tokens)[Truncate(keep="middle", ratio=0.4, marker=MARKER)[text]]

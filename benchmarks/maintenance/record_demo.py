@@ -1,7 +1,7 @@
-"""`python -m promptkit_components.record OUT`: records the demonstration from a checkout, by really running a scripted agent's tools.
+"""Record the demo conversation from a checkout: `python -m benchmarks.maintenance.record_demo OUT`.
 
-The agent works in a copy of the checkout, so that it may edit. What it prints is made the same on every machine: the copy's
-path becomes `.`, and durations are left out.
+A scripted agent works in a copy of the checkout, and its tools really run. The output is the same on every machine: the path of the
+copy becomes `.`, and durations are removed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promptkit import Message, ToolCall
 from promptkit_components.demo import messages_to_jsonl
-from promptkit_components.plan import PLAN, Ask, Do, Say
+
+from benchmarks.maintenance.demo_script import SCRIPT, Ask, Do, Say
+from promptkit import Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,35 +28,35 @@ __all__ = ["main", "record"]
 
 COPIED = ("promptkit", "components", "pyproject.toml")
 LIMIT = 4_000
-"""Characters of one tool result."""
+"""The maximum characters of one tool result."""
 
 
 def record(checkout: Path) -> Iterator[Message]:
-    """The messages of the plan, its tools run in a copy of `checkout`."""
+    """Run the script, with its tools in a copy of `checkout`, and yield its messages."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / "repository"
         root.mkdir()
         for name in COPIED:
             _copy(checkout / name, root / name)
         number = 0
-        for step in PLAN:
+        for step in SCRIPT:
             match step:
                 case Ask(text):
                     yield Message(role="user", content=(text,))
                 case Say(text):
                     yield Message(role="assistant", content=(text,))
                 case Do(thought, calls):
-                    made = [
+                    tool_calls = [
                         ToolCall(id=f"call_{number + at}", name=name, arguments=json.dumps(args)) for at, (name, args) in enumerate(calls)
                     ]
-                    number += len(made)
-                    yield Message(role="assistant", content=(thought,) if thought else (), tool_calls=tuple(made))
-                    for call, (name, args) in zip(made, calls, strict=True):
+                    number += len(tool_calls)
+                    yield Message(role="assistant", content=(thought,) if thought else (), tool_calls=tuple(tool_calls))
+                    for call, (name, args) in zip(tool_calls, calls, strict=True):
                         yield Message(role="tool", content=(scrub_output(_run(root, name, args), root),), tool_call_id=call.id)
 
 
 def scrub_output(output: str, root: Path) -> str:
-    """Output without what differs from machine to machine, at most LIMIT characters of it."""
+    """Remove the machine-specific parts of an output, and truncate it to LIMIT characters."""
     text = output.replace(f"{root}/", "").replace(str(root), ".")
     for folder in {sys.prefix, sys.base_prefix, sys.exec_prefix, str(Path.home()), tempfile.gettempdir()}:
         text = text.replace(folder, "…")
@@ -128,7 +129,7 @@ def _process(root: Path, arguments: list[str]) -> str:
         "PYTHONPATH": f"{root}{os.pathsep}{root / 'components'}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    done = subprocess.run(  # noqa: S603  # the plan is part of this package
+    done = subprocess.run(  # noqa: S603  # the script is a part of this repository
         [sys.executable, *arguments],
         cwd=root,
         env=environment,
@@ -142,9 +143,9 @@ def _process(root: Path, arguments: list[str]) -> str:
 
 
 def main() -> None:
-    """Write the recording of the checkout in the current folder to the file that is named."""
-    if len(sys.argv) != 2:  # noqa: PLR2004  # the program and one argument
-        sys.exit("usage: python -m promptkit_components.record OUT")
+    """Record the checkout in the current folder, and write the recording to the given file."""
+    if len(sys.argv) != 2:  # the program name and one argument
+        sys.exit("usage: python -m benchmarks.maintenance.record_demo OUT")
     messages = list(record(Path.cwd()))
     Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in messages_to_jsonl(messages)), encoding="utf-8")
     sys.stdout.write(f"{len(messages)} messages, {sum(len(m.text) for m in messages):,} characters\n")

@@ -1,4 +1,4 @@
-"""The recorder: tools that really run, and stay inside the copy they are given."""
+"""The recorder of the demo: its tools really run, and only inside the copy of the checkout."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from promptkit_components import record
-from promptkit_components.plan import Do
-from promptkit_components.record import scrubbed
+
+from benchmarks.maintenance import record_demo
+from benchmarks.maintenance.demo_script import Do
+from benchmarks.maintenance.record_demo import scrub_output
 
 if TYPE_CHECKING:
     from promptkit import Message
 
 
 def result(monkeypatch: pytest.MonkeyPatch, checkout: Path, name: str, **args: str) -> str:
-    monkeypatch.setattr(record, "PLAN", (Do("", ((name, args),)),))
-    monkeypatch.setattr(record, "COPIED", ("code",))
-    said: list[Message] = list(record.record(checkout))
-    return said[-1].text
+    monkeypatch.setattr(record_demo, "SCRIPT", (Do("", ((name, args),)),))
+    monkeypatch.setattr(record_demo, "COPIED", ("code",))
+    messages: list[Message] = list(record_demo.record(checkout))
+    return messages[-1].text
 
 
 @pytest.fixture
@@ -49,6 +50,6 @@ def test_nothing_outside_is_touched(monkeypatch: pytest.MonkeyPatch, checkout: P
 
 
 def test_output_is_the_same_on_every_machine() -> None:
-    assert scrubbed("/a/b/code/x.py at /a/b\n3 passed in 0.12s", Path("/a/b")) == "code/x.py at .\n3 passed"
-    assert sys.prefix not in scrubbed(f"File {sys.prefix}/lib/x.py", Path("/a/b"))
-    assert "[cut after 4,000 characters]" in scrubbed("x" * 7_000, Path("/a/b"))
+    assert scrub_output("/a/b/code/x.py at /a/b\n3 passed in 0.12s", Path("/a/b")) == "code/x.py at .\n3 passed"
+    assert sys.prefix not in scrub_output(f"File {sys.prefix}/lib/x.py", Path("/a/b"))
+    assert "[cut after 4,000 characters]" in scrub_output("x" * 7_000, Path("/a/b"))
