@@ -122,7 +122,7 @@ def test_a_decision_is_an_event_on_the_span_at_hand() -> None:
 
 
 def test_what_is_unknown_is_no_attribute() -> None:
-    (turn,) = spans(DecisionMade(decision="Nothing", reason="no window is known"))
+    (turn,) = spans(DecisionMade(decision="NoAction", reason="no window is known"))
     assert turn.events[0].attributes is not None
     assert "promptkit.tokens" not in turn.events[0].attributes
 
