@@ -58,7 +58,7 @@ SUMMARY = 30
 MANY = 100
 """Requests that a model stands."""
 
-DULL = ("no rule is about", "below the threshold", "this request was made smaller")
+DULL = ("no rule applies", "below the threshold", "this request was already reduced")
 """Why nothing was decided where there is nothing to tell."""
 
 
