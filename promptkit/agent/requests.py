@@ -16,7 +16,7 @@ from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.providers.openai.request import chat_body, responses_body
+from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
@@ -59,7 +59,7 @@ class WindowRequest:
     """The messages of the view that the request leaves out or shortens, although no summary covers them."""
     pruned: bool = False
     """Whether the history could be pruned, because no summary made enough room."""
-    reply_tokens: int | None = None
+    reserved_output_tokens: int | None = None
     """The tokens of the context window that are reserved for the reply, if they are known."""
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     _origins: Mapping[str, object] = attrs.field(alias="origins_by_entry", factory=dict[str, object], repr=False, eq=False)
@@ -85,11 +85,11 @@ class WindowRequest:
 
     def openai_arguments(self) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.chat.completions.create(**request.openai_arguments())`."""
-        return chat_body(self.model, self.messages, self.tools, {})
+        return build_chat_body(self.model, self.messages, self.tools, {})
 
     def responses_arguments(self) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.responses.create(**request.responses_arguments())`."""
-        return responses_body(self.model, self.messages, self.tools, {})
+        return build_responses_body(self.model, self.messages, self.tools, {})
 
     def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.messages.create(**request.anthropic_arguments())`.
@@ -100,7 +100,7 @@ class WindowRequest:
         Raises:
             InvalidArgumentError: No output limit is given, and none is known.
         """
-        limit = self.reply_tokens if max_tokens is None else max_tokens
+        limit = self.reserved_output_tokens if max_tokens is None else max_tokens
         if not limit:
             problem = "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
             raise InvalidArgumentError(problem)

@@ -314,7 +314,7 @@ class ContextWindow:
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
         self.compaction.on_rendered(state, request.tokens)
-        request = attrs.evolve(request, reply_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
+        request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
         self._sent = _SentRequest(request=request, state=state, model=model)
         return request

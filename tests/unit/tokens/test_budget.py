@@ -4,8 +4,7 @@ import math
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
@@ -50,7 +49,8 @@ def test_the_window_less_the_reply_is_what_a_prompt_may_have(model: str, reply: 
 @given(model=st.sampled_from(["gpt-4o", "gpt-5", "gpt-5.4", "gemini-2.5-pro", "claude-opus-4-6"]), reply=st.integers(0, 100_000))
 def test_prompt_and_reply_fit_the_window(model: str, reply: int) -> None:
     found = budget(model, reply=reply)
-    assert found.window
+    assert found.window is not None
+    assert found.limit is not None
     assert found.limit + reply <= found.window
     assert found.max_input is None or found.limit <= found.max_input
 

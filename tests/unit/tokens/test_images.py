@@ -4,8 +4,7 @@ import struct
 from base64 import b64encode
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from promptkit.messages import ImagePart
 from promptkit.tokens.images import IMAGE_RULES, ImageRule, PatchImages, TileImages, count_image, find_image_rule, read_dimensions

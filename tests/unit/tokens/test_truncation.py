@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 import regex  # type: ignore[import-untyped]  # it has none
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for

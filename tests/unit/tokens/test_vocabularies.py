@@ -3,8 +3,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary
 from promptkit.tokens.vocab.blob import format_official, load_vocabulary, pack, unpack

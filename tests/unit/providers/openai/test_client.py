@@ -186,7 +186,7 @@ def test_an_unreachable_server_is_the_sdks_own_error(endpoint: Endpoint, rendere
 )
 def test_an_answer_without_a_count_is_an_error_and_no_number(endpoint: Endpoint, rendered: Rendered, reply: object) -> None:
     endpoint.reply = reply
-    with pytest.raises(TokenizerError, match=r"without one: .*rendered\.tokens") as caught:
+    with pytest.raises(TokenizerError, match=r"without a number: .*rendered\.tokens") as caught:
         counted(endpoint, rendered)
     assert endpoint.url in str(caught.value)
 
