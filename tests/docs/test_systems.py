@@ -23,7 +23,7 @@ from promptkit.compaction.presets.vscode import VSCode
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "systems.md"
 ROWS = range(1, 93)
-LINES = 60
+LINES = 80
 SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (VSCode, CopilotCLI, Pi, OhMyPi, ClaudeCode, Codex, OpenCode, GSV)
 
 
@@ -81,7 +81,8 @@ def test_every_preset_is_told_of() -> None:
     assert [name for name in PRESETS if f"`{name}`" not in text] == []
 
 
-def test_a_preset_is_a_composition_of_sixty_lines_at_most() -> None:
-    files = (ROOT / "promptkit" / "compaction" / "presets").glob("*.py")
+def test_a_preset_is_a_composition_of_eighty_lines_at_most() -> None:
+    folder = ROOT / "promptkit" / "compaction" / "presets"
+    files = [folder / f"{name}.py" for name in PRESETS]
     long = {file.name: count for file in files if (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES}
     assert long == {}
