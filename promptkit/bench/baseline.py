@@ -1,7 +1,4 @@
-"""A run held against an earlier one: what got worse, what got better.
-
-What got worse and what got better, as a table for a terminal, a log or a failed test.
-"""
+"""Compare a run with a baseline, an earlier run of the same prompt, and format the differences as a table."""
 
 from __future__ import annotations
 
@@ -16,53 +13,70 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Run, Sweep
 
-__all__ = ["Change", "Comparison", "Kind", "BaselineMismatchError", "compare", "format_comparison", "check_comparable"]
+__all__ = ["BaselineMismatchError", "Change", "Comparison", "Kind", "check_comparable", "compare", "format_comparison"]
 
 
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
 
-NEARLY = 1e-9
+ROUNDING = 1e-9
+"""Allowance for floating-point errors in the comparison with a tolerance."""
 
 
 class BaselineMismatchError(PromptKitError):
-    """A baseline of other budgets, models or depth: there is nothing to compare."""
+    """The baseline has other budgets, models or depth than the run, so they cannot be compared."""
 
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """One figure at one budget that differs by more than is tolerated.
-
-    `kind`: `fits` the required fits the budget (figures: the tokens that are required; 0 where they fit), `lost` an element is kept
-    at all, `kept` the share of an element that is kept, `utilisation` the share of the budget that is used, `cold` and `warm` the
-    time over the floor.
-    """
+    """One figure at one budget that differs by more than the tolerance."""
 
     kind: Kind
+    """What differs.
+
+    * `fits`: whether the required elements fit the budget. Figures: required tokens, 0 if they fit.
+    * `lost`: an element that was kept, at least partly, is not kept at all. Figures: shares.
+    * `kept`: the share of an element that is kept.
+    * `utilisation`: the share of the budget that is used.
+    * `cold`, `warm`: the render time as a multiple of the floor.
+    """
     model: str | None
     budget: int
     element: str | None = None
     """The path of the element, for `lost` and `kept`."""
     before: float
+    """The figure of the baseline."""
     now: float
+    """The figure of the run."""
 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """What differs between a baseline and a run. Better is never a failure."""
+    """The differences between a baseline and a run."""
 
     worse: tuple[Change, ...]
     better: tuple[Change, ...]
     notes: tuple[str, ...] = ()
-    """What a reader of the differences should know besides, a sentence each."""
+    """Remarks about the comparison, one sentence each."""
 
 
 def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5) -> Comparison:
-    """Hold a run against a baseline.
+    """Compare a run with a baseline.
 
-    Worse is, at any budget: the required no longer fits; an element that was kept, wholly or partly, is lost; the kept share of an
-    element, or the utilisation where something is left out, is lower by more than `tolerance` (0.05 is 5 points of 100); a time over
-    the floor is higher by more than `time_tolerance` (0.5 is half as much again; None: times are not compared). Better is the
-    reverse. Raises OtherBaselineError.
+    A run is worse if, at any budget, the required elements no longer fit; an element that was kept, wholly or partly, is not kept at all;
+    the kept share of an element, or the utilisation of a budget that something was removed for, decreased by more than `tolerance`; or a
+    time over the floor increased by more than `time_tolerance`. It is better in the reverse cases.
+
+    Args:
+        run: The new run.
+        baseline: The earlier run.
+        tolerance: Tolerated decrease of shares, as a fraction of 1: 0.05 is 5 percentage points.
+        time_tolerance: Tolerated relative increase of times: 0.5 is 50 %. None: times are not compared.
+
+    Returns:
+        The differences.
+
+    Raises:
+        BaselineMismatchError: The runs have different budgets, models or depths.
     """
     check_comparable(baseline, budgets=run.budgets, models=[sweep.model for sweep in run.sweeps], depth=run.depth)
     pairs = list(zip(baseline.sweeps, run.sweeps, strict=True))
@@ -78,20 +92,20 @@ def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance:
 
 
 def check_comparable(baseline: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int) -> None:
-    """Raise OtherBaselineError unless a baseline can be compared with a run of these budgets, models and depth."""
+    """Raise BaselineMismatchError unless a baseline can be compared with a run of these budgets, models and depth."""
     settings = {
-        "budgets": (_listed(baseline.budgets), _listed(budgets)),
-        "models": (_models([sweep.model for sweep in baseline.sweeps]), _models(models)),
+        "budgets": (_join_budgets(baseline.budgets), _join_budgets(budgets)),
+        "models": (_join_models([sweep.model for sweep in baseline.sweeps]), _join_models(models)),
         "depth": (str(baseline.depth), str(depth)),
     }
     for name, (old, new) in settings.items():
         if old != new:
-            message = f"the baseline has other {name} than this run ({old}, not {new}): ask for the same, or write the baseline anew."
+            message = f"the {name} of the baseline ({old}) and of this run ({new}) differ: use the same, or write a new baseline."
             raise BaselineMismatchError(message)
 
 
 def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | None) -> Iterator[Change]:
-    """What is worse in `new`."""
+    """Yield what is worse in `new`."""
     elements = {element.path: element for element in new.elements}
     for at, (was, point) in enumerate(zip(old.points, new.points, strict=True)):
         if was.required is not None:
@@ -102,7 +116,7 @@ def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | Non
         for element in old.elements:
             yield from _less_kept(element, elements.get(element.path), at, tolerance, new)
         used = (was.utilisation or 0, point.utilisation or 0)
-        if new.dropped_tokens(at) and used[0] - used[1] > tolerance + NEARLY:
+        if new.dropped_tokens(at) and used[0] - used[1] > tolerance + ROUNDING:
             yield Change(kind="utilisation", model=new.model, budget=point.budget, before=used[0], now=used[1])
         if time_tolerance is not None:
             yield from _slower(old, new, at, time_tolerance)
@@ -112,7 +126,7 @@ def _less_kept(old: Element, new: Element | None, at: int, tolerance: float, swe
     before = old.kept_share(at) or 0
     now = (new.kept_share(at) or 0) if new else 0
     kind: Kind = "kept" if now else "lost"
-    if before and (not now or before - now > tolerance + NEARLY):
+    if before and (not now or before - now > tolerance + ROUNDING):
         yield Change(kind=kind, model=sweep.model, budget=sweep.points[at].budget, element=old.path, before=before, now=now)
 
 
@@ -127,10 +141,10 @@ def _slower(old: Sweep, new: Sweep, at: int, tolerance: float) -> Iterator[Chang
 
 def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:
     if before.target != now.target:
-        yield f"The baseline is of {before.target}."
+        yield f"The baseline was measured with {before.target}."
     for old, new in zip(before.sweeps, now.sweeps, strict=True):
         if old.whole != new.whole:
-            yield f"With room for everything{_of(new.model)}: {old.whole:,} tokens before, {new.whole:,} now."
+            yield f"Without a budget{_of(new.model)}: {old.whole:,} tokens before, {new.whole:,} now."
         if old.tokenizer != new.tokenizer:
             yield f"Counted with {old.tokenizer} before, with {new.tokenizer} now{_of(new.model)}."
     if timed and bool(before.repeat) != bool(now.repeat):
@@ -149,17 +163,18 @@ def _of(model: str | None) -> str:
     return f", for {model}" if model else ""
 
 
-def _models(models: Sequence[str | None]) -> str:
+def _join_models(models: Sequence[str | None]) -> str:
     return ", ".join(model or "none" for model in models)
 
 
-def _listed(budgets: Sequence[int]) -> str:
+def _join_budgets(budgets: Sequence[int]) -> str:
     return ", ".join(map(str, budgets))
 
 
 Row: TypeAlias = "tuple[str, str, str]"
 
-LEAST = 0.01
+MIN_SHARE = 0.01
+"""Smaller shares are printed as "under 1%"."""
 
 FIGURES: dict[Kind, str] = {
     "fits": "(fits at all)",
@@ -170,7 +185,10 @@ FIGURES: dict[Kind, str] = {
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """The differences, an element or figure a line: at how many budgets, and how much where it is most. Notes stand below."""
+    """Format the differences as a table, one line for each element or figure: at how many budgets, and the largest difference.
+
+    The notes follow the table.
+    """
     parts = [
         *_table("Worse than the baseline", comparison.worse),
         *_table("Better than the baseline", comparison.better),
@@ -189,7 +207,7 @@ def _table(title: str, changes: Sequence[Change]) -> list[str]:
         groups.setdefault((change.model, change.element or FIGURES[change.kind]), []).append(change)
     several = len({model for model, _ in groups}) > 1
     rows: list[Row] = [("element or figure", "budgets", "largest difference")]
-    rows += [(f"{model}: {what}" if several else what, _budgets(found), _most(found)) for (model, what), found in groups.items()]
+    rows += [(f"{model}: {what}" if several else what, _budgets(found), _largest_change(found)) for (model, what), found in groups.items()]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return [f"{title}:", *(f"  {what:<{widths[0]}}  {budgets:<{widths[1]}}  {most}" for what, budgets, most in rows)]
 
@@ -199,13 +217,13 @@ def _budgets(changes: Sequence[Change]) -> str:
     return f"{budgets[0]:,}" if len(budgets) == 1 else f"{len(budgets)}, from {budgets[0]:,} to {budgets[-1]:,}"
 
 
-def _most(changes: Sequence[Change]) -> str:
+def _largest_change(changes: Sequence[Change]) -> str:
     change = max(changes, key=_size)
     return f"{_figure(change, change.before)} → {_figure(change, change.now)}" + (f" at {change.budget:,}" if len(changes) > 1 else "")
 
 
 def _size(change: Change) -> float:
-    """How much a change weighs beside others of its element or figure: a loss more than any share."""
+    """Return a sort key for the changes of one element or figure. A lost element counts more than any decrease."""
     return abs(change.before - change.now) + (change.kind == "lost")
 
 
@@ -214,4 +232,4 @@ def _figure(change: Change, value: float) -> str:
         return f"needs {value:,.0f}" if value else "fits"
     if change.kind in ("cold", "warm"):
         return f"{value:.2f}x"
-    return "nothing" if not value else f"{value:.0%}" if value >= LEAST else "under 1%"
+    return "nothing" if not value else f"{value:.0%}" if value >= MIN_SHARE else "under 1%"

@@ -1,4 +1,4 @@
-"""The budgets of a bench, as people write them: `1k:128k:log16`, `1k:8k:1k`, `2k,8k,32k`."""
+"""Parse the budgets of a bench: `1k:128k:log16`, `1k:8k:1k`, `2k,8k,32k`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
-from promptkit.errors import PromptKitError
+from promptkit.errors import InvalidArgumentError, PromptKitError
+from promptkit.tokens.budget import parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["MAX_BUDGETS", "InvalidBudgetsError", "parse_budgets", "check_budgets"]
+__all__ = ["MAX_BUDGETS", "InvalidBudgetsError", "check_budgets", "parse_budgets"]
 
 MAX_BUDGETS = 1_000
-"""Budgets of one bench: each is rendered, and more than that are a slip of the pen."""
-
-UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+"""Budgets of one bench. Each is rendered, so a larger number is most likely a mistake."""
 
 
 class InvalidBudgetsError(PromptKitError):
-    """Text that says no budgets, or too many of them."""
+    """Budgets that cannot be parsed, or are too many."""
 
 
 def parse_budgets(text: str) -> tuple[int, ...]:
-    """The budgets that a text says, in tokens, sorted, each once.
+    """Parse a list of budgets and ranges. Return the budgets in tokens, sorted and without duplicates.
 
-    A comma list of single sizes (`8000`, `8_000`, `8k`, `1.5k`, `1m`) and of ranges: `A:B:logN` are N sizes from A to B in equal
-    ratios, `A:B:linN` N sizes in equal steps, both with A and B among them and rounded to whole tokens; `A:B:STEP` are A, A + STEP
-    and so on up to B. Raises BadBudgetsError.
+    Items are separated by commas. An item is a size (`8000`, `8_000`, `8k`, `1.5k`, `1m`) or a range: `A:B:logN` is N sizes from A to B in
+    equal ratios, `A:B:linN` is N sizes in equal steps, both with A and B included and rounded to whole tokens; `A:B:STEP` is A, A + STEP
+    and so on up to B. Raises InvalidBudgetsError.
 
     >>> parse_budgets("1k:8k:log4")
     (1000, 2000, 4000, 8000)
@@ -44,20 +43,20 @@ def parse_budgets(text: str) -> tuple[int, ...]:
 
 
 def check_budgets(budgets: Sequence[object]) -> None:
-    """Raise BadBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
+    """Raise InvalidBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
     wrong = [budget for budget in budgets if not isinstance(budget, int) or budget < 1]
     if wrong or not budgets:
-        message = f"budgets {list(budgets)!r}: a bench takes one or more, each a whole number of tokens, 1 or more."
+        message = f"invalid budgets {list(budgets)!r}: use one or more whole numbers of tokens, each at least 1."
         raise InvalidBudgetsError(message)
 
 
 def _range(text: str) -> Iterable[int]:
     pieces = [piece.strip() for piece in text.split(":")]
     if len(pieces) != 3:  # noqa: PLR2004  # from, to, how
-        _refuse(text, "a range is written A:B:log16, A:B:lin16 or A:B:STEP")
+        _refuse(text, "a range must be A:B:log16, A:B:lin16 or A:B:STEP")
     first, last = _size(pieces[0], text), _size(pieces[1], text)
     if first > last:
-        _refuse(text, "a range goes from the smaller size to the larger")
+        _refuse(text, "the first size of a range must not be larger than the second")
     spaced = re.fullmatch(r"(log|lin)(\d+)", pieces[2].lower(), re.ASCII)
     if spaced is None:
         step = _size(pieces[2], text)
@@ -66,28 +65,30 @@ def _range(text: str) -> Iterable[int]:
             _refuse_so_many(text, len(sizes))
         return sizes
     if len(spaced[2]) > len(str(MAX_BUDGETS)) or int(spaced[2]) > MAX_BUDGETS:
-        _refuse(text, f"those are more than {MAX_BUDGETS:,} budgets")
+        _refuse(text, f"these are more than {MAX_BUDGETS:,} budgets")
     number = int(spaced[2])
     if number < 2:  # noqa: PLR2004  # the two ends
-        _refuse(text, f"{spaced[1]} takes a number of sizes, 2 or more: both ends are among them")
+        _refuse(text, f"{spaced[1]} needs at least 2 sizes, because both ends are included")
     if spaced[1] == "lin":
         return (round(first + Fraction((last - first) * index, number - 1)) for index in range(number))
     return (round(first * (last / first) ** (index / (number - 1))) for index in range(number))
 
 
 def _size(text: str, within: str) -> int:
-    """One size of 1 token or more, written as everywhere on the command line."""
-    match = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)([km]?)", text.strip().lower(), re.ASCII)
-    size = Fraction(match[1].replace("_", "")) * UNITS[match[2]] if match else Fraction(0)
-    if size.denominator != 1 or not size:
-        _refuse(within, f"{text.strip()!r} is no number of tokens: write it as 8000, 8k or 1m")
-    return int(size)
+    """Parse one size of at least 1 token."""
+    try:
+        size = parse_tokens(text)
+    except InvalidArgumentError as error:
+        _refuse(within, str(error).rstrip("."))
+    if not size:
+        _refuse(within, "a size must be at least 1 token")
+    return size
 
 
 def _refuse(text: str, why: str) -> NoReturn:
-    message = f"budgets {text.strip()!r}: {why}."
+    message = f"invalid budgets {text.strip()!r}: {why}."
     raise InvalidBudgetsError(message)
 
 
 def _refuse_so_many(text: str, number: int) -> NoReturn:
-    _refuse(text, f"those are {number:,} budgets, and {MAX_BUDGETS:,} are the most")
+    _refuse(text, f"these are {number:,} budgets, and at most {MAX_BUDGETS:,} are allowed")

@@ -1,4 +1,4 @@
-"""The picture of a run as a page: the drawing, and the same figures as tables, for eyes that cannot see it and for copying."""
+"""Write a run as an HTML page: the drawing, and the same figures as tables for screen readers and for copying."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ thead th { border-bottom: 1px solid; }
 
 
 def render_page(run: Run, svg: str) -> str:
-    """One HTML page that loads nothing and runs nothing. All text of the run is escaped; `svg` is taken as it is."""
+    """Return a self-contained HTML page without scripts. All text of the run is escaped; `svg` is inserted as it is."""
     drawing = svg[svg.index("<svg") :].replace(
-        "<svg", '<svg role="img" aria-label="Share kept of each element, and curves; the tables say the same."', 1
+        "<svg", '<svg role="img" aria-label="Kept share of each element, and curves. The tables contain the same figures."', 1
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -59,10 +59,10 @@ def _tables(sweep: Sweep) -> str:
         )
         for at, (budget, point) in enumerate(zip(budgets, sweep.points, strict=True))
     ]
-    head = ("budget", "used", "filled", "pieces removed", "tokens left out", "stable prefix", *(("cold", "warm") if timed else ()))
+    head = ("budget", "used", "filled", "elements removed", "tokens dropped", "stable prefix", *(("cold", "warm") if timed else ()))
     kept = [(element.path, f"{element.whole:,}", *map(_tokens, element.kept)) for element in sweep.elements]
     return (
-        f"<h2>{escape(title)}</h2>\n<p>{sweep.whole:,} tokens in {sweep.messages:,} messages with room for everything.</p>\n"
+        f"<h2>{escape(title)}</h2>\n<p>{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget.</p>\n"
         f"{_table('Figures at each budget', head, points)}{_table('Tokens kept of each element', ('element', 'tokens', *budgets), kept)}"
     )
 

@@ -1,7 +1,6 @@
-"""The drawing of a run with matplotlib: a heat map for each model, and panels of curves below.
+"""Draw a run with matplotlib: a heat map of the kept shares for each model, and curves of tokens, utilisation and times.
 
-A run as a picture: a heat map of what each element keeps, and curves of what is used and what it takes.
-What a heat map shows: the largest elements by short names, the rest summed up, and budgets in a few characters.
+matplotlib is imported only when something is drawn. The choice of the elements in a heat map is shared with the terminal table.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = ["FORMATS", "ROWS", "PlotError", "draw_run", "build_figure", "select_largest", "check_drawable", "format_size"]
+__all__ = ["FORMATS", "PlotError", "build_figure", "check_drawable", "draw_run", "format_size", "select_largest"]
 
 
 # matplotlib's own stubs leave keyword arguments without a type.
@@ -32,43 +31,43 @@ __all__ = ["FORMATS", "ROWS", "PlotError", "draw_run", "build_figure", "select_l
 
 
 FORMATS = (".svg", ".png", ".html")
-"""The forms of a picture."""
+"""File formats of drawings, as suffixes."""
 
-DOTS = 160
-"""To an inch."""
+DPI = 160
+"""Resolution of PNG files, in dots per inch."""
 
 
 class PlotError(PromptKitError):
-    """A picture that cannot be drawn: its form is not known, or matplotlib is not installed."""
+    """A drawing cannot be made: its format is unknown, or matplotlib is not installed."""
 
 
-def check_drawable(form: str) -> None:
-    """Raise PlotError unless a picture of this form (`.svg`, `.png`, `.html`) can be drawn."""
-    if form not in FORMATS:
-        message = f"a picture is one of {', '.join(FORMATS)}, not {form!r}."
+def check_drawable(suffix: str) -> None:
+    """Raise PlotError unless a drawing with this suffix (`.svg`, `.png` or `.html`) can be made."""
+    if suffix not in FORMATS:
+        message = f"invalid plot format {suffix!r}: use {', '.join(FORMATS)}."
         raise PlotError(message)
     if find_spec("matplotlib") is None:
-        message = "drawing needs matplotlib: install promptkit with its extra `plot`."
+        message = "plots need matplotlib: install promptkit with its extra `plot`."
         raise PlotError(message)
 
 
-def draw_run(run: Run, form: str) -> bytes:
-    """The picture as a file of this form. The same run gives the same bytes, as long as matplotlib is the same.
+def draw_run(run: Run, suffix: str) -> bytes:
+    """Return the drawing of a run as the content of a file with this suffix. Raises PlotError.
 
-    Raises PlotError.
+    The same run gives the same bytes with the same version of matplotlib.
     """
-    check_drawable(form)
+    check_drawable(suffix)
     import matplotlib as mpl
 
     same = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
     with same, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name may have letters that the font lacks: they are drawn as boxes
+        warnings.simplefilter("ignore")  # characters that the font lacks are drawn as boxes
         figure = build_figure(run)
-        if form == ".html":
+        if suffix == ".html":
             from promptkit.bench.html_report import render_page
 
             return render_page(run, _svg(figure)).encode("ascii", "xmlcharrefreplace")
-        return _svg(figure).encode() if form == ".svg" else _png(figure)
+        return _svg(figure).encode() if suffix == ".svg" else _png(figure)
 
 
 def _svg(figure: Figure) -> str:
@@ -79,29 +78,29 @@ def _svg(figure: Figure) -> str:
 
 def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DOTS, bbox_inches="tight")
+    figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight")
     return file.getvalue()
 
 
-ROWS = 12
-"""Elements that are shown on their own."""
+MAX_ELEMENTS = 12
+"""Elements of a terminal's heat map that have a row of their own."""
 
 
-def select_largest(sweep: Sweep, limit: int = ROWS) -> tuple[Element, ...]:
-    """The `most` largest elements, most tokens first, under their short names; behind them one for all others together.
+def select_largest(sweep: Sweep, limit: int = MAX_ELEMENTS) -> tuple[Element, ...]:
+    """Return the `limit` largest elements under short names, largest first, and one element for the sum of all others.
 
-    A short name leaves out the first step where all paths share it. An element that holds others and has tokens of its own, such
-    as the framing of a message, is marked `(itself)`.
+    A short name leaves out the first step of the path if all paths share it. An element that contains others and has tokens of its own,
+    such as the framing of a message, is marked `(itself)`.
     """
     elements = sorted(sweep.elements, key=lambda element: -element.whole)
     named = [attrs.evolve(element, path=name) for element, name in zip(elements, _names([each.path for each in elements]), strict=True)]
-    if len(named) <= limit + 1:  # one line for one other says less than the other itself
+    if len(named) <= limit + 1:  # a single remaining element gets its own row
         return tuple(named)
-    return (*named[:limit], _together(named[limit:]))
+    return (*named[:limit], _sum_elements(named[limit:]))
 
 
 def format_size(tokens: int) -> str:
-    """A size in at most 4 characters, as long as it is below 1,000 million: `480`, `1.4k`, `128k`, `1.5m`."""
+    """Format a number of tokens below 1,000 million in at most 4 characters: `480`, `1.4k`, `128k`, `1.5m`."""
     for unit, letter in ((1_000_000, "m"), (1_000, "k")):
         if 2 * tokens >= 2 * unit - unit // 1_000:  # 999,500 is nearer to 1m than to 999k
             return f"{tokens / unit:.1f}".removesuffix(".0") + letter if tokens < 10 * unit else f"{tokens / unit:.0f}{letter}"
@@ -112,10 +111,12 @@ def _names(paths: Sequence[str]) -> list[str]:
     holders = {path.rpartition(PATH_SEPARATOR)[0] for path in paths}
     first = paths[0].partition(PATH_SEPARATOR)[0] if paths else ""
     shared = all(path.startswith(f"{first}{PATH_SEPARATOR}") for path in paths)
-    return [(path.removeprefix(f"{first}{PATH_SEPARATOR}") if shared else path) + (" (itself)" if path in holders else "") for path in paths]
+    return [
+        (path.removeprefix(f"{first}{PATH_SEPARATOR}") if shared else path) + (" (itself)" if path in holders else "") for path in paths
+    ]
 
 
-def _together(elements: Sequence[Element]) -> Element:
+def _sum_elements(elements: Sequence[Element]) -> Element:
     return attrs.evolve(
         elements[0],
         path=f"{len(elements):,} more",
@@ -127,27 +128,23 @@ def _together(elements: Sequence[Element]) -> Element:
     )
 
 
-# matplotlib's own stubs leave keyword arguments without a type.
-# pyright: reportUnknownMemberType=false
+MAX_DRAWN_ELEMENTS = 20
+"""Elements of a drawn heat map that have a row of their own."""
 
-
-ELEMENT_ROWS = 20
-"""Elements of a heat map that are shown on their own."""
-
-NAME = 40
+NAME_CHARACTERS = 40
 """Characters of an element's name."""
 
-LABELLED = 18
-"""Columns of a heat map up to which each cell says its share."""
+MAX_LABELLED_COLUMNS = 18
+"""Columns of a heat map up to which each cell is labelled with its share."""
 
 WIDTH, ROW, MARGIN, CURVES = 10.5, 0.28, 1.1, 3.0
-"""Inches."""
+"""Sizes in inches."""
 
 DARK = 0.5
-"""The share from which a cell is so dark that it takes white text."""
+"""The share from which a cell is dark enough for white text."""
 
-WIDE = 10
-"""The largest budget over the smallest, from which the scale is logarithmic."""
+LOG_RATIO = 10
+"""The ratio of the largest budget to the smallest from which the scale is logarithmic."""
 
 COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c")
 
@@ -162,10 +159,10 @@ class Curve(NamedTuple):
 
 
 def build_figure(run: Run) -> Figure:
-    """The figure of a run."""
+    """Return the matplotlib figure of a run."""
     from matplotlib.figure import Figure
 
-    maps = [(sweep, elements) for sweep in run.sweeps if (elements := select_largest(sweep, ELEMENT_ROWS))]
+    maps = [(sweep, elements) for sweep in run.sweeps if (elements := select_largest(sweep, MAX_DRAWN_ELEMENTS))]
     heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -189,14 +186,14 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
         linewidth=0.5,
     )
     axes.invert_yaxis()
-    every = -(-len(columns) // LABELLED)
+    every = -(-len(columns) // MAX_LABELLED_COLUMNS)
     axes.set_xticks([column + 0.5 for column in columns[::every]], [format_size(point.budget) for point in sweep.points[::every]])
-    names = [f"{_fitted(element.path)}   {element.whole:,}" for element in elements]
+    names = [f"{_fit_name(element.path)}   {element.whole:,}" for element in elements]
     axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     title = f"{run.target}, {sweep.model}" if sweep.model else run.target
-    axes.set_title(f"{_fitted(title)}: share kept of each element", loc="left", fontweight="bold", parse_math=False)
+    axes.set_title(f"{_fit_name(title)}: share kept of each element", loc="left", fontweight="bold", parse_math=False)
     axes.set_xlabel(
         "budget in tokens" + ("; grey: too small a budget" if any(point.required is not None for point in sweep.points) else "")
     )
@@ -255,7 +252,7 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[in
             marker="." if curve.style == "-" else "",
             label=curve.label,
         )
-    if budgets[-1] >= WIDE * budgets[0]:
+    if budgets[-1] >= LOG_RATIO * budgets[0]:
         axes.set_xscale("log")
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
@@ -267,11 +264,11 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[in
 
 
 def _percent(share: float) -> str:
-    """A share that is less than everything, in whole percent; nothing and everything are only what is exactly that."""
+    """Format a share below 100 % in whole percent. 0% is printed only for exactly 0."""
     return f"{min(0.99, max(0.01, share)):.0%}" if share else "0%"
 
 
-def _fitted(name: str) -> str:
-    """A name that leaves room for the map: its end says more than its beginning. Without what no font can draw."""
+def _fit_name(name: str) -> str:
+    """Cut a name to its column. The beginning is cut, because the end tells more. Lone surrogates are replaced."""
     name = name.encode("utf-8", "replace").decode()
-    return name if len(name) <= NAME else f"…{name[len(name) - NAME + 1 :]}"
+    return name if len(name) <= NAME_CHARACTERS else f"…{name[len(name) - NAME_CHARACTERS + 1 :]}"

@@ -1,7 +1,7 @@
-"""The values of a bench: a run over one prompt, a sweep for each model, a point for each budget, a row for each element.
+"""The results of a bench, and their JSON file.
 
-A run as JSON: written so that a change reads well in a review, and read back with care.
-Files that are there whole or not at all.
+A Run measures one prompt. It has a Sweep for each model; a sweep has a Point for each budget and an Element for each part of the prompt.
+The JSON has one line for each point and element, so that changes are easy to review.
 """
 
 from __future__ import annotations
@@ -22,76 +22,78 @@ __all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """One render, at one budget. Figures are tokens; times are processor seconds, None where none were taken."""
+    """One render at one budget. Sizes are in tokens, times in seconds of processor time; a time is None if it was not measured."""
 
     budget: int
     required: int | None = None
-    """What must be kept, where that does not fit the budget: then there is no render, and the other figures are 0."""
+    """The tokens that are required, if these do not fit the budget. There is no render then, and the other figures are 0."""
     used: int = 0
     """The tokens of the request."""
     messages: int = 0
-    """The messages of the request: a number of them."""
+    """The number of messages in the request."""
     removed: int = 0
-    """The pieces that were removed: a number of them, as in the receipt."""
+    """The number of elements that were removed, as listed in `Rendered.removals`."""
     stable_prefix: int = 0
-    """The tokens of the leading messages that are the same, byte for byte, as with room for everything."""
+    """The tokens of the leading messages that are identical to those of a render without a budget."""
     cold: float | None = None
-    """A new Renderer and a tokenizer that remembers nothing."""
+    """The time of a render with a new Renderer and an empty tokenizer cache."""
     warm: float | None = None
-    """The Renderer that was kept, given the same prompt again."""
+    """The time of the next render of the same prompt with the same Renderer."""
 
     @property
     def utilisation(self) -> float | None:
-        """The share of the budget that is used; None where there is no render."""
+        """The share of the budget that is used. None: there is no render."""
         return None if self.required is not None else self.used / self.budget
 
 
 @attrs.frozen(kw_only=True)
 class Element:
-    """What is kept of one element, or of all that stand under one path, at each budget."""
+    """The tokens that are kept of one element, or of all elements with the same path, at each budget."""
 
     path: str
-    """As in the receipt but without positions: `AgentPrompt > History > KeepWith`."""
+    """The element path without positions: `AgentPrompt > History > KeepWith`."""
     whole: int
-    """Tokens with room for everything; for what is not there then, the most at any budget."""
+    """Tokens without a budget. For an element that exists only within a budget, the most at any budget."""
     kept: tuple[int | None, ...]
-    """Tokens at each budget; None where there is no render."""
+    """Tokens at each budget. None: there is no render."""
 
     def kept_share(self, at: int) -> float | None:
-        """The share of its tokens that is kept at the budget of this index, at most 1; None where there is no render."""
+        """Return the share of its tokens that is kept at the budget with index `at`, at most 1. None: there is no render."""
         kept = self.kept[at]
         return None if kept is None else min(1.0, kept / self.whole) if self.whole else 1.0
 
 
 @attrs.frozen(kw_only=True)
 class Sweep:
-    """One prompt as one model counts it, at every budget."""
+    """One prompt at every budget, counted for one model."""
 
     model: str | None
     """None: the default tokenizer, as in a render without a model."""
     tokenizer: str
+    """The name of the tokenizer."""
     whole: int
-    """The tokens of the request with room for everything."""
+    """The tokens of the request without a budget."""
     messages: int
-    """Its messages: a number of them."""
+    """The number of messages in that request."""
     floor: float | None = None
-    """Processor seconds to tokenise every text of it once, in the same run; None where no times were taken."""
+    """Seconds of processor time to tokenise every text of that request once, in the same run. None: no times were measured."""
     points: tuple[Point, ...]
+    """One for each budget, in order."""
     elements: tuple[Element, ...]
-    """In written order. Together they are the whole prompt."""
+    """In the order of the prompt. Together they cover all of it."""
 
     def over_floor(self, seconds: float | None) -> float | None:
-        """A time as a multiple of the floor, which means the same on every machine; None where there is none."""
+        """Return a time as a multiple of the floor, which is comparable between machines. None: there is no time or no floor."""
         return seconds / self.floor if seconds is not None and self.floor else None
 
     def dropped_tokens(self, at: int) -> int:
-        """The tokens of all elements that are not kept at the budget of this index."""
+        """Return the tokens of all elements that are not kept at the budget with index `at`."""
         return sum(max(0, element.whole - (element.kept[at] or 0)) for element in self.elements)
 
 
 @attrs.frozen(kw_only=True)
 class Versions:
-    """What a run was made with."""
+    """The versions of the software that made a run."""
 
     promptkit: str
     python: str
@@ -100,44 +102,45 @@ class Versions:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One prompt, at every budget, for every model."""
+    """The measurements of one prompt, at every budget and for every model."""
 
     target: str
-    """What was measured, as it was named."""
+    """The name of the prompt, such as `prompt.py:Review`."""
     budgets: tuple[int, ...]
+    """In tokens."""
     depth: int
-    """The steps of a path after which elements are summed up."""
+    """The length of the element paths. Deeper elements are added to the element that contains them."""
     repeat: int
-    """How often every time was taken; 0: none were."""
+    """How often each time was measured. 0: no times were measured."""
     versions: Versions
     sweeps: tuple[Sweep, ...]
 
 
 SCHEMA = 1
-"""The form of the file. Another number is another form."""
+"""The version of the file format."""
 
 Value: TypeAlias = "dict[str, Value] | list[Value] | tuple[Value, ...] | str | int | float | None"
 Fields: TypeAlias = "dict[str, Value]"
 
 LEVELS = 4
-"""Of lists and objects that begin new lines: the run, its sweeps, a sweep, its points; a point is one line."""
+"""Levels of lists and objects whose items begin new lines: the run, its sweeps, a sweep, its points. A point is one line."""
 
 
 class UnreadableRunError(PromptKitError):
-    """A file that cannot be read as a run."""
+    """A file cannot be read as a run."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}.")
 
 
 def run_to_json(run: Run) -> str:
-    """A run as JSON in ASCII, with a line for each point and each element. Times are seconds; of what is None only the model is said."""
+    """Return a run as JSON in ASCII, with one line for each point and each element. Of fields that are None, only `model` is written."""
     fields = attrs.asdict(run, filter=lambda field, value: value is not None or field.name == "model")
     return f"{_lines({'schema': SCHEMA, **cast('Fields', fields)}, 0)}\n"  # a run holds nothing but these
 
 
 def read_run(path: Path) -> Run:
-    """The run that a file holds, as `run_as_text` wrote it. Raises UnreadableRunError."""
+    """Read a run from a file that `run_to_json` wrote. Raises UnreadableRunError."""
     from cattrs import BaseValidationError, structure, transform_error
 
     try:
@@ -145,11 +148,13 @@ def read_run(path: Path) -> Run:
     except OSError as error:
         raise UnreadableRunError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise UnreadableRunError(path, "is no JSON") from error
+        raise UnreadableRunError(path, "is not JSON") from error
     if not isinstance(found, dict) or "schema" not in found:
-        raise UnreadableRunError(path, "holds no run of a bench")
+        raise UnreadableRunError(path, "is not a run of promptkit bench")
     if found["schema"] != SCHEMA:
-        raise UnreadableRunError(path, f"has the schema {found['schema']!r}, and this version of promptkit reads {SCHEMA}: write it again")
+        raise UnreadableRunError(
+            path, f"has schema {found['schema']!r}, but this version of promptkit reads {SCHEMA}: write a new baseline"
+        )
     try:
         run = structure(found, Run)
     except BaseValidationError as error:
@@ -164,7 +169,7 @@ def _is_whole(sweep: Sweep, budgets: tuple[int, ...]) -> bool:
 
 
 def _lines(value: Value, level: int) -> str:
-    """JSON that begins a new line for each item down to LEVELS."""
+    """Return JSON with a new line for each item, down to LEVELS."""
     below = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if level >= LEVELS or not any(isinstance(item, dict | list | tuple) for item in below):
         return json.dumps(value, allow_nan=False)
@@ -177,9 +182,9 @@ def _lines(value: Value, level: int) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file beside its place, make sure that it is on the disk, and put it there: nobody ever reads half of it.
+    """Write a file atomically: to a temporary file beside it, which is flushed to disk and then renamed. Raises OSError.
 
-    A link stays a link; what is no regular file, such as a pipe, is written to as it is. Raises OSError.
+    A symbolic link is followed. Anything but a regular file, such as a pipe, is written to directly.
     """
     place = path.resolve()
     if place.exists() and not place.is_file():

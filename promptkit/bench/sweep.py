@@ -1,7 +1,6 @@
-"""The measuring: one prompt, really rendered at every budget, as every model counts it.
+"""Measure a prompt: render it at every budget for every model, count the tokens that each element keeps, and take times.
 
-What renders cost in time: everything measured in turns, several times, beside the cost of tokenising alone.
-Which element keeps how many of its tokens: the items of a trace, summed up by their path without positions.
+Times are taken in turns, several times, together with the time of tokenising alone (the floor), so that they can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
-from promptkit.tokens.images import image_rule
+from promptkit.tokens.images import find_image_rule
 from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
@@ -37,34 +36,34 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
-__all__ = ["PATH_SEPARATOR", "Times", "count_kept_tokens", "measure", "build_elements", "measure_times"]
+__all__ = ["PATH_SEPARATOR", "Times", "build_elements", "count_kept_tokens", "measure", "measure_times"]
 
 
 Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
-"""Prepares something, untimed, and returns what is timed, one after the other."""
+"""Prepares something, untimed, and returns the calls to time, one after the other."""
 
 
 @attrs.frozen(kw_only=True)
 class Times:
-    """Medians in processor seconds: waiting, for a busy machine or for what a component loads, is not counted."""
+    """Medians in seconds of processor time. Waiting for a busy machine, or for data that a component loads, is not counted."""
 
     floor: float
-    """Every text tokenised once, by a tokenizer that remembers nothing."""
+    """Tokenising every text once with an empty tokenizer cache."""
     cold: Mapping[int, float]
-    """Budget → the first render of a new Renderer, with a tokenizer that remembers nothing."""
+    """Budget → the first render with a new Renderer and an empty tokenizer cache."""
     warm: Mapping[int, float]
-    """Budget → the same prompt once more, with the Renderer kept."""
+    """Budget → the next render of the same prompt with the same Renderer."""
 
 
 def measure_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
-    """Time the floor (one stage) and the renders by their budget (two stages, cold and warm), each `repeat` times.
+    """Time the floor (one stage) and the render of each budget (two stages, cold and warm), each `repeat` times.
 
-    Each round takes everything once, so that a machine that slows down slows all of it; every other round goes backwards.
+    Each round times everything once, so that a machine that slows down affects all cases alike. Every other round runs backwards.
     """
     floors: list[float] = []
     cold: dict[int, list[float]] = {budget: [] for budget in renders}
     warm: dict[int, list[float]] = {budget: [] for budget in renders}
-    with _quiet():
+    with _pause_gc():
         for number in range(repeat):
             floors += _seconds(floor)
             for budget in sorted(renders, reverse=bool(number % 2)):
@@ -75,8 +74,8 @@ def measure_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) 
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
-    """The garbage collector rests while something is timed, and does not look through what was there before."""
+def _pause_gc() -> Generator[None]:
+    """Turn off the garbage collector, and exclude existing objects from later collections."""
     was_on = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -95,7 +94,7 @@ def _seconds(stages: Stages) -> list[float]:
         start = time.process_time()
         result = stage()
         seconds.append(time.process_time() - start)
-        del result  # freeing a large tree takes time of its own: here, and not in the next stage
+        del result  # freeing a large tree takes time, which must not be part of the next stage
     gc.collect()
     return seconds
 
@@ -105,31 +104,30 @@ def _medians(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
 
 
 def _median(seconds: Sequence[float]) -> float:
-    return round(median(seconds), 7)  # no clock knows more digits
+    return round(median(seconds), 7)  # the clock is not more precise
 
 
 PATH_SEPARATOR = " > "
-"""Between the steps of a path."""
+"""Separates the steps of an element path."""
 
 POSITION = re.compile(r"\[\d+\]$")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-"""In a name: what breaks a line or moves a cursor, and what no file can hold."""
+"""Characters of a name that break a line, move the cursor or cannot be written to a file."""
 
 
 def count_kept_tokens(trace: Trace, depth: int) -> dict[str, int]:
-    """Path of at most `depth` steps → the tokens of all that stands there and is kept, in written order; 0 for what is gone.
+    """Return the kept tokens by element path of at most `depth` steps, in the order of the prompt. A removed element has 0.
 
-    Plain text belongs to the element around it. What stands in for something removed, such as a fallback, is not counted: the
-    tokens are those of the prompt as it was written.
+    Plain text belongs to the element around it. Replacements of removed elements, such as fallbacks, are not counted.
     """
     state = trace.state or 0
     found: dict[str, int] = {}
     names: list[str] = []
     steps: list[int] = []
     for item in trace.items:
-        # An item comes after what it stands in, so one pass knows every path. Paths are cut at the depth: their length is bounded.
+        # An item comes after the item that contains it, so one pass is enough. Paths are cut at the depth, so their length is bounded.
         above, level = ("", 0) if item.parent is None else (names[item.parent], steps[item.parent])
-        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.is_chunk)
+        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.is_element)
         label = UNPRINTABLE.sub(" ", POSITION.sub("", item.label))
         names.append((f"{above}{PATH_SEPARATOR}{label}" if above else label) if inside else above)
         steps.append(level + inside)
@@ -139,10 +137,17 @@ def count_kept_tokens(trace: Trace, depth: int) -> dict[str, int]:
 
 
 def build_elements(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> tuple[Element, ...]:
-    """An element for each path: what it has with room for everything, and what is kept at each budget (None: there is no render).
+    """Return an Element for each path, with its tokens without a budget and those kept at each budget.
 
-    An element that is there only when room is short comes last, and is measured by the most that it has at any budget. What a
-    limit removes at every budget is no row.
+    Elements that exist only within a budget come last; their size is the most at any budget. Elements that a TokenLimit removes at every
+    budget are left out.
+
+    Args:
+        whole: Path → tokens without a budget.
+        kept: Path → tokens, for each budget. None: there is no render.
+
+    Returns:
+        The elements, in the order of the prompt.
     """
     renders = [found for found in kept if found is not None]
     paths = dict.fromkeys(path for found in (whole, *renders) for path in found)
@@ -155,22 +160,39 @@ def build_elements(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | 
 
 
 UNLIMITED = 10_000_000
-"""Tokens: room for everything, several times the largest window there is."""
+"""A budget in tokens that no prompt exceeds: several times the largest context window."""
 
 
 def measure(  # noqa: PLR0913  # what a bench can be asked
     prompt: Child, *, budgets: Sequence[int], models: Sequence[str] = (), repeat: int = 0, depth: int = 3, target: str = "prompt"
 ) -> Run:
-    """Render a prompt at every budget, for every model, and say what it costs and loses.
+    """Render a prompt at every budget, for every model, and measure what it uses, what it drops and how long it takes.
 
-    Without models the default tokenizer counts. `repeat` is how often times are taken (0: not at all), `depth` the steps of a path
-    after which elements are summed up, `target` what the run is called. A budget that is too small is a point that says so.
-    Raises BadBudgetsError for what is no list of budgets, UnknownModelError for a model that nothing is known of, and whatever a
-    render raises.
+    Args:
+        prompt: The prompt.
+        budgets: Budgets in tokens. One that is too small gives a point with `required`.
+        models: Names of models. By default the default tokenizer counts.
+        repeat: How often each time is measured. 0: no times.
+        depth: The length of the element paths. Deeper elements are added to the element that contains them.
+        target: The name of the prompt in the results.
+
+    Returns:
+        The measurements.
+
+    Raises:
+        InvalidBudgetsError: The budgets are empty, or not whole numbers of at least 1.
+        UnknownModelError: Nothing is known of a model.
+        PromptKitError: A render failed, for a reason other than its budget.
+
+    Example:
+        >>> from promptkit import UserMessage
+        >>> run = measure(UserMessage()["Hello!"], budgets=[100])
+        >>> run.sweeps[0].points[0].used == run.sweeps[0].whole
+        True
     """
     check_budgets(budgets)
     for model in models:
-        model_info(model)  # a misspelt name would be counted as if it were one of OpenAI's
+        model_info(model)  # raises for a misspelt name, which would otherwise be counted with the default tokenizer
     return Run(
         target=target,
         budgets=tuple(budgets),
@@ -184,7 +206,7 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
 def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int, depth: int) -> Sweep:
     tokenizer = tokenizer_for(model)
     sizer = Sizer(tokenizer)
-    whole, trace = _with_room(prompt, model)
+    whole, trace = _render_unlimited(prompt, model)
     texts = [item.text for item in trace.items if item.text and item.kept(trace.state or 0)]
     everything = count_kept_tokens(trace, depth)
     points: list[Point] = []
@@ -218,8 +240,8 @@ def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int
     )
 
 
-def _with_room(prompt: Child, model: str | None) -> tuple[Rendered, Trace]:
-    """The prompt with room for everything."""
+def _render_unlimited(prompt: Child, model: str | None) -> tuple[Rendered, Trace]:
+    """Render the prompt without a budget."""
     rendered, trace = _render(prompt, model, UNLIMITED)
     if not trace.state:
         return rendered, trace
@@ -234,7 +256,7 @@ def _render(prompt: Child, model: str | None, budget: int) -> tuple[Rendered, Tr
     except Exception as error:
         error.add_note(f"at a budget of {budget:,} tokens")
         raise
-    return rendered, cast("Trace", rendered.trace)  # it was asked for
+    return rendered, cast("Trace", rendered.trace)  # trace=True
 
 
 def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer: Sizer) -> int:
@@ -247,14 +269,14 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
 
 
 def _timed(prompt: Child, model: str | None, texts: Sequence[str], points: Sequence[Point], repeat: int) -> tuple[float, list[Point]]:
-    """The floor, and the points with their times."""
+    """Return the floor, and the points with their times."""
 
     def floor() -> Sequence[Callable[[], object]]:
-        count = _forgetful(model).count
+        count = _create_tokenizer(model).count
         return (lambda: [count(text) for text in texts],)
 
     def renders(budget: int) -> Sequence[Callable[[], object]]:
-        renderer = Renderer(budget=budget, model=model, tokenizer=_forgetful(model))
+        renderer = Renderer(budget=budget, model=model, tokenizer=_create_tokenizer(model))
         return (lambda: renderer.render(prompt),) * 2
 
     budgets = [point.budget for point in points if point.required is None]
@@ -262,9 +284,9 @@ def _timed(prompt: Child, model: str | None, texts: Sequence[str], points: Seque
     return times.floor, [attrs.evolve(point, cold=times.cold.get(point.budget), warm=times.warm.get(point.budget)) for point in points]
 
 
-def _forgetful(model: str | None) -> Tokenizer:
-    """A tokenizer that counts as the model does, and has counted nothing yet."""
+def _create_tokenizer(model: str | None) -> Tokenizer:
+    """Return a tokenizer for the model with an empty cache."""
     if model is None:
-        return OpenAITokenizer(DEFAULT_ENCODING, images=image_rule(""))
+        return OpenAITokenizer(DEFAULT_ENCODING, images=find_image_rule(""))
     info = model_info(model)
     return OpenAITokenizer(info.encoding, images=info.images, exact=info.exact and info.framing)

@@ -146,14 +146,14 @@ def _context(session: AgentSession) -> list[tuple[str, str]]:
     reading, view = compaction.usage(), compaction.view
     answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
     asked = sum(map(is_user_request, view.items))
-    summary = ", after a summary" if view.checkpoint else ""
+    summary = ", after a summary" if view.checkpoint_id else ""
     return [
         ("model", session.model.name),
         ("window", compaction.budget.explain()),
         ("used", format_usage(session) + ("" if reading.provider is None else ", as counted by the provider")),
         (
             "contents",
-            f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'answer')}, {_pluralize(results, 'tool result')}{summary}",
+            f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'assistant message')}, {_pluralize(results, 'tool result')}{summary}",
         ),
         ("summary", _summary(session)),
         ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.file_path}"),

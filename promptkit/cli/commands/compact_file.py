@@ -178,9 +178,9 @@ def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Out
             if index == LISTED_FIRST:
                 click.echo(f"  …  {len(dropped) - LISTED_FIRST - LISTED_LAST:,} more")
             continue
-        entry = transcript.get(item.entry)
+        entry = transcript.get(item.entry_id)
         text = clip(first_line(entry), 50)
-        click.echo(f"  {short_id(item.entry):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  {text}")
+        click.echo(f"  {short_id(item.entry_id):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  {text}")
     cost = "" if summary.usage is None else f", {summary.usage.input_tokens:,} input and {summary.usage.output_tokens:,} output tokens"
     click.echo(f"\nSummary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):\n")
     click.echo(escape_control_chars(summary.text))
@@ -204,8 +204,8 @@ def _outcome_to_json(options: CompactOptions, outcome: Outcome) -> dict[str, obj
         "note": options.note,
         "tokens_before": outcome.before,
         "tokens_after": outcome.after,
-        "dropped": [item.entry for item in (*plan.dropped, *plan.prefix)],
-        "kept": [item.entry for item in (*plan.pinned, *plan.replayed, *plan.kept)],
+        "dropped": [item.entry_id for item in (*plan.dropped, *plan.prefix)],
+        "kept": [item.entry_id for item in (*plan.pinned, *plan.replayed, *plan.kept)],
         "mode": summary.mode if summary else None,
         "model": summary.model if summary else None,
         "usage": attrs.asdict(summary.usage) if summary and summary.usage else None,

@@ -73,7 +73,7 @@ def print_run(run: Run) -> None:
         console.print()
         _print_heat_map(console, sweep)
     console.print()
-    print_legend(console, (*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())))
+    print_legend((*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())), width=console.width)
 
 
 def _table(sweep: Sweep) -> Table:

@@ -34,8 +34,8 @@ LIST_LINES = 6
 REASONS = {
     "budget": "removed to fit the budget",
     "limit": "removed to fit a TokenLimit inside the prompt",
-    "kept-with": "removed because the named member of the same KeepWith group was removed",
-    "tool-pair": "removed because the named tool call or tool result of the same pair was removed",
+    "kept-with": "removed with the named member of its KeepWith group",
+    "tool-pair": "removed with the named tool call or tool result that it belongs to",
 }
 """Reason of a removal → what it means."""
 
@@ -67,7 +67,7 @@ def print_renders(
     reasons = {removal.reason for rendered in renders for removal in rendered.removals[:fold]}
     if legend := [(reason, meaning) for reason, meaning in REASONS.items() if reason in reasons]:
         console.print()
-        print_legend(console, legend, indent=2)
+        print_legend(legend, width=console.width, indent=2)
 
 
 def print_messages(rendered: Rendered) -> None:

@@ -27,6 +27,8 @@ EXACT_BELOW = 100_000
 UNLIMITED_WIDTH = 1_000
 """Columns to measure a table with: more than any table needs."""
 
+FACTS = "share of identifiers of dropped messages that later answers reuse and that the request, or the transcript it names, contains"
+
 LEGEND = (
     ("req", "requests"),
     ("sum", "summaries that replaced messages"),
@@ -35,11 +37,7 @@ LEGEND = (
     ("bad", "requests that a provider would reject as invalid"),
     ("input, cached", "input tokens of the requests, and the share of them that was read from the prompt cache"),
     ("price $", "dollars for requests, replies and summaries"),
-    (
-        "facts",
-        "share of identifiers that later answers reuse and that the request, or the transcript it names, contains; second figure: the request "
-        "alone",
-    ),
+    ("facts", f"{FACTS}; second figure: the request alone"),
     ("asked", "share of the user's requests that the request, or the transcript it names, contains"),
 )
 
@@ -57,7 +55,7 @@ def print_replay(files: Sequence[FileResult], options: ReplayOptions, *, each: b
     _heading(console, name, files)
     _print(console, _sum_results(files, options))
     console.print()
-    print_legend(console, LEGEND)
+    print_legend(LEGEND, width=console.width)
     console.print()
     console.print(
         f"{format_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}", soft_wrap=True

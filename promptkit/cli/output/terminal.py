@@ -6,14 +6,13 @@ import json
 import re
 import sys
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
-    from rich.console import Console
+    from collections.abc import Generator, Sequence
 
 __all__ = ["clip", "escape_control_chars", "print_json", "print_legend", "show_spinner"]
 
@@ -58,17 +57,14 @@ def show_spinner(task: str) -> Generator[None]:
         yield
 
 
-def print_legend(console: Console, entries: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Print names and their meanings in two columns. Long meanings wrap."""
-    from rich.padding import Padding
-    from rich.table import Table
-
-    legend = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1), collapse_padding=True, style="bright_black")
-    legend.add_column(no_wrap=True)
-    legend.add_column()
+def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int = 0) -> None:
+    """Print names and their meanings in two columns of at most `width` columns together. Long meanings wrap."""
+    column = indent + max(len(name) for name, _ in entries) + 2
     for name, meaning in entries:
-        legend.add_row(name, meaning)
-    console.print(Padding(legend, (0, 0, 0, indent)))
+        start = f"{'':{indent}}{name}".ljust(column)
+        for line in wrap(meaning, max(width - column, 20), break_on_hyphens=False):
+            click.echo(f"{start}{line}")
+            start = " " * column
 
 
 def print_json(value: object) -> None:
