@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from promptkit_components import AgentPrompt
 
-from promptkit import Message, Reply, ToolDefinition, Usage, UserMessage
+from promptkit import Message, ToolDefinition, Usage, UserMessage
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import CANCELLED
+from promptkit.compaction import CompactionHooks
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError, MaxStepsExceededError, NoPendingMessageError
+from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
@@ -169,11 +171,16 @@ def test_a_turn_says_how_it_ended() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"model": "gpt-5"}, "OpenAIModel"),
+        ({"model": 5}, "OpenAIModel"),
         ({"transcript": "talk.jsonl"}, "Transcript(JsonlStore('talk.jsonl'))"),
         ({"transcript": InMemoryStore()}, "Transcript(JsonlStore('talk.jsonl'))"),
-        ({"prompt": UserMessage()["text"]}, "a function of the view"),
+        ({"prompt": UserMessage()["text"]}, "a function that takes a ConversationView"),
         ({"tools": [print]}, "Tool(definition="),
+        ({"hooks": [CompactionHooks()]}, "HookChain(first, second)"),
+        ({"events": print}, "Events(function)"),
+        ({"policy": 1}, "default_policy()"),
+        ({"summarizer": "gpt-5"}, "ExtractiveSummarizer"),
+        ({"budget": ["8k"]}, "8k"),
     ],
 )
 def test_what_a_session_cannot_be_made_of_is_said_with_what_it_takes(wrong: dict[str, Any], says: str) -> None:  # Any: wrong on purpose
@@ -186,7 +193,7 @@ def test_what_a_session_cannot_be_made_of_is_said_with_what_it_takes(wrong: dict
 @pytest.mark.parametrize("wrong", [b"bytes", [{"type": "text", "text": "look"}], Message(role="user", content=("look",)), None])
 def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> None:  # Any: wrong on purpose
     each = held()
-    with pytest.raises(TypeError, match="a session is told text"):
+    with pytest.raises(TypeError, match="a session takes text"):
         asyncio.run(each.session.run(wrong))
     assert len(each.session.transcript) == 0
 

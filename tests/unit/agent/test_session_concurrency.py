@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, PromptElement, Reply, Usage, component
+from promptkit import Message, PromptElement, Usage, component
 from promptkit.compaction.events import CompactionStarted
 from promptkit.elements.from_message import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
+from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Edit

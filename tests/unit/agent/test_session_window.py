@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, Reply, Usage
+from promptkit import Message, Usage
 from promptkit.compaction.events import RequestPruned
 from promptkit.errors import (
     ContextLengthExceededError,
     NoPendingMessageError,
     RateLimitedError,
 )
+from promptkit.providers import Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget

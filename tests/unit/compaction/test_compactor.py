@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from promptkit.compaction.compactor import Compactor, checkpoint_of, collect_facts
+from promptkit.compaction.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, SummaryDiscarded
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
@@ -27,7 +26,7 @@ from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view, summary_message
+from promptkit.transcript.view import build_summary_message, build_view
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
 from tests.unit.compaction.compacting import checkpoint, compact, made
 from tests.unit.compaction.conversation_builder import Talk, words
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.transcript.entries import Entry, Payload
+    from promptkit.transcript.entries import Entry, EntryPayload
 
 
 def test_a_compaction_shows_the_summary_and_what_was_kept() -> None:
     each = made()
     payload = checkpoint(compact(each, instructions="mind the parser"))
-    assert each.texts[0] == summary_message("S").text
+    assert each.texts[0] == build_summary_message("S").text
     assert each.texts[1:] == [words(100, "ask-two"), words(100, "answer-two")]
     assert (payload.trigger, payload.instructions) == ("manual", "mind the parser")
     assert each.writer.tasks[0].instructions == "mind the parser"
@@ -56,10 +55,10 @@ def test_a_compaction_shows_the_summary_and_what_was_kept() -> None:
 def test_the_tokens_before_and_after_are_those_of_the_views() -> None:
     each = made()
     sizer = Sizer(WordTokenizer())
-    before = sum(map(sizer.message, each.compactor.view.messages))
+    before = sum(map(sizer.count_message, each.compactor.view.messages))
     payload = checkpoint(compact(each))
     assert payload.tokens_before == before
-    assert payload.tokens_after == sum(map(sizer.message, each.compactor.view.messages))
+    assert payload.tokens_after == sum(map(sizer.count_message, each.compactor.view.messages))
 
 
 def test_E25_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
@@ -82,7 +81,7 @@ def test_E25_an_empty_transcript_is_nothing_to_compact() -> None:
 def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     each = made(Transcript(JsonlStore(file)))
-    each.log.say(Message(role="user", content=(words(9),)))  # so that something is gained
+    each.log.append_messages(Message(role="user", content=(words(9),)))  # so that something is gained
     each.compactor.keep = KeepNothing()
     lines = file.read_bytes().count(b"\n")
     payload = checkpoint(compact(each))
@@ -94,7 +93,7 @@ def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: P
 def test_E107_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
     each = made()
     each.log.append(Checkpoint(summary="S1", first_kept=each.log.path()[2].id, facts={"read": ["a.py"]}))
-    each.log.say(Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),)))
+    each.log.append_messages(Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),)))
     compact(each)
     assert each.writer.tasks[0].facts == {"read": ["a.py"]}
     assert each.writer.tasks[0].plan.previous == "S1"
@@ -120,12 +119,12 @@ def test_E112_an_undone_compaction_shows_what_was_and_the_next_one_summarizes_th
 
 def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
     log = Transcript()
-    log.say(Message(role="user", content=("go",)), Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)))
-    log.say(Message(role="tool", content=(words(500),), tool_call_id="c"))
+    log.append_messages(Message(role="user", content=("go",)), Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)))
+    log.append_messages(Message(role="tool", content=(words(500),), tool_call_id="c"))
     each = made(log, cap=40)
     assert WordTokenizer().count(each.texts[-1]) <= 40
     shown = each.compactor.view.items[-1]
-    log.say(Message(role="assistant", content=("done",)))
+    log.append_messages(Message(role="assistant", content=("done",)))
     assert each.compactor.view.items[2] is shown  # the same object: what was shown before is neither counted nor cut again
     whole = log.path()[2].message
     assert whole is not None
@@ -147,24 +146,24 @@ def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk:
     planned = len(items) - late
     made = attrs.evolve(draft(1), plan=plan)
     replaced = Replacement().build(plan, made.summary, TOKENIZER)
-    payload = checkpoint_of(made, items, replaced=replaced, count=Sizer(TOKENIZER).message)
+    payload = build_checkpoint(made, items, replaced=replaced, count=Sizer(TOKENIZER).count_message)
     talk.append(payload)
     wanted = (
         *(item.message for item in plan.pinned),
-        summary_message("S"),
+        build_summary_message("S"),
         *(item.message for item in plan.replayed),
         *(item.message for item in plan.kept),
         *(item.message for item in items[planned:]),
     )
     shown = compactor.view.messages
     assert shown == wanted
-    assert payload.tokens_after == sum(map(Sizer(TOKENIZER).message, shown))
+    assert payload.tokens_after == sum(map(Sizer(TOKENIZER).count_message, shown))
 
 
 def test_a_switch_takes_the_new_figures() -> None:
     each = made()
     other = Writer(text="T")
-    each.compactor.switch(summarizer=other, tokenizer=WordTokenizer(per_message=1), max_summary_tokens=3, max_result_tokens=None)
+    each.compactor.update_settings(summarizer=other, tokenizer=WordTokenizer(per_message=1), max_summary_tokens=3, max_result_tokens=None)
     payload = checkpoint(compact(each))
     assert payload.summary == "T"
     assert payload.tokens_before == 404
@@ -224,7 +223,7 @@ def test_E84_a_second_compaction_while_one_runs_is_refused_and_the_first_goes_on
             await each.compactor.compact(trigger="foreground")
         assert each.writer.gate is not None
         each.writer.gate.set()
-        await each.compactor.settled()
+        await each.compactor.wait_idle()
         return await first
 
     assert asyncio.run(twice()) is not None
@@ -237,12 +236,12 @@ def test_E89_what_is_said_while_a_summary_is_made_stays_behind_it() -> None:
 
     async def late() -> Entry | None:
         drafted = await each.compactor.draft(each.compactor.plan(), trigger="background")
-        each.log.say(Message(role="user", content=("late",)))
+        each.log.append_messages(Message(role="user", content=("late",)))
         assert drafted is not None
         return await each.compactor.commit(drafted)
 
     checkpoint(asyncio.run(late()))
-    assert each.texts == [summary_message("S").text, words(100, "ask-two"), words(100, "answer-two"), "late"]
+    assert each.texts == [build_summary_message("S").text, words(100, "ask-two"), words(100, "answer-two"), "late"]
 
 
 def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
@@ -250,12 +249,12 @@ def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
 
     async def late() -> None:
         drafted = await each.compactor.draft(each.compactor.plan(), trigger="background")
-        each.log.say(Message(role="user", content=("late",)))
+        each.log.append_messages(Message(role="user", content=("late",)))
         assert drafted is not None
         await each.compactor.commit(drafted)
 
     asyncio.run(late())
-    assert each.texts == [summary_message("S").text, "late"]
+    assert each.texts == [build_summary_message("S").text, "late"]
 
 
 def test_E85_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_path: Path) -> None:
@@ -264,7 +263,7 @@ def test_E85_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_p
 
     async def race() -> None:
         drafted = await each.compactor.draft(each.compactor.plan(), trigger="background")
-        Transcript(JsonlStore(file)).say(Message(role="user", content=("from elsewhere",)))
+        Transcript(JsonlStore(file)).append_messages(Message(role="user", content=("from elsewhere",)))
         assert drafted is not None
         assert await each.compactor.commit(drafted) is not None
 
@@ -284,7 +283,7 @@ def test_E85_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
         if how == "rewind":
             each.log.rewind(first)
         else:
-            payloads: dict[str, Payload] = {
+            payloads: dict[str, EntryPayload] = {
                 "edit": Edit(target=first, content=None, reason="redacted"),
                 "reset": Reset(),
                 "checkpoint": Checkpoint(summary="other"),
@@ -323,8 +322,8 @@ def test_E88_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, 
 def short_talk(count: int) -> Transcript:
     """A question and an answer of so many words together, and one more question."""
     log = Transcript()
-    log.say(Message(role="user", content=(words(count - 1),)), Message(role="assistant", content=("yes",)))
-    log.say(Message(role="user", content=("go",)))
+    log.append_messages(Message(role="user", content=(words(count - 1),)), Message(role="assistant", content=("yes",)))
+    log.append_messages(Message(role="user", content=("go",)))
     return log
 
 
@@ -343,7 +342,7 @@ def test_E55_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -
 
 def test_E55_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
     each = made(short_talk(3))
-    with pytest.raises(SummaryError, match="none is smaller than the 3 tokens"):
+    with pytest.raises(SummaryError, match="no summary can be smaller than the 3 tokens"):
         compact(each)
     assert each.writer.tasks == []
     each.told.check()

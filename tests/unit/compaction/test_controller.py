@@ -67,7 +67,7 @@ def test_E91_a_summary_of_what_was_edited_since_is_dropped() -> None:
         assert not each.compacted
 
     run(work, each)
-    assert "Discard" in each.told.decisions
+    assert "DiscardSummary" in each.told.decisions
     assert each.told.ends == ["discarded"]
 
 
@@ -183,7 +183,7 @@ def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
         assert each.controller.usage().tokens < 50_000
 
     run(work, each)
-    assert each.told.decisions[-2:] == ["Prune", "Nothing"]
+    assert each.told.decisions[-2:] == ["Prune", "NoAction"]
 
 
 class Counting(WordTokenizer):

@@ -102,7 +102,7 @@ def test_E105_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytes
     assert text(entry) == "S"
     assert len(writer.tasks) == 1
     assert told.ends == ["committed"]
-    assert "a hook's summary is not taken" in caplog.text
+    assert "a hook's summary is rejected" in caplog.text
 
 
 def test_a_hook_adds_to_the_person_s_instructions() -> None:

@@ -1,0 +1,361 @@
+"""The context window that a program with its own loop uses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
+from promptkit.compaction import PRESETS, ExtractiveSummarizer
+from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
+from promptkit.providers import Reply
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens import ContextBudget
+from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
+from tests.unit.compaction.conversation_builder import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.agent import WindowRequest
+
+WORDS = WordTokenizer()
+BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
+
+
+def window(**options: Any) -> ContextWindow:  # Any: of many types
+    given: dict[str, Any] = {"model": "some-model", "budget": BUDGET, "tokenizer": WORDS, "rng": lambda: 0.5, **options}  # Any: likewise
+    return ContextWindow(**given)
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=(text,))
+
+
+def assistant(text: str = "", *calls: str) -> Message:
+    return Message(
+        role="assistant",
+        content=(text,) if text else (),
+        tool_calls=tuple(ToolCall(id=call, name="read", arguments="{}") for call in calls),
+    )
+
+
+def result(call: str, text: str) -> Message:
+    return Message(role="tool", content=(text,), tool_call_id=call)
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def recorded(each: ContextWindow) -> list[str]:
+    return [entry.message.text for entry in each.transcript.path() if entry.message]
+
+
+async def turn(each: ContextWindow, question: str, answer: str) -> WindowRequest:
+    each.add(user(question))
+    request = await each.request()
+    each.add_reply(assistant(answer))
+    await each.wait_idle()
+    await each.end_turn()
+    return request
+
+
+class TestRequests:
+    def test_a_request_has_the_instructions_the_messages_and_their_tokens(self) -> None:
+        each = window(instructions="Be brief.", tools=[ToolDefinition(name="read")])
+        each.add(user("one two"))
+        request = asyncio.run(each.request())
+        assert texts(request.messages) == ["Be brief.", "one two"]
+        assert request.tokens == request.rendered.tokens
+        assert [tool.name for tool in request.tools] == ["read"]
+        assert request.omitted == ()
+        assert each.last_request is request
+
+    def test_the_arguments_are_those_of_the_providers_calls(self) -> None:
+        each = window(instructions="Be brief.", tools=[ToolDefinition(name="read")], budget="4k", model="gpt-5")
+        each.add(user("Hello."))
+        request = asyncio.run(each.request())
+        assert request.openai_arguments()["messages"] == request.to_openai()
+        assert request.openai_arguments()["model"] == "gpt-5"
+        assert request.openai_arguments()["tools"][0]["function"]["name"] == "read"
+        assert request.responses_arguments()["input"] == request.to_responses()
+        arguments = request.anthropic_arguments(max_tokens=100)
+        assert arguments["max_tokens"] == 100
+        assert arguments["system"] == request.to_anthropic()["system"]
+        assert arguments["tools"][0]["name"] == "read"
+
+    def test_anthropic_without_a_known_output_limit_is_refused_with_what_to_write(self) -> None:
+        each = window(budget=ContextBudget(max_tokens=1_000))
+        each.add(user("Hello."))
+        request = asyncio.run(each.request())
+        with pytest.raises(InvalidArgumentError, match=r"anthropic_arguments\(max_tokens=4096\)"):
+            request.anthropic_arguments()
+
+    def test_origins_come_back_with_the_messages_that_are_unchanged(self) -> None:
+        each = window(instructions="Be brief.")
+        first, second = object(), object()
+        each.add(user("same"), user("same"), origins=[first, second])
+        request = asyncio.run(each.request())
+        assert request.origins == (None, first, second)
+
+    def test_a_wrong_number_of_origins_is_refused_before_anything_is_written(self) -> None:
+        each = window()
+        with pytest.raises(InvalidArgumentError, match="1 messages have 2 origins"):
+            each.add(user("a"), origins=[1, 2])
+        assert len(each.transcript) == 0
+
+    def test_a_wire_dict_is_refused_with_what_to_write(self) -> None:
+        each = window()
+        with pytest.raises(TypeError, match=r"Message\(role='user'"):
+            each.add({"role": "user", "content": "hi"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose
+
+    def test_what_does_not_fit_raises_and_the_window_can_be_used_again(self) -> None:
+        each = window()
+        entry = each.add(user(words(2_000)))[0]
+        with pytest.raises(ContextWindowFullError):
+            asyncio.run(each.request())
+        each.rewind(None)
+        each.add(user("short"))
+        assert texts(asyncio.run(each.request()).messages) == ["short"]
+        assert entry.id in each.transcript
+
+    def test_messages_that_a_pruned_request_leaves_out_are_omitted(self) -> None:
+        each = window(enabled=False)
+
+        async def work() -> WindowRequest:
+            for number in range(8):
+                await turn(each, f"question {number}", words(200, f"answer{number}"))
+            each.add(user("last"))
+            return await each.request()
+
+        request = asyncio.run(work())
+        assert request.pruned
+        shown = texts(request.messages)
+        assert [text for text in recorded(each) if text not in shown] == texts(request.omitted)
+        assert "last" in shown
+
+
+class TestCompaction:
+    def test_a_summary_is_made_in_the_background_and_applied_to_a_later_request(self) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+
+        async def work() -> WindowRequest:
+            for number in range(12):
+                each.add(user(f"question {number}"))
+                await each.request()
+                each.add_reply(assistant("", f"c{number}"))
+                each.add(result(f"c{number}", words(90, "text")))
+                await each.request()
+                each.add_reply(assistant("done"))
+                await each.wait_idle()
+                await each.end_turn()
+            each.add(user("last"))
+            return await each.request()
+
+        request = asyncio.run(work())
+        assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+        assert request.messages[0].text.startswith("<conversation-summary>")
+        assert request.tokens <= 1_000
+
+    def test_a_name_alone_needs_no_model_for_a_summary(self) -> None:
+        each = window()
+
+        async def work() -> None:
+            for number in range(6):
+                await turn(each, f"question {number}", words(60, "answer"))
+            assert await each.compact("keep the numbers") is not None
+            assert each.undo_compaction() is not None
+
+        asyncio.run(work())
+
+    def test_a_model_object_as_summarizer_writes_the_summaries(self) -> None:
+        writer = ScriptedModel(["<summary>The numbers are kept.</summary>"])
+        each = window(summarizer=writer)
+
+        async def work() -> None:
+            for number in range(4):
+                await turn(each, f"question {number}", words(60, "answer"))
+            await each.compact()
+
+        asyncio.run(work())
+        assert len(writer.requests) == 1
+        assert "The numbers are kept." in each.view.messages[0].text
+
+    @pytest.mark.parametrize("name", sorted(PRESETS))
+    def test_a_preset_is_accepted_by_its_name(self, name: str) -> None:
+        each = window(preset=name)
+        each.add(user("hi"))
+        assert texts(asyncio.run(each.request()).messages)[-1] == "hi"
+
+    def test_an_unknown_preset_is_refused_with_the_known_names(self) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"vscode, .*not 'no such'"):
+            window(preset="no such")
+
+
+class TestReplies:
+    def test_a_reply_is_recorded_with_what_it_cost(self) -> None:
+        each = window()
+        each.add(user("hi"))
+        asyncio.run(each.request())
+        usage = Usage(input_tokens=11, output_tokens=2)
+        entry = each.add_reply(Reply(message=assistant("hello"), usage=usage, finish="stop"))
+        assert isinstance(entry.payload, MessageEntry)
+        assert (entry.payload.usage, entry.payload.model, entry.payload.finish) == (usage, "some-model", "stop")
+
+    def test_a_user_message_is_no_reply(self) -> None:
+        with pytest.raises(TypeError, match=r"use add\(\)"):
+            window().add_reply(user("hi"))
+
+
+class TestRecovery:
+    def test_a_refusal_teaches_the_window_and_makes_room_once(self) -> None:
+        each = window(budget=ContextBudget(window=10_000, reserved_output_tokens=0))
+
+        async def work() -> None:
+            for number in range(10):
+                await turn(each, f"question {number}", words(100, f"answer{number}"))
+            each.add(user("last"))
+            first = await each.request()
+            error = ContextLengthExceededError("too large")
+            error.window = 500
+            assert await each.recover(error)
+            assert each.budget.window == 500
+            second = await each.request()
+            assert second.tokens < 500 < first.tokens
+            assert not await each.recover(error), "the same request is not retried for ever"
+            each.add_reply(assistant("done"))
+
+        asyncio.run(work())
+
+    def test_an_sdks_own_exception_is_understood(self) -> None:
+        class BadRequestError(Exception):
+            status_code = 400
+            body: object = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 600 tokens"}}
+
+        each = window(budget=ContextBudget(window=10_000, reserved_output_tokens=0))
+
+        async def work() -> None:
+            for number in range(10):
+                await turn(each, f"question {number}", words(100, f"answer{number}"))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(BadRequestError("Error code: 400"))
+            assert (await each.request()).tokens < 1_000
+
+        asyncio.run(work())
+
+    @pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt(), TimeoutError()])
+    def test_other_errors_are_the_callers(self, error: BaseException) -> None:
+        each = window()
+        each.add(user("hi"))
+
+        async def work() -> None:
+            await each.request()
+            assert not await each.recover(error)
+            assert each.budget == BUDGET
+
+        asyncio.run(work())
+
+
+class TestSync:
+    def test_only_new_messages_are_appended(self) -> None:
+        each = window()
+        assert len(each.sync([user("one"), assistant("1")])) == 2
+        assert texts([entry.message for entry in each.sync([user("one"), assistant("1"), user("two")]) if entry.message]) == ["two"]
+        assert each.sync([user("one"), assistant("1"), user("two")]) == []
+        assert recorded(each) == ["one", "1", "two"]
+
+    def test_an_edit_makes_a_branch_and_keeps_what_was_there(self) -> None:
+        each = window()
+        each.sync([user("one"), assistant("1"), user("two"), assistant("2")])
+        each.sync([user("one"), assistant("1"), user("other")])
+        assert texts(each.view.messages) == ["one", "1", "other"]
+        assert sorted(entry.message.text for entry in each.transcript.entries if entry.message) == ["1", "2", "one", "other", "two"]
+
+    def test_a_shorter_list_is_a_rewind(self) -> None:
+        each = window()
+        each.sync([user("one"), assistant("1"), user("two")])
+        each.sync([user("one")])
+        assert texts(each.view.messages) == ["one"]
+        each.sync([])
+        assert texts(each.view.messages) == []
+
+    def test_a_list_that_was_recorded_before_switches_back_to_its_branch(self) -> None:
+        each = window()
+        first = [user("one"), assistant("1"), user("two"), assistant("2")]
+        each.sync(first)
+        each.sync([user("one"), assistant("1"), user("other")])
+        assert len(each.sync([*first, user("three")])) == 1
+        assert texts(each.view.messages) == ["one", "1", "two", "2", "three"]
+        assert len([entry for entry in each.transcript.entries if entry.message]) == 6
+
+    def test_an_assistant_message_after_a_request_is_its_reply(self) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+
+        async def work() -> None:
+            talk: list[Message] = []
+            for number in range(14):
+                talk += [user(f"question {number}")]
+                each.sync(talk)
+                request = await each.request()
+                assert request.tokens <= 1_000
+                talk += [assistant("", f"c{number}"), result(f"c{number}", words(90, "text"))]
+                each.sync(talk)
+                await each.request()
+                talk += [assistant("done")]
+                each.sync(talk)
+                await each.wait_idle()
+                await each.end_turn()
+            assert texts(talk) == recorded(each), "the framework's list is the whole conversation, whatever requests show"
+            assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+
+        asyncio.run(work())
+
+    def test_origins_are_those_of_the_newest_list(self) -> None:
+        each = window()
+        each.sync([user("one"), assistant("1")], origins=["a", "b"])
+        each.sync([user("one"), assistant("1"), user("two")], origins=["x", "y", "z"])
+        assert asyncio.run(each.request()).origins == ("x", "y", "z")
+
+
+class TestOtherUses:
+    def test_a_fork_has_the_same_settings_and_a_conversation_of_its_own(self) -> None:
+        each = window(instructions="Be brief.")
+        each.add(user("one"))
+        other = each.fork(InMemoryStore())
+        other.add(user("two"))
+        assert texts(asyncio.run(other.request()).messages) == ["Be brief.", "one", "two"]
+        assert texts(each.view.messages) == ["one"]
+
+    def test_another_model_is_used_from_the_next_request_on(self) -> None:
+        each = window()
+        each.add(user("one"))
+        each.set_model("gpt-4o", budget=BUDGET)
+        assert asyncio.run(each.request()).model == "gpt-4o"
+        assert each.transcript.settings()["model"] == "gpt-4o"
+
+    def test_an_existing_transcript_is_continued(self) -> None:
+        each = window()
+        each.add(user("one"))
+        again = window(transcript=Transcript(each.transcript.store))
+        assert texts(asyncio.run(again.request()).messages) == ["one"]
+
+    def test_a_program_without_an_event_loop_uses_the_same_window(self) -> None:
+        calls: list[Callable[[], object]] = []
+        with SyncContextWindow(window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))) as each:
+            for number in range(12):
+                each.add(user(f"question {number}"))
+                assert each.request().tokens <= 1_000
+                each.add_reply(assistant("", f"c{number}"))
+                each.add(result(f"c{number}", words(90, "text")))
+                each.request()
+                each.add_reply(assistant("done"))
+                each.wait_idle()
+                each.end_turn()
+            assert each.view.messages[0].text.startswith("<conversation-summary>")
+            calls.append(each.usage)
+        with pytest.raises(RuntimeError, match="closed"):
+            calls[0]()
