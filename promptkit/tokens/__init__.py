@@ -3,6 +3,7 @@
 * Budgets: `ContextBudget`, `parse_tokens`, `resolve_budget`
 * Tokenizers: `Tokenizer`, `Count`, `OpenAITokenizer`, `HeuristicTokenizer`, `tokenizer_for`, `count_request`
 * Models: `ModelInfo`, `NamedModel`, `model_info`, `register_model`
+* Rules for images, for `register_model(images=…)`: `ImageRule`, `PatchImages`, `TileImages`
 """
 
 import lazy_loader

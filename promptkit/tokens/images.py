@@ -111,6 +111,7 @@ class PatchImages:
 
 
 ImageRule: TypeAlias = TileImages | PatchImages
+"""A rule that counts the tokens of an image."""
 
 _RECENT = PatchImages(1.2, patches=2500, side=2048, low_side=512, original=(6000, 10_000))
 _NEWEST = attrs.evolve(_RECENT, auto_original=True)
