@@ -1,1 +1,1 @@
-"""Recordings of other agents, read into entries of our own, one file for each format; and the way out, to what providers take."""
+"""Recordings of other agents: reading them into transcript entries, one file for each format, and exporting to providers' formats."""

@@ -1,4 +1,4 @@
-"""What a recording comes to: the figures by which an import can be checked against the file that it was made of."""
+"""The counts of a recording, by which an import can be checked against the file that was imported."""
 
 from __future__ import annotations
 
@@ -15,76 +15,85 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from promptkit.messages import Message
-    from promptkit.recordings.reading.codec import Batch
+    from promptkit.recordings.reading.format import Batch
     from promptkit.transcript.entries import Entry
 
 __all__ = ["THINKING_TYPES", "RecordingCounts", "RecordingTotals"]
 
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
-"""The types of parts in which models think aloud."""
+"""The types of opaque parts that hold a model's thinking."""
 
-ONCE, TWICE, ANSWERED = 1, 2, 4
-"""What is remembered of a call id, as bits: that a call has it, that more than one has, that a result has it."""
+CALLED, REPEATED, ANSWERED = 1, 2, 4
+"""What is known of a tool call id, as bits: a call has it, several calls have it, a tool result has it."""
 
 
 @attrs.frozen(kw_only=True)
 class RecordingCounts:
-    """The figures of a recording; docs/importing.md says what each of them counts."""
+    """The counts of a recording. docs/importing.md explains each of them."""
 
     conversations: int = 0
+    """Conversations in the recording."""
     messages: int = 0
+    """Messages as the recording counts them."""
     tool_calls: int = 0
+    """Tool calls."""
     tool_results: int = 0
+    """Tool results."""
     unanswered: int = 0
-    """Call ids without a result."""
+    """Tool call ids without a result."""
     orphaned: int = 0
-    """Ids of results without a call."""
+    """Ids of tool results without a call."""
     repeated_ids: int = 0
-    """Ids that more than one call of a conversation has."""
+    """Ids that several tool calls of one conversation have."""
     images: int = 0
+    """Images in messages."""
     thinking: int = 0
+    """Parts with a model's thinking."""
     compactions: int = 0
+    """Checkpoints."""
     skipped_lines: int = 0
+    """Lines that could not be read."""
 
 
 class RecordingTotals:
-    """Adds batches up. Remembers call ids and nothing else."""
+    """Add up the counts of batches. Keeps only tool call ids in memory."""
 
     def __init__(self) -> None:
         self._figures: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], int] = {}
         self._kept: Counter[str] = Counter()
         self.entries = 0
+        """Entries of all batches."""
 
     def add(self, batch: Batch) -> None:
-        """Count a batch."""
+        """Add a batch."""
         self._figures["conversations"] += batch.conversations
         self._figures["messages"] += batch.messages
         self._figures["skipped_lines"] += len(batch.skipped)
         self.entries += len(batch.entries)
         for entry in batch.entries:
-            self._add(entry, batch.call_id_scope)
+            self._add_entry(entry, batch.call_id_scope)
 
     @property
     def kept_by_name(self) -> Mapping[str, int]:
-        """What was kept as it is, by name: the custom entries and observations, most frequent first."""
+        """The number of custom entries and observations by name, most frequent first: what was kept unchanged."""
         return dict(self._kept.most_common())
 
     @property
     def result(self) -> RecordingCounts:
-        """What was added so far."""
+        """The counts of all batches that were added."""
         states = Counter(self._calls.values())
         return RecordingCounts(
             **self._figures,
-            unanswered=sum(count for state, count in states.items() if state & ONCE and not state & ANSWERED),
+            unanswered=sum(count for state, count in states.items() if state & CALLED and not state & ANSWERED),
             orphaned=states[ANSWERED],
-            repeated_ids=sum(count for state, count in states.items() if state & TWICE),
+            repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
         )
 
-    def _add(self, entry: Entry, scope: str) -> None:
+    def _add_entry(self, entry: Entry, scope: str) -> None:
         match entry.payload:
             case MessageEntry(message=message) | CustomMessage(message=message):
-                self._message(message, scope)
+                self._add_message(message, scope)
             case Checkpoint():
                 self._figures["compactions"] += 1
             case CustomEntry(name=name) | Observation(name=name):
@@ -92,7 +101,7 @@ class RecordingTotals:
             case _:
                 pass
 
-    def _message(self, message: Message, scope: str) -> None:
+    def _add_message(self, message: Message, scope: str) -> None:
         for part in message.content:
             self._figures["images"] += isinstance(part, ImagePart)
             if isinstance(part, OpaquePart):
@@ -100,7 +109,7 @@ class RecordingTotals:
         self._figures["tool_calls"] += len(message.tool_calls)
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
-            self._calls[scope, call.id] = state | (TWICE if state & ONCE else ONCE)
+            self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
             self._figures["tool_results"] += 1
             key = (scope, message.tool_call_id or "")

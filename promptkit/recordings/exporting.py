@@ -1,4 +1,4 @@
-"""A conversation of ours as others take it: OpenAI chat messages, Anthropic messages, or a transcript without the other branches."""
+"""Export of a conversation: as OpenAI chat messages, as an Anthropic request, or as a transcript without the other branches."""
 
 from __future__ import annotations
 
@@ -24,36 +24,43 @@ if TYPE_CHECKING:
     from promptkit.emitters.parts import Payload
     from promptkit.transcript.entries import Entry
 
-__all__ = ["messages_from_entries", "to_anthropic_json", "to_openai_json", "encode_transcript"]
+__all__ = ["encode_transcript", "messages_from_entries", "to_anthropic_json", "to_openai_json"]
 
-BEHIND = "[{what}, shown in the message behind the results]"
+MEDIA_REFERENCE = "[{name}, shown in the message behind the results]"
 
 
 def messages_from_entries(path: Sequence[Entry], *, full: bool = False, redact: Callable[[str], str] | None = None) -> list[Message]:
-    """What a model would be shown of a path; with `full` all that was ever said on it, as if nothing had been compacted, reset or edited.
+    """Return the messages that a model would be shown of a path. Tool calls and results are paired, as in every view.
 
-    Calls and results are paired, as everywhere. `redact` gives each text without its secrets.
+    Args:
+        path: The entries, root first.
+        full: Whether to return all messages of the path, as if the conversation had not been compacted, reset or edited.
+        redact: Remove secrets from a text, for example `redact_secrets`. None: redact nothing.
+
+    Returns:
+        The messages, oldest first.
     """
-    shown = [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)] if full else path
-    messages = build_view(shown).messages
+    visible = [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)] if full else path
+    messages = build_view(visible).messages
     return [redact_message(message, redact) for message in messages] if redact else list(messages)
 
 
 def to_openai_json(messages: Iterable[Message]) -> Payload:
-    """Messages for OpenAI's Chat Completions. An image or a document that a tool gave goes into a user message behind the results.
+    """Convert messages to those of OpenAI's Chat Completions API.
 
-    Thinking, and other parts of one provider, have no form there and are left out.
+    An image or a document of a tool result goes into a user message after the tool results. Thinking and other parts of one provider are
+    dropped, because chat messages cannot hold them.
     """
-    return to_chat(list(_media_last(messages, {"tool", "assistant", "system"})), cache=False)
+    return to_chat(list(_move_media(messages, {"tool", "assistant", "system"})), cache=False)
 
 
 def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
-    """A request for Anthropic's Messages API. Arguments that are no JSON object go into one, under `arguments`."""
-    return to_anthropic([_with_objects(message) for message in _media_last(messages, {"assistant", "system"})])
+    """Convert messages to a request for Anthropic's Messages API. Arguments that are not a JSON object go into one, as `arguments`."""
+    return to_anthropic([_wrap_arguments(message) for message in _move_media(messages, {"assistant", "system"})])
 
 
 def encode_transcript(entries: Iterable[Entry], *, redact: Callable[[str], str] | None = None) -> Iterator[bytes]:
-    """The lines of a transcript that holds these entries, each behind the one that it stands behind here."""
+    """Yield the lines of a transcript file with these entries, which keep their ids and parents. `redact` removes secrets from a text."""
     yield encode_header(Header())
     for entry in entries:
         record = entry_to_json(entry)
@@ -63,8 +70,8 @@ def encode_transcript(entries: Iterable[Entry], *, redact: Callable[[str], str] 
         yield encode_batch([entry])
 
 
-def _media_last(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
-    """Messages in which no role of these carries an image or a document."""
+def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
+    """Move images and documents out of the messages of these roles, into a user message after them."""
     moved: list[Part] = []
     for message in messages:
         if moved and message.role != "tool":
@@ -75,17 +82,20 @@ def _media_last(messages: Iterable[Message], roles: set[str]) -> Iterator[Messag
             yield message
             continue
         moved += media
-        content = (BEHIND.format(what=_what(part)) if isinstance(part, ImagePart | DocumentPart) else part for part in message.content)
-        yield attrs.evolve(message, content=tuple(content))
+        content = tuple(
+            MEDIA_REFERENCE.format(name=_media_name(part)) if isinstance(part, ImagePart | DocumentPart) else part
+            for part in message.content
+        )
+        yield attrs.evolve(message, content=content)
     if moved:
         yield Message(role="user", content=tuple(moved))
 
 
-def _what(part: ImagePart | DocumentPart) -> str:
+def _media_name(part: ImagePart | DocumentPart) -> str:
     return "an image" if isinstance(part, ImagePart) else f"the document {part.name}" if part.name else "a document"
 
 
-def _with_objects(message: Message) -> Message:
+def _wrap_arguments(message: Message) -> Message:
     calls = tuple(
         call if _is_object(call.arguments) else attrs.evolve(call, arguments=dump_json({"arguments": call.arguments}))
         for call in message.tool_calls

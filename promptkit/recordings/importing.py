@@ -1,7 +1,4 @@
-"""A recording of another agent, read to the end: counted, and written as a transcript of our own if that is wanted.
-
-The formats that are known, and which of them a file has.
-"""
+"""Import of another agent's recording: recognize its format, read it, count it, and write it as a transcript."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from promptkit.recordings.formats.pi import PiFormat
 from promptkit.recordings.formats.promptkit import PromptkitFormat
 from promptkit.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.recordings.formats.tau_bench import TauBenchFormat
-from promptkit.recordings.reading.codec import Batch, read_head
+from promptkit.recordings.reading.format import Batch, read_head
 from promptkit.recordings.reading.source import open_source
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.store import JsonlStore, replace_file
@@ -33,15 +30,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from promptkit.recordings.reading.codec import RecordingFormat
+    from promptkit.recordings.reading.format import RecordingFormat
     from promptkit.recordings.reading.source import RecordingSource
 
 __all__ = ["AUTO", "FORMATS", "ImportResult", "detect_format", "import_recording", "read_recording"]
 
-
 FORMATS: dict[str, RecordingFormat] = {
-    codec.name: codec
-    for codec in (
+    recording_format.name: recording_format
+    for recording_format in (
         PromptkitFormat(),
         ClaudeCodeFormat(),
         PiFormat(),
@@ -55,71 +51,33 @@ FORMATS: dict[str, RecordingFormat] = {
         OpenAIChatFormat(),
     )
 }
-"""By name; those whose files also look like those of a later one come first."""
-
-
-def detect_format(source: RecordingSource) -> RecordingFormat:
-    """The codec for a file. Raises TranscriptFormatError where none knows it."""
-    head = read_head(source)
-    for codec in FORMATS.values():
-        if codec.matches(head):
-            return codec
-    if not source.open().read(1):
-        problem = "the file is empty."
-    else:
-        problem = f"this is no recording of a format that is known: {', '.join(FORMATS)}. If you know better, name one with --format."
-    raise TranscriptFormatError(problem, file=source.path)
-
+"""The formats by name. A format whose files also match a more general one comes before that one."""
 
 AUTO = "auto"
-"""The name of the format that the file itself says."""
+"""The format name that means: recognize the format."""
 
 MAX_LISTED_PROBLEMS = 20
-"""Problems of each kind that are told one by one."""
+"""Problems of each kind that an import reports one by one."""
 
 
 @attrs.frozen(kw_only=True)
 class ImportResult:
-    """What came of an import."""
+    """The result of an import."""
 
     format: str
+    """The name of the format."""
     counts: RecordingCounts
+    """The counts of the recording."""
     entries: int
+    """Entries of the transcript."""
     kept_by_name: Mapping[str, int]
-    """What was kept as it is, by name: the custom entries and observations, most frequent first."""
+    """The number of custom entries and observations by name, most frequent first: what was kept unchanged."""
     skipped: tuple[ReadProblem, ...] = ()
-    """The first lines that could not be read; `counts.skipped_lines` says how many there are."""
+    """The first lines that could not be read; `counts.skipped_lines` is the number of all of them."""
     relocated: tuple[ReadProblem, ...] = ()
-    """The first lines that could not stand where the recording puts them."""
+    """The first lines whose parent is missing, and which were therefore placed elsewhere."""
     relocated_count: int = 0
-    """How many there are of those."""
-
-
-def read_recording(
-    path: Path,
-    *,
-    format_name: str = AUTO,
-    progress: Callable[[int, int], None] | None = None,  # it is the option's name
-) -> Iterator[tuple[RecordingFormat, Batch]]:
-    """What a recording holds, batch by batch, each with the codec that reads it. Holds ids and one round, never the whole file.
-
-    `progress` is told the bytes that were read and those that there are. Where a file breaks off after messages, what was read counts, and
-    the last batch reports the rest as skipped. Raises TranscriptFormatError for a file of no known format and for one in which nothing can
-    be read, TranscriptError for one that cannot be opened, and for a format that is not known.
-    """
-    with open_source(path) as source:
-        reader = _codec(source, format_name)
-        read = 0
-        try:
-            for batch in reader.read(source):
-                read += batch.messages
-                yield reader, batch
-                if progress:
-                    progress(source.position, source.size)
-        except (TranscriptFormatError, OSError) as error:
-            if not read:
-                raise
-            yield reader, Batch(skipped=(ReadProblem(line=1, detail=f"nothing behind it could be read: {error}"),))
+    """The number of all lines that were placed elsewhere."""
 
 
 def import_recording(
@@ -130,27 +88,41 @@ def import_recording(
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportResult:
-    """Read a recording, and write it to `out` as a transcript; what the figures are is returned.
+    """Read a recording, count it and write it as a transcript. The transcript is written completely or not at all.
 
-    The file is written beside, made safe and renamed: it is there as a whole or not at all. Raises what `read_recording` raises, and
-    TranscriptWriteError for a file that is there already, unless `overwrite`, or cannot be written.
+    Args:
+        path: The recording, compressed with gzip or not.
+        out: The transcript to write. None: only count.
+        format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
+        overwrite: Whether to replace `out` if it exists.
+        progress: Called with the bytes that were read and the size of the file, after each batch.
+
+    Returns:
+        The counts, and what could not be read.
+
+    Raises:
+        TranscriptFormatError: The file has no known format, or nothing in it can be read.
+        TranscriptError: The file cannot be opened, or there is no format `format_name`.
+        TranscriptWriteError: `out` exists and `overwrite` is off, or it cannot be written.
+
+    >>> import_recording(Path("session.jsonl"), Path("talk.jsonl")).counts.messages
     """
-    reading = _Reading(path, format_name, progress)
+    recording = _Import(path, format_name, progress)
     if out is None:
-        for _ in reading.entries():
+        for _ in recording.encode_lines():
             pass
-        return reading.result
+        return recording.result
     if out.exists() and not overwrite:
-        problem = "it is there already: name another file, or pass --force to replace it."
+        problem = "the file already exists: name another file, or pass --force to replace it."
         raise TranscriptWriteError(problem, file=str(out))
     store = JsonlStore(out)
     if out.exists() and store.path == path.resolve():
-        problem = "that is the recording itself: name another file."
+        problem = "this is the recording itself: name another file."
         raise TranscriptWriteError(problem, file=str(out))
 
     def write(file: BinaryIO) -> None:
         file.write(encode_header(Header()))
-        file.writelines(reading.entries())
+        file.writelines(recording.encode_lines())
 
     with store.lock():
         try:
@@ -158,48 +130,98 @@ def import_recording(
         except OSError as error:
             problem = f"nothing was written: {error.strerror}."
             raise TranscriptWriteError(problem, file=str(out)) from error
-    return reading.result
+    return recording.result
 
 
-class _Reading:
-    """One import."""
+class _Import:
+    """One import: the lines of the transcript, counted while they are written."""
 
-    def __init__(self, path: Path, codec: str, progress: Callable[[int, int], None] | None) -> None:
-        self._batches = read_recording(path, format_name=codec, progress=progress)
-        self._tally = RecordingTotals()
-        self._format = ""
+    def __init__(self, path: Path, format_name: str, progress: Callable[[int, int], None] | None) -> None:
+        self._batches = read_recording(path, format_name=format_name, progress=progress)
+        self._totals = RecordingTotals()
+        self._format_name = ""
         self._skipped: list[ReadProblem] = []
-        self._mended: list[ReadProblem] = []
-        self._mended_lines = 0
+        self._relocated: list[ReadProblem] = []
+        self._relocated_count = 0
 
-    def entries(self) -> Iterator[bytes]:
-        """The lines of the transcript; counts on the way."""
-        for codec, batch in self._batches:
-            self._format = codec.name
-            self._tally.add(batch)
+    def encode_lines(self) -> Iterator[bytes]:
+        """Yield the lines of the transcript and count the batches on the way."""
+        for recording_format, batch in self._batches:
+            self._format_name = recording_format.name
+            self._totals.add(batch)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
-            self._mended += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._mended)]
-            self._mended_lines += len(batch.relocated)
+            self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
+            self._relocated_count += len(batch.relocated)
             for entry in batch.entries:
                 yield encode_batch([entry])
 
     @property
     def result(self) -> ImportResult:
         return ImportResult(
-            format=self._format,
-            counts=self._tally.result,
-            entries=self._tally.entries,
-            kept_by_name=self._tally.kept_by_name,
+            format=self._format_name,
+            counts=self._totals.result,
+            entries=self._totals.entries,
+            kept_by_name=self._totals.kept_by_name,
             skipped=tuple(self._skipped),
-            relocated=tuple(self._mended),
-            relocated_count=self._mended_lines,
+            relocated=tuple(self._relocated),
+            relocated_count=self._relocated_count,
         )
 
 
-def _codec(source: RecordingSource, name: str) -> RecordingFormat:
+def read_recording(
+    path: Path,
+    *,
+    format_name: str = AUTO,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[RecordingFormat, Batch]]:
+    """Read a recording batch by batch, without keeping the whole file in memory.
+
+    If a file breaks off after messages, the messages before are yielded, and the last batch reports the rest as skipped.
+
+    Args:
+        path: The recording, compressed with gzip or not.
+        format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
+        progress: Called with the bytes that were read and the size of the file, after each batch.
+
+    Yields:
+        The format that reads the file, and a batch.
+
+    Raises:
+        TranscriptFormatError: The file has no known format, or nothing in it can be read.
+        TranscriptError: The file cannot be opened, or there is no format `format_name`.
+    """
+    with open_source(path) as source:
+        recording_format = _find_format(source, format_name)
+        messages = 0
+        try:
+            for batch in recording_format.read(source):
+                messages += batch.messages
+                yield recording_format, batch
+                if progress:
+                    progress(source.position, source.size)
+        except (TranscriptFormatError, OSError) as error:
+            if not messages:
+                raise
+            yield recording_format, Batch(skipped=(ReadProblem(line=1, detail=f"the rest of the file could not be read: {error}"),))
+
+
+def detect_format(source: RecordingSource) -> RecordingFormat:
+    """Recognize the format of a file. Raises TranscriptFormatError if no format matches."""
+    head = read_head(source)
+    for recording_format in FORMATS.values():
+        if recording_format.matches(head):
+            return recording_format
+    if not source.open().read(1):
+        problem = "the file is empty."
+    else:
+        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. If it has one of them, name it with --format."
+    raise TranscriptFormatError(problem, file=source.path)
+
+
+def _find_format(source: RecordingSource, name: str) -> RecordingFormat:
     if name == AUTO:
         return detect_format(source)
     if name not in FORMATS:
-        problem = f"there is no format {name!r}. Known are {', '.join(FORMATS)}."
+        problem = f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
         raise TranscriptError(problem)
     return FORMATS[name]

@@ -1,1 +1,1 @@
-"""formats."""
+"""The formats of recordings, one file for each agent or provider."""

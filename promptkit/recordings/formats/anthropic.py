@@ -1,4 +1,4 @@
-"""Anthropic messages as JSON: a request with its system prompt, a list of messages, or one of these a line."""
+"""Anthropic messages as JSON: a request with its system prompt, a list of messages, or one of these per line."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import Message
-from promptkit.recordings.formats.claude_code import FINISH_REASONS, usage_from_anthropic
 from promptkit.recordings.formats.openai_chat import find_layout
-from promptkit.recordings.reading.codec import read_head
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.recordings.reading.json_values import as_object, omit_fields, as_text
-from promptkit.recordings.reading.messages import ANTHROPIC, read_anthropic_content
+from promptkit.recordings.reading.format import read_head
+from promptkit.recordings.reading.json_values import as_object, as_text, omit_fields
+from promptkit.recordings.reading.messages import ANTHROPIC, ANTHROPIC_FINISHES, read_anthropic_content, usage_from_anthropic
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Json
-    from promptkit.recordings.reading.codec import Batch, FileHead
     from promptkit.recordings.reading.conversations import PathPattern
+    from promptkit.recordings.reading.format import Batch, FileHead
     from promptkit.recordings.reading.json_stream import JsonPath
     from promptkit.recordings.reading.json_values import JsonObject
     from promptkit.recordings.reading.source import RecordingSource
@@ -30,56 +29,56 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicFormat"]
 
 NAME = ANTHROPIC
-KNOWN = {"role", "content", "model", "stop_reason", "usage"}
+MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
-PLACES = ("content.item.type", "item.content.item.type", "messages.item.content.item.type", "item.messages.item.content.item.type")
-OF_OPENAI = {"system", "developer", "tool", "function"}
+BLOCK_PATHS = ("content.item.type", "item.content.item.type", "messages.item.content.item.type", "item.messages.item.content.item.type")
+OPENAI_ROLES = {"system", "developer", "tool", "function"}
 
 
 class AnthropicFormat:
-    """Reads Anthropic messages."""
+    """Read Anthropic messages."""
 
     name = NAME
-    about = "Anthropic messages JSON"
+    description = "Anthropic messages JSON"
 
-    def detects(self, head: FileHead) -> bool:
-        """Messages in which blocks have Anthropic's types, or that have a system prompt beside them; and none of OpenAI's roles."""
-        if find_layout(head) is None or any(fact.rpartition("role=")[2] in OF_OPENAI for fact in head.json_paths if "role=" in fact):
+    def matches(self, head: FileHead) -> bool:
+        """Return whether messages have Anthropic's blocks or a separate system prompt, and none of OpenAI's roles."""
+        if find_layout(head) is None or any(path.rpartition("role=")[2] in OPENAI_ROLES for path in head.json_paths if "role=" in path):
             return False
-        blocks = any(f"{place}={kind}" in head.json_paths for place in PLACES for kind in BLOCKS)
-        return blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+        has_blocks = any(f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS)
+        return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """The entries of a file, message by message."""
+        """Yield the entries of a file, message by message."""
         pattern, depth = find_layout(read_head(source)) or ((None,), 0)
-        late = _late_prompts(source, pattern, depth)
-        talks = ConversationWriter(NAME)
-        told: JsonPath | None = None
+        late_prompts = _find_late_prompts(source, pattern, depth)
+        writer = ConversationWriter(NAME)
+        previous: JsonPath | None = None
         for member in walk_members(source, [pattern], depth=depth):
-            talks.switch(member.conversation)
-            if member.conversation != told and member.conversation in late:
-                yield talks.add([_prompt(late[member.conversation])])
-            told = member.conversation
+            writer.switch(member.conversation)
+            if member.conversation != previous and member.conversation in late_prompts:
+                yield writer.add([_system_message(late_prompts[member.conversation])])
+            previous = member.conversation
             if member.pattern is None and member.key == "system":
-                if member.conversation not in late:
-                    yield talks.add([_prompt(member.value)])
+                if member.conversation not in late_prompts:
+                    yield writer.add([_system_message(member.value)])
             elif member.pattern is None:
-                yield talks.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
+                yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
             elif not isinstance(member.value, Mapping):
-                yield talks.keep_unreadable(member, "no JSON object.")
-            elif payloads := _said(member.value):
-                yield talks.add(payloads, messages=1)
+                yield writer.keep_unreadable(member, "no JSON object.")
+            elif payloads := _read_message(member.value):
+                yield writer.add(payloads, messages=1)
             else:
-                yield talks.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
+                yield writer.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
 
 
-def _late_prompts(source: RecordingSource, pattern: PathPattern, depth: int) -> dict[JsonPath, Json]:
-    """System prompts that stand behind the messages that they come before, which costs a pass of their own."""
+def _find_late_prompts(source: RecordingSource, pattern: PathPattern, depth: int) -> dict[JsonPath, Json]:
+    """Find the system prompts that are after their messages in the file. This reads the file one more time."""
     late: dict[JsonPath, Json] = {}
     if pattern != ("messages", None):
         return late
     seen: JsonPath | None = None
-    with suppress(TranscriptFormatError):  # the pass that reads the messages says where
+    with suppress(TranscriptFormatError):  # reading the messages will report it
         for member in walk_members(source, [pattern], depth=depth):
             if member.pattern is not None:
                 seen = member.conversation
@@ -88,11 +87,11 @@ def _late_prompts(source: RecordingSource, pattern: PathPattern, depth: int) -> 
     return late
 
 
-def _prompt(value: Json) -> EntryPayload:
+def _system_message(value: Json) -> EntryPayload:
     return MessageEntry(message=Message(role="system", content=tuple(read_anthropic_content(value).parts)))
 
 
-def _said(record: JsonObject) -> list[EntryPayload]:
+def _read_message(record: JsonObject) -> list[EntryPayload]:
     role = record.get("role")
     if role not in ("user", "assistant", "system"):
         return []
@@ -107,9 +106,11 @@ def _said(record: JsonObject) -> list[EntryPayload]:
         )
         usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
-            MessageEntry(message=message, usage=usage, model=as_text(record.get("model")), finish=FINISH_REASONS.get(reason or "", reason))
+            MessageEntry(
+                message=message, usage=usage, model=as_text(record.get("model")), finish=ANTHROPIC_FINISHES.get(reason or "", reason)
+            )
         )
-    payloads.extend(Observation(name="tool_error", data={"call": call}) for call in blocks.failed)
-    if left := omit_fields(record, KNOWN):
-        payloads.append(CustomEntry(name=f"{NAME}.fields", data=left))
+    payloads.extend(Observation(name="tool_error", data={"call": call_id}) for call_id in blocks.failed_calls)
+    if extra := omit_fields(record, MESSAGE_FIELDS):
+        payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
     return payloads

@@ -1,10 +1,8 @@
-"""Claude Code's project files: one JSON object a line, each naming the line before it.
+"""Claude Code's project files: one JSON object per line, each naming its parent line.
 
-A line is a message or a piece of one, a mark (a compaction, a file snapshot, the progress of a tool), or something that a later version
-added. What is no message stays in the tree as a custom entry: later lines hang on it. Subagents stand in the same file, as lines of a side
-chain or inside the progress of the call that runs them, and become branches of their own.
-
-What the lines of Claude Code's files say, one by one, without regard to the tree that they stand in.
+A line is a message or a part of one, a mark (a compaction, a file snapshot, the progress of a tool), or something that a later version
+added. A line without a message becomes a custom entry in the tree, because later lines may follow it. Subagents are in the same file, as
+lines of a side chain or inside the progress of the call that runs them, and become branches of their own.
 """
 
 from __future__ import annotations
@@ -14,11 +12,20 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import Message, Usage
-from promptkit.recordings.formats.claude_code_tree import PendingCheckpoint, HeldAnswer, SessionTree, ConversationIndex
-from promptkit.recordings.reading.codec import Batch
-from promptkit.recordings.reading.json_values import keep_bad_line, as_count, as_object, parse_object, omit_fields, parse_time, as_text, as_list
-from promptkit.recordings.reading.messages import read_anthropic_content
+from promptkit.messages import Message
+from promptkit.recordings.formats.claude_code_tree import ConversationIndex, HeldAnswer, PendingCheckpoint, SessionTree
+from promptkit.recordings.reading.format import Batch
+from promptkit.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    keep_bad_line,
+    omit_fields,
+    parse_object,
+    parse_time,
+)
+from promptkit.recordings.reading.messages import ANTHROPIC_FINISHES, read_anthropic_content, usage_from_anthropic
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
 from promptkit.transcript.store import ReadProblem
 
@@ -26,347 +33,325 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Json
-    from promptkit.recordings.formats.claude_code_tree import LinePlace, Conversation
-    from promptkit.recordings.reading.codec import FileHead
+    from promptkit.recordings.formats.claude_code_tree import Conversation, LinePlace
+    from promptkit.recordings.reading.format import FileHead
     from promptkit.recordings.reading.json_values import JsonObject
     from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import EntryPayload
 
-__all__ = [
-    "FINISH_REASONS",
-    "NAME",
-    "ClaudeCodeFormat",
-    "checkpoint_of",
-    "fields_of",
-    "finish_of",
-    "inner_line",
-    "kind_of",
-    "preserved",
-    "session_of",
-    "usage_from_anthropic",
-]
-
+__all__ = ["ClaudeCodeFormat"]
 
 NAME = "claude_code"
 
-SESSION = ("cwd", "entrypoint", "gitBranch", "sessionId", "slug", "userType", "version")
-"""What lines say about their session: kept as a setting, which is written when it changes."""
+SESSION_FIELDS = ("cwd", "entrypoint", "gitBranch", "sessionId", "slug", "userType", "version")
+"""Fields about the session. They become a setting, which is written when they change."""
 
-PLACED = {"uuid", "parentUuid", "logicalParentUuid", "isSidechain", "timestamp", "type", "message", *SESSION}
-OF_MESSAGE = {"role", "content", "model", "stop_reason", "type"}
-
-FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
-
-
-def kind_of(record: JsonObject) -> str:
-    """The name under which a line is kept that is no message."""
-    kind = as_text(record.get("type")) or "unknown"
-    subtype = as_text(record.get("subtype")) or as_text(as_object(record.get("data")).get("type"))
-    return f"{NAME}.{kind}.{subtype}" if subtype else f"{NAME}.{kind}"
-
-
-def session_of(record: JsonObject) -> dict[str, Json]:
-    """What a line says about its session."""
-    return {name: record[name] for name in SESSION if record.get(name) is not None}
-
-
-def fields_of(record: JsonObject, message: JsonObject) -> CustomEntry | None:
-    """What a line says beside its message, such as the raw result of a tool."""
-    data = omit_fields(record, PLACED)
-    if left := omit_fields(message, OF_MESSAGE):
-        data["message"] = left
-    return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
-
-
-def finish_of(record: JsonObject, message: JsonObject) -> str | None:
-    """Why the model ended."""
-    if record.get("isApiErrorMessage") is True:
-        return "error"
-    reason = as_text(message.get("stop_reason"))
-    return FINISH_REASONS.get(reason or "", reason)
-
-
-def usage_from_anthropic(value: Json) -> Usage | None:
-    """What Anthropic's interface says about a request's tokens; there, what is read from the cache and written to it is not part of the input."""
-    data = as_object(value)
-    fresh = as_count(data.get("input_tokens"))
-    if fresh is None:
-        return None
-    cached = as_count(data.get("cache_read_input_tokens")) or 0
-    made = as_count(data.get("cache_creation_input_tokens")) or 0
-    return Usage(input_tokens=fresh + cached + made, output_tokens=as_count(data.get("output_tokens")) or 0, cached_tokens=cached)
-
-
-def checkpoint_of(record: JsonObject, first_kept: str | None) -> Checkpoint:
-    """The checkpoint that a boundary line begins, without its summary."""
-    meta = as_object(record.get("compactMetadata"))
-    return Checkpoint(
-        summary="",
-        first_kept=first_kept,
-        trigger=as_text(meta.get("trigger")) or "unknown",
-        tokens_before=as_count(meta.get("preTokens")),
-        tokens_after=as_count(meta.get("postTokens")),
-    )
-
-
-def preserved(record: JsonObject) -> tuple[str, str] | None:
-    """The uuids of the first and the last line that a compaction kept as they were."""
-    meta = as_object(record.get("compactMetadata"))
-    kept = as_object(meta.get("preservedSegment"))
-    first, last = as_text(kept.get("headUuid")), as_text(kept.get("tailUuid"))
-    if first and last:
-        return first, last
-    uuids = [uuid for uuid in as_list(as_object(meta.get("preservedMessages")).get("uuids")) if isinstance(uuid, str)]
-    return (uuids[0], uuids[-1]) if uuids else None
-
-
-def inner_line(record: JsonObject, above: str | None, *, begins: bool) -> tuple[str, JsonObject]:
-    """The line of a subagent inside a progress line, and the name of the subagent; `above` is the line before it."""
-    data = as_object(record.get("data"))
-    inner = as_object(data.get("message"))
-    agent = as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
-    about = {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})} if begins else {}
-    line = {**about, **session_of(record), "timestamp": record.get("timestamp"), **inner}
-    return agent, {**line, "agentId": agent, "isSidechain": True, "parentUuid": above}
+LINE_FIELDS = {"uuid", "parentUuid", "logicalParentUuid", "isSidechain", "timestamp", "type", "message", *SESSION_FIELDS}
+MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
 
 
 class ClaudeCodeFormat:
-    """Reads Claude Code's project files."""
+    """Read Claude Code's project files."""
 
     name = NAME
-    about = "Claude Code project JSONL"
+    description = "Claude Code project JSONL"
 
-    def detects(self, head: FileHead) -> bool:
-        """Lines with a type that name a session or a parent."""
+    def matches(self, head: FileHead) -> bool:
+        """Return whether lines have a type and name a session or a parent."""
         return any(isinstance(record.get("type"), str) and _is_line(record) for record in head.records)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """The entries of a file, line by line."""
-        reading = _Reading()
+        """Yield the entries of a file, line by line."""
+        reader = _Reader()
         for number, line in source.lines():
-            yield reading.line(number, line)
-        yield reading.end()
+            yield reader.read_line(number, line)
+        yield reader.finish()
 
 
 def _is_line(record: JsonObject) -> bool:
     return "parentUuid" in record or "leafUuid" in record or "snapshot" in record or "sessionId" in record
 
 
-class _Reading:
+class _Reader:
     """One pass through a file."""
 
     def __init__(self) -> None:
         self._tree = SessionTree()
-        self._strands = ConversationIndex()
-        self._answers: set[str] = set()  # ids of the model's messages
+        self._conversations = ConversationIndex()
+        self._message_ids: set[str] = set()  # ids of the model's answers
         self._time = 0.0
         self._number = 0
         self._messages = 0
-        self._mended: list[ReadProblem] = []
+        self._relocated: list[ReadProblem] = []
 
-    def line(self, number: int, line: bytes) -> Batch:
-        """What a line comes to. It may be nothing yet, or what was held back before it."""
-        self._number, self._messages, self._mended = number, 0, []
-        begun = self._strands.conversations
+    def read_line(self, number: int, line: bytes) -> Batch:
+        """Return the entries that are complete after a line. There may be none, or earlier ones that were held."""
+        self._number, self._messages, self._relocated = number, 0, []
+        conversations = self._conversations.count
         record = parse_object(line)
         skipped: tuple[ReadProblem, ...] = ()
         if isinstance(record, str):
             skipped = (ReadProblem(line=number, detail=record),)
-            self._aside(keep_bad_line(NAME, number, line, record))
+            self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
-            self._read(record, len(line))
-        made = Batch(entries=self._tree.take(), messages=self._messages, conversations=self._strands.conversations - begun)
-        return attrs.evolve(made, skipped=skipped, mended=tuple(self._mended))
+            self._read_record(record, len(line))
+        batch = Batch(entries=self._tree.take(), messages=self._messages, conversations=self._conversations.count - conversations)
+        return attrs.evolve(batch, skipped=skipped, relocated=tuple(self._relocated))
 
-    def end(self) -> Batch:
-        """What was held back to the end."""
-        self._tree.finish(list(self._strands))
+    def finish(self) -> Batch:
+        """Return the entries that were held to the end."""
+        self._tree.finish(list(self._conversations))
         return Batch(entries=self._tree.take())
 
-    def _read(self, record: JsonObject, size: int) -> None:
+    def _read_record(self, record: JsonObject, size: int) -> None:
         self._time = parse_time(record.get("timestamp")) or self._time
         uuid = as_text(record.get("uuid"))
         if record.get("type") == "progress" and isinstance(as_object(record.get("data")).get("message"), Mapping):
-            self._of_subagent(record, uuid, size)
+            self._read_subagent_line(record, uuid, size)
         elif uuid or isinstance(record.get("message"), Mapping):
-            self._placed(record, uuid or f"line-{self._number}", size)
+            self._read_tree_line(record, uuid or f"line-{self._number}", size)
         else:
-            self._unplaced(record)
+            self._read_line_without_place(record)
 
-    def _of_subagent(self, record: JsonObject, uuid: str | None, size: int) -> None:
-        """A line of a subagent inside the progress of the call that runs it. What follows the progress follows what was before it."""
-        above = self._above(record)
-        if above and uuid:
-            self._tree.places[uuid] = above
-        agent, _ = inner_line(record, None, begins=False)
-        strand = self._strands.agent(agent)
-        _, line = inner_line(record, strand.uuid if strand else None, begins=strand is None)
-        self._placed(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
+    def _read_subagent_line(self, record: JsonObject, uuid: str | None, size: int) -> None:
+        """Read a subagent's line inside a progress line. The children of the progress line become children of its parent."""
+        parent = self._find_parent(record)
+        if parent and uuid:
+            self._tree.places[uuid] = parent
+        subagent = self._conversations.find_subagent(_subagent_name(record))
+        line = _unwrap_subagent_line(record, subagent.last_uuid if subagent else None, begins=subagent is None)
+        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
 
-    def _unplaced(self, record: JsonObject) -> None:
-        """A line that has no place in the tree: it stands where it was written."""
+    def _read_line_without_place(self, record: JsonObject) -> None:
+        """Read a line that has no place in the tree. It is written where it is in the file."""
         leaf = as_text(record.get("leafUuid")) or ""
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
-            strand, _ = self._tree.places[leaf]
-            self._append(strand, Label(target=self._tree.entry_of(leaf), label=title), f"line-{self._number}")
+            conversation, _ = self._tree.places[leaf]
+            self._append(conversation, Label(target=self._tree.entry_of(leaf), label=title), f"line-{self._number}")
         else:
-            self._aside(CustomEntry(name=kind_of(record), data=record))
+            self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
 
-    def _aside(self, payload: EntryPayload) -> None:
-        """What belongs to no line of the tree stands behind the main conversation's last."""
-        self._tree.main = self._tree.main or self._strands.first()
+    def _append_to_main(self, payload: EntryPayload) -> None:
+        """Append an entry to the main conversation."""
+        self._tree.main = self._tree.main or self._conversations.first()
         self._append(self._tree.main, payload, f"line-{self._number}")
 
-    def _append(self, strand: Conversation, payload: EntryPayload, wanted: str) -> None:
-        self._tree.append(strand, payload, parent=strand.tail, time=self._time, wanted=wanted)
+    def _append(self, conversation: Conversation, payload: EntryPayload, preferred_id: str) -> None:
+        self._tree.append(conversation, payload, time=self._time, preferred_id=preferred_id)
 
-    def _placed(self, record: JsonObject, uuid: str, size: int) -> None:
-        """A line with a place in the tree."""
-        side = record.get("isSidechain") is True
+    def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
+        """Read a line with a place in the tree."""
+        is_subagent = record.get("isSidechain") is True
         message = record.get("message")
-        above = self._above(record)
-        strand = self._strands.of(record, above, self._number)
-        begins = strand.first is None and strand.round is None
-        strand.linked = strand.linked or above is not None
-        if not side:
-            self._tree.main = strand
+        parent = self._find_parent(record)
+        conversation = self._conversations.find(record, parent, self._number)
+        begins = conversation.first is None and conversation.answer is None
+        conversation.has_parents = conversation.has_parents or parent is not None
+        if not is_subagent:
+            self._tree.main = conversation
         match record.get("type"):
             case "assistant" if isinstance(message, Mapping):
-                self._answer(record, message, uuid, strand)
+                self._read_answer(record, message, uuid, conversation)
             case "user" if isinstance(message, Mapping) and record.get("isCompactSummary") is True:
-                self._summary(record, message, uuid, strand)
+                self._read_summary(record, message, uuid, conversation)
             case "user" if isinstance(message, Mapping):
-                self._user(record, message, uuid, strand)
+                self._read_user_message(record, message, uuid, conversation)
             case "system" if record.get("subtype") == "compact_boundary":
-                self._boundary(record, uuid, strand)
+                self._read_compact_boundary(record, uuid, conversation)
             case _:
-                self._other(record, uuid, strand)
-        strand.uuid = uuid
-        if strand.round:
-            strand.round.size += size
-        if begins and (target := strand.first or (strand.round and strand.round.entry_id)):
-            if side:
-                self._append(strand, Label(target=target, label=f"subagent {record.get('agentId') or uuid}"), f"{target}-label")
-            else:
-                for named, first, name in self._strands.names(strand, target):
-                    self._append(named, Label(target=first, label=name), f"{first}-label")
-        self._tree.relieve(strand)
+                self._read_other_line(record, uuid, conversation)
+        conversation.last_uuid = uuid
+        if conversation.answer:
+            conversation.answer.bytes_read += size
+        if begins and (first := conversation.first or (conversation.answer and conversation.answer.entry_id)):
+            self._label(record, uuid, conversation, first)
+        self._tree.limit_answer(conversation)
 
-    def _above(self, record: JsonObject) -> LinePlace | None:
-        """Where the line before this one went."""
+    def _label(self, record: JsonObject, uuid: str, conversation: Conversation, first: str) -> None:
+        """Label a conversation that begins with the entry `first`."""
+        if record.get("isSidechain") is True:
+            self._append(conversation, Label(target=first, label=f"subagent {record.get('agentId') or uuid}"), f"{first}-label")
+            return
+        for labelled, target, label in self._conversations.label(conversation, first):
+            self._append(labelled, Label(target=target, label=label), f"{target}-label")
+
+    def _find_parent(self, record: JsonObject) -> LinePlace | None:
+        """Return where the parent of a line went."""
         return self._tree.places.get(as_text(record.get("parentUuid")) or as_text(record.get("logicalParentUuid")) or "")
 
-    def _behind(self, record: JsonObject, strand: Conversation, *, root: bool) -> str | None:
-        """The id of the entry that a line stands behind. `root`: it may begin a branch of its own."""
-        named = as_text(record.get("parentUuid"))
-        if above := self._above(record):
-            return self._tree.after(above)
-        if named is None and root and strand.first and strand.linked:
+    def _parent_id(self, record: JsonObject, conversation: Conversation, *, may_be_root: bool) -> str | None:
+        """Return the id of the entry that a line follows. `may_be_root`: the line may begin a branch of its own."""
+        parent_uuid = as_text(record.get("parentUuid"))
+        if parent := self._find_parent(record):
+            return self._tree.parent_at(parent)
+        if parent_uuid is None and may_be_root and conversation.first and conversation.has_parents:
             return None
-        tail = self._tree.tail(strand)
-        if named is not None:
-            where = f"behind {tail!r}" if tail else "at the beginning"
-            self._mended.append(
-                ReadProblem(line=self._number, detail=f"the line before it, {named!r}, is not in this file; it stands {where}.")
-            )
+        tail = self._tree.flush(conversation)
+        if parent_uuid is not None:
+            place = f"after {tail!r}" if tail else "at the beginning"
+            detail = f"its parent line {parent_uuid!r} is not in this file; it was placed {place}."
+            self._relocated.append(ReadProblem(line=self._number, detail=detail))
         return tail
 
-    def _put(self, strand: Conversation, payload: EntryPayload, parent: str | None, wanted: str) -> str:
-        return self._tree.put(strand, payload, parent=parent, time=self._time, wanted=wanted)
+    def _write(self, conversation: Conversation, payload: EntryPayload, parent: str | None, preferred_id: str) -> str:
+        return self._tree.write(conversation, payload, parent=parent, time=self._time, preferred_id=preferred_id)
 
-    def _told(self, record: JsonObject, strand: Conversation, parent: str | None) -> str | None:
-        """What a line says about its session, if that is news; the entry that the line stands behind then."""
-        said = session_of(record)
-        if not said or said == strand.settings:
+    def _write_session_setting(self, record: JsonObject, conversation: Conversation, parent: str | None) -> str | None:
+        """Write a setting if the session fields have changed. Returns the id of the entry that the line follows then."""
+        session = _session_fields(record)
+        if not session or session == conversation.session_fields:
             return parent
-        strand.settings = said
-        return self._put(strand, Setting(name=f"{NAME}.session", value=said), parent, f"line-{self._number}-session")
+        conversation.session_fields = session
+        return self._write(conversation, Setting(name=f"{NAME}.session", value=session), parent, f"line-{self._number}-session")
 
-    def _answer(self, record: JsonObject, message: JsonObject, uuid: str, strand: Conversation) -> None:
-        """A piece of an answer of the model; those of one answer have one message id."""
-        answer = as_text(message.get("id"))
-        self._messages = int(answer is None or answer not in self._answers)
-        self._answers.update([answer] if answer else [])
-        held = strand.round
-        if held is None or answer is None or held.message_id != answer or uuid in self._tree.places:
-            parent = self._behind(record, strand, root=False)
-            self._tree.close(strand)
-            held = strand.round = HeldAnswer(self._told(record, strand, parent), self._tree.ids.allocate(uuid), self._time, answer)
-        held.add(
+    def _read_answer(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read a line of an answer of the model. All lines of an answer have the same message id."""
+        message_id = as_text(message.get("id"))
+        self._messages = int(message_id is None or message_id not in self._message_ids)
+        self._message_ids.update([message_id] if message_id else [])
+        answer = conversation.answer
+        if answer is None or message_id is None or answer.message_id != message_id or uuid in self._tree.places:
+            parent = self._parent_id(record, conversation, may_be_root=False)
+            self._tree.write_answer(conversation)
+            parent = self._write_session_setting(record, conversation, parent)
+            answer = conversation.answer = HeldAnswer(parent, self._tree.ids.allocate(uuid), self._time, message_id)
+        answer.add(
             read_anthropic_content(message.get("content")),
             usage=usage_from_anthropic(message.get("usage")),
             model=as_text(message.get("model")),
-            finish=finish_of(record, message),
+            finish=_read_finish(record, message),
         )
-        if fields := fields_of(record, message):
-            self._append(strand, fields, f"{uuid}-fields")
-        self._tree.places[uuid] = (strand, held)
+        if fields := _read_extra_fields(record, message):
+            self._append(conversation, fields, f"{uuid}-fields")
+        self._tree.places[uuid] = (conversation, answer)
 
-    def _user(self, record: JsonObject, message: JsonObject, uuid: str, strand: Conversation) -> None:
-        """What the user said, or the results of calls."""
+    def _read_user_message(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read a user message or tool results."""
         self._messages = 1
         blocks = read_anthropic_content(message.get("content"))
-        ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
-        held = strand.round
-        follows = held is not None and self._above(record) == (strand, held)
+        call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
+        answer = conversation.answer
+        follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
         payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
         if blocks.parts or not payloads:
             payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
-        if fields := fields_of(record, message):
+        if fields := _read_extra_fields(record, message):
             payloads.append(fields)
-        place: str | HeldAnswer
-        if held is not None and (any(call.id in ids for call in held.calls) or (follows and (ids or not held.is_answered))):
-            held.answered |= ids
+        target: str | HeldAnswer
+        if answer is not None and (
+            any(call.id in call_ids for call in answer.calls) or (follows_answer and (call_ids or not answer.is_answered))
+        ):
+            answer.answered_calls |= call_ids
             for payload in payloads:
-                self._append(strand, payload, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
-            place = held
+                self._append(conversation, payload, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
+            target = answer
         else:
-            self._tree.close(strand)
-            parent = self._told(record, strand, self._behind(record, strand, root=not ids))
+            self._tree.write_answer(conversation)
+            parent = self._parent_id(record, conversation, may_be_root=not call_ids)
+            parent = self._write_session_setting(record, conversation, parent)
             for payload in payloads:
-                parent = self._put(strand, payload, parent, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
-            place = parent or uuid
-        self._tree.places[uuid] = (strand, place)
+                parent = self._write(conversation, payload, parent, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
+            target = parent or uuid
+        self._tree.places[uuid] = (conversation, target)
 
-    def _other(self, record: JsonObject, uuid: str, strand: Conversation) -> None:
-        """A line that is no message; what follows it in the recording follows it here."""
-        kept = CustomEntry(name=kind_of(record), data=record)
-        if strand.round and self._above(record) == (strand, strand.round):
-            self._append(strand, kept, uuid)
-            self._tree.places[uuid] = (strand, strand.round)
+    def _read_other_line(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read a line without a message. Its children in the recording are its children here."""
+        entry = CustomEntry(name=_entry_name(record), data=record)
+        if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
+            self._append(conversation, entry, uuid)
+            self._tree.places[uuid] = (conversation, conversation.answer)
         else:
-            self._tree.places[uuid] = (strand, self._put(strand, kept, self._behind(record, strand, root=False), uuid))
+            parent = self._parent_id(record, conversation, may_be_root=False)
+            self._tree.places[uuid] = (conversation, self._write(conversation, entry, parent, uuid))
 
-    def _boundary(self, record: JsonObject, uuid: str, strand: Conversation) -> None:
-        """A compaction begins: its summary is a line of its own."""
-        above = self._above(record)
-        parent = self._tree.after(above) if above else None
-        tail = self._tree.tail(strand)
-        kept = preserved(record)
-        first = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
-        parent = self._put(strand, CustomEntry(name=kind_of(record), data=record), parent or tail, f"{uuid}-boundary")
+    def _read_compact_boundary(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read the line that begins a compaction. The summary is on a line of its own."""
+        place = self._find_parent(record)
+        parent = self._tree.parent_at(place) if place else None
+        tail = self._tree.flush(conversation)
+        kept = _find_kept_lines(record)
+        first_kept = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
+        boundary = CustomEntry(name=_entry_name(record), data=record)
+        parent = self._write(conversation, boundary, parent or tail, f"{uuid}-boundary")
         entry_id = self._tree.ids.allocate(uuid)
-        strand.pending = PendingCheckpoint(entry_id=entry_id, parent=parent, time=self._time, made=checkpoint_of(record, first))
-        self._tree.places[uuid] = (strand, entry_id)
+        checkpoint = _read_checkpoint(record, first_kept)
+        conversation.pending = PendingCheckpoint(entry_id=entry_id, parent=parent, time=self._time, checkpoint=checkpoint)
+        self._tree.places[uuid] = (conversation, entry_id)
         if kept:
-            self._tree.places[kept[1]] = (strand, entry_id)  # what goes on from there is shown behind the summary
+            self._tree.places[kept[1]] = (conversation, entry_id)  # a line that follows the last kept one is shown after the summary
 
-    def _summary(self, record: JsonObject, message: JsonObject, uuid: str, strand: Conversation) -> None:
-        """The summary of the compaction that has begun; or one without a beginning, as older versions wrote it."""
+    def _read_summary(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read the summary of a compaction. Older versions wrote it without a boundary line."""
         self._messages = 1
         text = "".join(part for part in read_anthropic_content(message.get("content")).parts if isinstance(part, str))
-        entry_id = self._tree.settle(strand, text)
+        entry_id = self._tree.write_checkpoint(conversation, text)
         if entry_id is None:
-            parent = self._told(record, strand, self._behind(record, strand, root=True))
-            entry_id = self._put(strand, Checkpoint(summary=text, trigger="unknown"), parent, uuid)
-        if fields := fields_of(record, message):
-            entry_id = self._put(strand, fields, entry_id, f"{uuid}-fields")
-        self._tree.places[uuid] = (strand, entry_id)
+            parent = self._parent_id(record, conversation, may_be_root=True)
+            parent = self._write_session_setting(record, conversation, parent)
+            entry_id = self._write(conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid)
+        if fields := _read_extra_fields(record, message):
+            entry_id = self._write(conversation, fields, entry_id, f"{uuid}-fields")
+        self._tree.places[uuid] = (conversation, entry_id)
+
+
+def _entry_name(record: JsonObject) -> str:
+    """Return the name of the custom entry for a line without a message."""
+    kind = as_text(record.get("type")) or "unknown"
+    subtype = as_text(record.get("subtype")) or as_text(as_object(record.get("data")).get("type"))
+    return f"{NAME}.{kind}.{subtype}" if subtype else f"{NAME}.{kind}"
+
+
+def _session_fields(record: JsonObject) -> dict[str, Json]:
+    return {name: record[name] for name in SESSION_FIELDS if record.get(name) is not None}
+
+
+def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
+    """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
+    data = omit_fields(record, LINE_FIELDS)
+    if extra := omit_fields(message, MESSAGE_FIELDS):
+        data["message"] = extra
+    return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
+
+
+def _read_finish(record: JsonObject, message: JsonObject) -> str | None:
+    if record.get("isApiErrorMessage") is True:
+        return "error"
+    reason = as_text(message.get("stop_reason"))
+    return ANTHROPIC_FINISHES.get(reason or "", reason)
+
+
+def _read_checkpoint(record: JsonObject, first_kept: str | None) -> Checkpoint:
+    """Return the checkpoint that a boundary line begins, without its summary."""
+    metadata = as_object(record.get("compactMetadata"))
+    return Checkpoint(
+        summary="",
+        first_kept=first_kept,
+        trigger=as_text(metadata.get("trigger")) or "unknown",
+        tokens_before=as_count(metadata.get("preTokens")),
+        tokens_after=as_count(metadata.get("postTokens")),
+    )
+
+
+def _find_kept_lines(record: JsonObject) -> tuple[str, str] | None:
+    """Return the uuids of the first and the last line that a compaction kept; None if it kept none."""
+    metadata = as_object(record.get("compactMetadata"))
+    segment = as_object(metadata.get("preservedSegment"))
+    first, last = as_text(segment.get("headUuid")), as_text(segment.get("tailUuid"))
+    if first and last:
+        return first, last
+    uuids = [uuid for uuid in as_list(as_object(metadata.get("preservedMessages")).get("uuids")) if isinstance(uuid, str)]
+    return (uuids[0], uuids[-1]) if uuids else None
+
+
+def _subagent_name(record: JsonObject) -> str:
+    data = as_object(record.get("data"))
+    return as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
+
+
+def _unwrap_subagent_line(record: JsonObject, parent_uuid: str | None, *, begins: bool) -> JsonObject:
+    """Return the subagent's line inside a progress line. The first line of a subagent also gets the fields of the progress."""
+    data = as_object(record.get("data"))
+    origin = {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})} if begins else {}
+    line = {**origin, **_session_fields(record), "timestamp": record.get("timestamp"), **as_object(data.get("message"))}
+    return {**line, "agentId": _subagent_name(record), "isSidechain": True, "parentUuid": parent_uuid}

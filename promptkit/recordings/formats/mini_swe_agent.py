@@ -1,4 +1,4 @@
-"""mini-swe-agent's trajectories: chat messages with what the agent notes beside them, in a file of their own or in one with settings."""
+"""mini-swe-agent's trajectories: chat messages with the agent's notes, alone or together with its settings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.recordings.reading.json_values import as_object, as_objects, omit_fields, parse_time, as_text, usage_from_openai
-from promptkit.recordings.reading.messages import read_chat_message
+from promptkit.recordings.reading.json_values import as_object, as_objects, as_text, omit_fields, parse_time
+from promptkit.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.recordings.reading.codec import Batch, FileHead
+    from promptkit.recordings.reading.format import Batch, FileHead
     from promptkit.recordings.reading.json_values import JsonObject
     from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import EntryPayload
@@ -26,64 +26,65 @@ PROVIDER = "responses"
 
 
 class MiniSweAgentFormat:
-    """Reads mini-swe-agent's trajectories."""
+    """Read mini-swe-agent's trajectories."""
 
     name = NAME
-    about = "mini-swe-agent trajectory JSON"
+    description = "mini-swe-agent trajectory JSON"
 
-    def detects(self, head: FileHead) -> bool:
-        """The name of the format, the settings of an agent beside messages, or the ending of the file's name."""
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
         named = any(fact.startswith("trajectory_format=mini-swe-agent") for fact in head.json_paths)
-        settings = "messages.item.role" in head.json_paths and bool({"info.config", "info.mini_version", "info.exit_status"} & head.json_paths)
+        settings = "messages.item.role" in head.json_paths and bool(
+            {"info.config", "info.mini_version", "info.exit_status"} & head.json_paths
+        )
         listed = head.name.endswith(".traj.json") and bool({"item.role", "messages.item.role"} & head.json_paths)
         return named or settings or listed
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """The entries of a file, message by message."""
-        talks = ConversationWriter(NAME)
+        """Yield the entries of a file, message by message."""
+        writer = ConversationWriter(NAME)
         for member in walk_members(source, [(None,), ("messages", None)]):
-            talks.switch(member.conversation)
+            writer.switch(member.conversation)
             if member.pattern is None:
-                yield talks.keep(member)
+                yield writer.keep(member)
             elif isinstance(member.value, Mapping):
                 time = parse_time(as_object(member.value.get("extra")).get("timestamp"))
-                said = _of_responses(member.value)
-                is_said = bool(said) or isinstance(member.value.get("role"), str)
-                yield talks.add(said or _said(member.value), messages=int(is_said), time=time)
+                payloads = _read_responses_item(member.value)
+                is_message = bool(payloads) or isinstance(member.value.get("role"), str)
+                yield writer.add(payloads or _read_message(member.value), messages=int(is_message), time=time)
             else:
-                yield talks.keep_unreadable(member, "no JSON object.")
+                yield writer.keep_unreadable(member, "no JSON object.")
 
 
-def _said(record: JsonObject) -> list[EntryPayload]:
-    """A message. How the agent ended is one in the recording, but nothing that a model is shown."""
+def _read_message(record: JsonObject) -> list[EntryPayload]:
+    """Read a message. The recording also has the agent's exit as a message; no model is shown it, so it becomes a custom entry."""
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
     finish = as_text(choices[0].get("finish_reason")) if choices else None
-    said = read_chat_message(record, NAME, usage=usage_from_openai(response.get("usage")), model=as_text(response.get("model")), finish=finish)
-    return said or [CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)]
+    usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
+    payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
+    return payloads or [CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)]
 
 
-def _of_responses(record: JsonObject) -> list[EntryPayload]:
-    """A message as OpenAI's responses interface has it: an answer of several items, or the output of a call. None for any other."""
+def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
+    """Read a reply of several items or the output of a call, as OpenAI's Responses API has them. Empty for any other record."""
     if record.get("type") == "function_call_output":
         text, call = as_text(record.get("output")), as_text(record.get("call_id"))
         if text is None or call is None:
             return []
-        said: list[EntryPayload] = [MessageEntry(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
-        left = omit_fields(record, {"type", "output", "call_id"})
+        payloads: list[EntryPayload] = [MessageEntry(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
+        extra = omit_fields(record, {"type", "output", "call_id"})
     elif record.get("object") == "response" and isinstance(record.get("output"), list):
-        said = [
-            MessageEntry(
-                message=_answer(as_objects(record.get("output"))), usage=usage_from_openai(record.get("usage")), model=as_text(record.get("model"))
-            )
-        ]
-        left = omit_fields(record, {"object", "output", "model"})
+        message = _read_reply(as_objects(record.get("output")))
+        usage = usage_from_openai(record.get("usage"))
+        payloads = [MessageEntry(message=message, usage=usage, model=as_text(record.get("model")))]
+        extra = omit_fields(record, {"object", "output", "model"})
     else:
         return []
-    return [*said, CustomEntry(name=f"{NAME}.fields", data=left)] if left else said
+    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
 
 
-def _answer(items: list[JsonObject]) -> Message:
+def _read_reply(items: list[JsonObject]) -> Message:
     content: list[Part] = []
     calls: list[ToolCall] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""SWE-agent's trajectories: the messages of the agent's history, and the steps that they come from, which are kept beside them."""
+"""SWE-agent's trajectories: the messages of the agent's history, and its steps, which are kept in custom entries."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message
-from promptkit.recordings.reading.codec import read_head
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.recordings.reading.json_values import omit_fields, as_text
+from promptkit.recordings.reading.format import read_head
+from promptkit.recordings.reading.json_values import as_text, omit_fields
 from promptkit.recordings.reading.messages import read_chat_message
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.recordings.reading.codec import Batch, FileHead
+    from promptkit.recordings.reading.format import Batch, FileHead
     from promptkit.recordings.reading.json_values import JsonObject
     from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import EntryPayload
@@ -26,33 +26,36 @@ NAME = "swe_agent"
 
 
 class SweAgentFormat:
-    """Reads SWE-agent's trajectories."""
+    """Read SWE-agent's trajectories."""
 
     name = NAME
-    about = "SWE-agent trajectory"
+    description = "SWE-agent trajectory"
 
-    def detects(self, head: FileHead) -> bool:
-        """A history beside a trajectory, or steps with an action and what was observed."""
-        return {"history.item.role", "trajectory"} <= head.json_paths or {"trajectory.item.action", "trajectory.item.observation"} <= head.json_paths
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
+        return {"history.item.role", "trajectory"} <= head.json_paths or {
+            "trajectory.item.action",
+            "trajectory.item.observation",
+        } <= head.json_paths
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """The entries of a file, message by message; of one without a history, step by step."""
+        """Yield the entries of a file, message by message; of a file without a history, step by step."""
         has_history = _has_history(source)
-        talks = ConversationWriter(NAME)
+        writer = ConversationWriter(NAME)
         for member in walk_members(source, [("history", None), ("trajectory", None)]):
-            talks.switch(member.conversation)
+            writer.switch(member.conversation)
             if member.pattern is None:
-                yield talks.keep(member)
+                yield writer.keep(member)
             elif not isinstance(member.value, Mapping):
-                yield talks.keep_unreadable(member, "no JSON object.")
+                yield writer.keep_unreadable(member, "no JSON object.")
             elif member.pattern[0] == "history":
-                said = read_chat_message(member.value, NAME)
-                yield talks.add(said or [CustomEntry(name=f"{NAME}.message", data=member.value)], messages=int(bool(said)))
+                payloads = read_chat_message(member.value, NAME)
+                yield writer.add(payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)], messages=int(bool(payloads)))
             elif has_history:
-                yield talks.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
+                yield writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
             else:
-                payloads, messages = _step(member.value)
-                yield talks.add(payloads, messages=messages)
+                payloads, messages = _read_step(member.value)
+                yield writer.add(payloads, messages=messages)
 
 
 def _has_history(source: RecordingSource) -> bool:
@@ -61,14 +64,14 @@ def _has_history(source: RecordingSource) -> bool:
     return any(member.pattern == ("history", None) for member in walk_members(source, [("history", None)]))
 
 
-def _step(step: JsonObject) -> tuple[list[EntryPayload], int]:
-    """A step as the two messages that it stands for."""
+def _read_step(step: JsonObject) -> tuple[list[EntryPayload], int]:
+    """Read a step as two messages: the action and the observation. Returns the payloads and the number of messages."""
     payloads: list[EntryPayload] = []
     if response := as_text(step.get("response")) or as_text(step.get("action")):
         payloads.append(MessageEntry(message=Message(role="assistant", content=(response,))))
     if observation := as_text(step.get("observation")):
         payloads.append(MessageEntry(message=Message(role="user", content=(observation,))))
     messages = len(payloads)
-    if left := omit_fields(step, {"response", "observation"}):
-        payloads.append(CustomEntry(name=f"{NAME}.fields", data=left))
+    if extra := omit_fields(step, {"response", "observation"}):
+        payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
     return payloads, messages

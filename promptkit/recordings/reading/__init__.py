@@ -1,1 +1,1 @@
-"""reading."""
+"""How recordings are read, whatever their format: JSON, messages of providers, conversations."""

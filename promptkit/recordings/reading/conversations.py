@@ -1,7 +1,4 @@
-"""Files that are one JSON text, or several: the conversations in them, and what stands beside the messages.
-
-Where entries of a recording stand: ids that are used once, and conversations that go on from entry to entry.
-"""
+"""Conversations of a recording as entries: ids that are unique, chains of entries, and files that are JSON texts with conversations."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.recordings.reading.codec import Batch
+from promptkit.recordings.reading.format import Batch
 from promptkit.recordings.reading.json_stream import split_members
-from promptkit.transcript.entries import CustomEntry, Entry, Label
+from promptkit.transcript.entries import CustomEntry, Entry, Label, MessageEntry
 from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
@@ -25,32 +22,110 @@ if TYPE_CHECKING:
 
 __all__ = ["ConversationWriter", "EntryChain", "IdAllocator", "JsonMember", "PathPattern", "walk_members"]
 
+PathPattern: TypeAlias = tuple[str | None, ...]
+"""The path of the messages in a JSON text: keys, and None for any index in a list."""
 
-class IdAllocator:
-    """Ids of entries, each given out once."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._repeats: dict[str, int] = {}
+@attrs.frozen(kw_only=True)
+class JsonMember:
+    """A value in a JSON file."""
 
-    def __contains__(self, entry_id: object) -> bool:
-        return entry_id in self._used
+    path: JsonPath
+    """The path of the value."""
+    value: Json
+    """The value."""
+    pattern: PathPattern | None
+    """The pattern that the path matches; None for a value next to the messages."""
+    conversation: JsonPath
+    """The path of the conversation that the value belongs to."""
 
-    def allocate(self, wanted: str) -> str:
-        """The wanted id, or where that is taken the next one like it."""
-        entry_id = wanted
-        while not entry_id or entry_id in self._used:
-            self._repeats[wanted] = self._repeats.get(wanted, 1) + 1
-            entry_id = f"{wanted or 'entry'}#{self._repeats[wanted]}"
-        self._used.add(entry_id)
-        return entry_id
+    @property
+    def key(self) -> str:
+        """The last key of the path."""
+        return next((str(part) for part in reversed(self.path) if isinstance(part, str)), "value")
+
+
+def walk_members(source: RecordingSource, patterns: Sequence[PathPattern], *, depth: int = 0) -> Iterator[JsonMember]:
+    """Yield the values of a file, messages one by one.
+
+    Args:
+        source: The file.
+        patterns: Where the messages are.
+        depth: At which depth of the JSON text conversations begin; 0: the text is one conversation.
+
+    Raises:
+        TranscriptFormatError: The text stops being JSON. All values before were yielded.
+    """
+    prefixes = {pattern[:end] for pattern in patterns for end in range(len(pattern))}
+
+    def split(path: JsonPath) -> bool:
+        return _generalize(path) in prefixes
+
+    wanted_patterns = set(patterns)
+    for path, value in split_members(source, split):
+        pattern = _generalize(path)
+        yield JsonMember(path=path, value=value, pattern=pattern if pattern in wanted_patterns else None, conversation=path[: 1 + depth])
+
+
+def _generalize(path: JsonPath) -> PathPattern:
+    return tuple(part if isinstance(part, str) else None for part in path[1:])
+
+
+class ConversationWriter:
+    """Write the conversations of a file one after the other. Each is a root of the tree, and is labelled if there are several."""
+
+    def __init__(self, format_name: str) -> None:
+        self._format_name = format_name
+        self._ids = IdAllocator()
+        self._number = 0
+        self._conversation: JsonPath | None = None
+        self._chain = EntryChain(self._ids)
+        self._unlabelled: tuple[str, str] | None = None  # the first message and the label of the first conversation, while it is alone
+        self._has_messages = False
+        self.title: str | None = None
+        """The label of the present conversation; None for a numbered one."""
+
+    def switch(self, conversation: JsonPath) -> None:
+        """Begin another conversation unless `conversation` is the present one."""
+        if conversation != self._conversation:
+            self._conversation = conversation
+            self._number += 1
+            self._has_messages = False
+            self.title = None
+            self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
+
+    def add(self, payloads: Sequence[EntryPayload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
+        """Add entries to the present conversation. `messages` is the number of the recording's messages among them."""
+        entries = self._chain.add(*payloads, time=time, entry_id=entry_id)
+        begins = bool(messages) and not self._has_messages
+        if begins:
+            self._has_messages = True
+            label = self.title or f"conversation {self._number}"
+            if self._number == 1:
+                self._unlabelled = (entries[0].id, label)
+            else:
+                if self._unlabelled:
+                    entries += self._chain.add(Label(target=self._unlabelled[0], label=self._unlabelled[1]))
+                    self._unlabelled = None
+                entries += self._chain.add(Label(target=entries[0].id, label=label))
+        return Batch(entries=entries, messages=messages, conversations=int(begins), call_id_scope=f"{self._number}")
+
+    def keep(self, member: JsonMember) -> Batch:
+        """Keep a value next to the messages in a custom entry."""
+        return self.add([CustomEntry(name=f"{self._format_name}.{member.key}", data=member.value)])
+
+    def keep_unreadable(self, member: JsonMember, problem: str) -> Batch:
+        """Keep a value that should be a message in a custom entry, and report the problem."""
+        batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
+        place = ".".join(map(str, member.path[1:]))
+        return attrs.evolve(batch, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),))
 
 
 class EntryChain:
-    """A conversation without branches: each entry stands behind the one before.
+    """A conversation without branches: each entry is the child of the one before it.
 
-    Entries without an id get one of their place and content, so that the same recording always gives the same ids. An entry without a
-    time has that of the one before, the first 0.
+    An entry without an id gets one of its number and its content, so that the same recording always gives the same ids. An entry without
+    a time has the time of the entry before it; the first has 0.
     """
 
     def __init__(self, ids: IdAllocator, *, name: str = "", tail: str | None = None, time: float = 0.0) -> None:
@@ -59,16 +134,16 @@ class EntryChain:
         self._count = 0
         self._time = time
         self.tail = tail
-        """The id of the last entry; the next one stands behind it."""
+        """The id of the last entry: the parent of the next one."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None) -> tuple[Entry, ...]:
-        """Entries of payloads; the first has the id that is given."""
-        return tuple(self._one(payload, time, None if at else entry_id) for at, payload in enumerate(payloads))
+        """Add entries with these payloads. The first one gets `entry_id`, if that is not None."""
+        return tuple(self._add(payload, time, None if index else entry_id) for index, payload in enumerate(payloads))
 
-    def _one(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
+    def _add(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
         self._count += 1
         self._time = self._time if time is None else time
         entry = Entry(
@@ -81,96 +156,34 @@ class EntryChain:
         return entry
 
 
+DIGEST_NAMES: dict[type[EntryPayload], str] = {MessageEntry: "Said", CustomEntry: "Custom"}
+"""The names of payload classes in digests, where they differ from the present ones."""
+
+
 def _digest(payload: EntryPayload) -> str:
-    return hashlib.blake2s(repr(payload).encode("utf-8", errors="backslashreplace"), digest_size=4).hexdigest()
+    # Digests are part of ids, so that the same recording must give the same ones after a class has been renamed.
+    text = repr(payload)
+    if name := DIGEST_NAMES.get(type(payload)):
+        text = name + text[len(type(payload).__name__) :]
+    text = text.replace("CacheBreakpointPart(", "BoundaryPart(")
+    return hashlib.blake2s(text.encode("utf-8", errors="backslashreplace"), digest_size=4).hexdigest()
 
 
-PathPattern: TypeAlias = tuple[str | None, ...]
-"""Where the messages of a conversation stand in a JSON text: keys, and None for any place in a list."""
+class IdAllocator:
+    """Give out ids of entries, each once."""
 
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._repeats: dict[str, int] = {}
 
-@attrs.frozen(kw_only=True)
-class JsonMember:
-    """A value of a file."""
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._used
 
-    path: JsonPath
-    value: Json
-    pattern: PathPattern | None
-    """The pattern that it stands at; None for what stands beside the messages."""
-    conversation: JsonPath
-    """Names the conversation that it belongs to."""
-
-    @property
-    def key(self) -> str:
-        """What it is called there."""
-        return next((str(part) for part in reversed(self.path) if isinstance(part, str)), "value")
-
-
-def walk_members(source: RecordingSource, patterns: Sequence[PathPattern], *, depth: int = 0) -> Iterator[JsonMember]:
-    """The values of a file, messages one by one. `depth`: how many steps below the JSON text conversations begin.
-
-    Raises TranscriptFormatError, after all before it was given, where the text is no JSON.
-    """
-    prefixes = {pattern[:end] for pattern in patterns for end in range(len(pattern))}
-
-    def split(path: JsonPath) -> bool:
-        return _shape(path) in prefixes
-
-    whole = set(patterns)
-    for path, value in split_members(source, split):
-        shape = _shape(path)
-        yield JsonMember(path=path, value=value, pattern=shape if shape in whole else None, conversation=path[: 1 + depth])
-
-
-def _shape(path: JsonPath) -> PathPattern:
-    return tuple(part if isinstance(part, str) else None for part in path[1:])
-
-
-class ConversationWriter:
-    """The conversations of a file, one after the other; each is a root of the tree, and has a name if there are several."""
-
-    def __init__(self, codec: str) -> None:
-        self._codec = codec
-        self._ids = IdAllocator()
-        self._number = 0
-        self._talk: JsonPath | None = None
-        self._chain = EntryChain(self._ids)
-        self._first: tuple[str, str] | None = None  # the first conversation's first message and name, until it has it
-        self._begun = False
-        self.title: str | None = None
-        """What the present conversation is called."""
-
-    def switch(self, talk: JsonPath) -> None:
-        """What comes now is of this conversation."""
-        if talk != self._talk:
-            self._talk = talk
-            self._number += 1
-            self._begun = False
-            self.title = None
-            self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
-
-    def add(self, payloads: Sequence[EntryPayload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
-        """Entries of the present conversation; `messages` of the recording are among them."""
-        entries = self._chain.add(*payloads, time=time, entry_id=entry_id)
-        begins = bool(messages) and not self._begun
-        if begins:
-            self._begun = True
-            title = self.title or f"conversation {self._number}"
-            if self._number == 1:
-                self._first = (entries[0].id, title)
-            else:
-                if self._first:
-                    entries += self._chain.add(Label(target=self._first[0], label=self._first[1]))
-                    self._first = None
-                entries += self._chain.add(Label(target=entries[0].id, label=title))
-        return Batch(entries=entries, messages=messages, conversations=int(begins), call_id_scope=f"{self._number}")
-
-    def keep(self, member: JsonMember) -> Batch:
-        """What stands beside the messages, kept as it is."""
-        return self.add([CustomEntry(name=f"{self._codec}.{member.key}", data=member.value)])
-
-    def keep_unreadable(self, member: JsonMember, problem: str) -> Batch:
-        """A member that should be a message and is none, kept as it is and counted."""
-        kept = self.add([CustomEntry(name=f"{self._codec}.bad_record", data=member.value)])
-        place = ".".join(map(str, member.path[1:]))
-        return attrs.evolve(kept, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),))
+    def allocate(self, preferred: str) -> str:
+        """Return the preferred id or, if it is taken, one with a number after it."""
+        entry_id = preferred
+        while not entry_id or entry_id in self._used:
+            self._repeats[preferred] = self._repeats.get(preferred, 1) + 1
+            entry_id = f"{preferred or 'entry'}#{self._repeats[preferred]}"
+        self._used.add(entry_id)
+        return entry_id

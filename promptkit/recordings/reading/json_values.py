@@ -1,8 +1,4 @@
-"""Reading JSON that others wrote: what should be an object is one, or is taken for an empty one.
-
-JSON texts of which nothing is certain, as values that can be written again.
-Files of JSON lines: what a line holds, and what is kept of one that cannot be read.
-"""
+"""Reading JSON that other programs wrote: values of the expected type, or an empty one, and JSON texts that may be damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from promptkit.messages import Json, Usage
+from promptkit.messages import Json
 from promptkit.transcript.entries import CustomEntry
 
 if TYPE_CHECKING:
@@ -21,108 +17,90 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_DEPTH",
     "JsonObject",
-    "keep_bad_line",
-    "is_too_deep",
-    "dump_json",
     "as_count",
+    "as_list",
     "as_object",
     "as_objects",
-    "parse_number",
-    "parse_object",
-    "omit_fields",
-    "parse_time",
     "as_text",
-    "usage_from_openai",
+    "dump_json",
+    "is_too_deep",
+    "keep_bad_line",
+    "omit_fields",
     "parse_json",
-    "as_list",
+    "parse_object",
+    "parse_time",
 ]
-
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
 
-MILLISECONDS = 1e11
-"""A time beyond this, some 3,000 years after 1970, is meant in milliseconds."""
+MAX_DEPTH = 200
+"""Levels of nested objects and lists. A deeper value is kept as text, because not every JSON reader can read it."""
+
+MIN_MILLISECONDS = 1e11
+"""A larger time is in milliseconds: as seconds it would be more than 3,000 years after 1970."""
 
 
 def as_object(value: Json) -> JsonObject:
-    """The object, or an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 
 def as_list(value: Json) -> list[Json]:
-    """The list, or an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def as_objects(value: Json) -> list[JsonObject]:
-    """The objects of a list; nothing else of it."""
+    """Return the objects in a list. Other items are ignored."""
     return [item for item in as_list(value) if isinstance(item, Mapping)]
 
 
 def as_text(value: Json) -> str | None:
-    """The text, or None."""
+    """Return the value if it is a string, else None."""
     return value if isinstance(value, str) else None
 
 
 def as_count(value: Json) -> int | None:
-    """A count, such as of tokens; None for what is none."""
+    """Return the value as a whole number if it is a number of at least 0, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return int(value)
 
 
 def parse_time(value: Json) -> float | None:
-    """A time in seconds since 1970, of an ISO date or of seconds or milliseconds; None for what is no time."""
+    """Return a time in seconds since 1970, from an ISO date, from seconds or from milliseconds; None if the value is no time."""
     if isinstance(value, str):
         try:
-            when = datetime.fromisoformat(value)
-            return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            date = datetime.fromisoformat(value)
+            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:  # noqa: PLR2004  # what no clock says
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:  # noqa: PLR2004  # no clock shows more
         return None
-    return value / 1000 if value > MILLISECONDS else float(value)
-
-
-def usage_from_openai(value: Json) -> Usage | None:
-    """What OpenAI's interfaces, and those like them, say about a request's tokens. `input_tokens` includes what was cached."""
-    data = as_object(value)
-    taken = _first(data, "prompt_tokens", "input_tokens")
-    if taken is None:
-        return None
-    details = as_object(data.get("prompt_tokens_details")) or as_object(data.get("input_tokens_details"))
-    cached = _first(details, "cached_tokens") or _first(data, "cached_input_tokens", "prompt_cache_hit_tokens") or 0
-    given = _first(data, "completion_tokens", "output_tokens") or 0
-    return Usage(input_tokens=taken, output_tokens=given, cached_tokens=min(cached, taken))
+    return value / 1000 if value > MIN_MILLISECONDS else float(value)
 
 
 def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
-    """What is left of an object without the fields that were understood, and without those that say nothing."""
+    """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
     return {key: value for key, value in record.items() if key not in known and value not in (None, [], {}, "")}
 
 
 def dump_json(value: Json) -> str:
-    """A value as JSON text, for what is text with us and an object elsewhere."""
+    """Write a value as JSON text, for example arguments that a recording holds as an object."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def _first(data: JsonObject, *names: str) -> int | None:
-    return next((found for name in names if (found := as_count(data.get(name))) is not None), None)
-
-
-MAX_DEPTH = 200
-"""Objects and lists in each other. What is nested deeper is kept as text: no reader of ours, or of JSON elsewhere, is sure to take it."""
-
-
 def parse_json(text: bytes) -> Json:
-    """The value of a JSON text. NaN and numbers beyond the range of doubles become text: JSON has no form for them.
+    """Parse a JSON text. NaN and numbers beyond the range of doubles become strings, because they cannot be written as JSON.
 
-    Bytes that are no UTF-8 become replacement characters. Raises ValueError, with the reason, for what is no JSON or nested too deeply.
+    Invalid UTF-8 becomes replacement characters. Raises ValueError, with the reason, for text that is not JSON or is nested too deeply.
     """
+    # The reasons are stored in transcripts, beside the line, so that they must not change.
     try:
-        # What json.loads returns is JSON.
-        value = cast("Json", json.loads(text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=parse_number))
+        value = cast(
+            "Json", json.loads(text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number)
+        )  # it is JSON
     except json.JSONDecodeError as error:
         message = f"no JSON: {error.msg} at column {error.colno:,}"
         raise ValueError(message) from error
@@ -135,30 +113,29 @@ def parse_json(text: bytes) -> Json:
     return value
 
 
-def parse_number(digits: str) -> float | str:
-    """A number with a fraction or an exponent; its digits as text where it is too large for a double."""
+def _parse_number(digits: str) -> float | str:
     number = float(digits)
     return number if math.isfinite(number) else digits
 
 
 def is_too_deep(value: Json) -> bool:
-    """Whether a value is nested deeper than `DEEPEST`."""
+    """Return whether a value is nested deeper than `MAX_DEPTH`."""
     level: list[Json] = [value]
     for _ in range(MAX_DEPTH):
-        inner: list[Json] = []
+        children: list[Json] = []
         for item in level:
             if isinstance(item, Mapping):
-                inner.extend(child for child in item.values() if isinstance(child, Mapping | list))
+                children.extend(child for child in item.values() if isinstance(child, Mapping | list))
             elif isinstance(item, list):
-                inner.extend(child for child in item if isinstance(child, Mapping | list))
-        if not inner:
+                children.extend(child for child in item if isinstance(child, Mapping | list))
+        if not children:
             return False
-        level = inner
+        level = children
     return True
 
 
 def parse_object(line: bytes) -> JsonObject | str:
-    """The object of a line; in words why it is none."""
+    """Parse the JSON object of a line. Returns what is wrong, in words, if there is none."""
     try:
         value = parse_json(line)
     except ValueError as error:
@@ -166,7 +143,7 @@ def parse_object(line: bytes) -> JsonObject | str:
     return value if isinstance(value, Mapping) else "no JSON object."
 
 
-def keep_bad_line(codec: str, number: int, line: bytes, problem: str) -> CustomEntry:
-    """A line that could not be read, kept as text."""
+def keep_bad_line(format_name: str, number: int, line: bytes, problem: str) -> CustomEntry:
+    """Return an entry that keeps a line that could not be read, as text."""
     text = line.decode("utf-8", errors="backslashreplace").rstrip("\r\n")
-    return CustomEntry(name=f"{codec}.bad_line", data={"line": number, "problem": problem, "text": text})
+    return CustomEntry(name=f"{format_name}.bad_line", data={"line": number, "problem": problem, "text": text})

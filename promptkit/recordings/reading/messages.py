@@ -1,7 +1,4 @@
-"""OpenAI's chat messages, and what others made of them, as messages of ours.
-
-Anthropic's content blocks, as parts, calls and results.
-"""
+"""Messages of providers as promptkit's messages: OpenAI's chat messages and their variants, Anthropic's content blocks, usage."""
 
 from __future__ import annotations
 
@@ -11,88 +8,237 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall
-from promptkit.recordings.reading.json_values import dump_json, as_object, as_objects, omit_fields, as_text, as_list
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
+from promptkit.recordings.reading.json_values import as_count, as_list, as_object, as_objects, as_text, dump_json, omit_fields
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
-    from promptkit.messages import Json, Usage
+    from promptkit.messages import Json
     from promptkit.recordings.reading.json_values import JsonObject
     from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["ANTHROPIC", "ContentBlocks", "parts_from_block", "read_anthropic_content", "read_chat_message"]
+__all__ = [
+    "ANTHROPIC",
+    "ANTHROPIC_FINISHES",
+    "ContentBlocks",
+    "dump_arguments",
+    "parts_from_block",
+    "read_anthropic_content",
+    "read_chat_message",
+    "usage_from_anthropic",
+    "usage_from_openai",
+]
 
+CHAT = "chat"
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+CHAT_FIELDS = {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "reasoning_content", "thinking_blocks"}
+ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
 
 ANTHROPIC = "anthropic"
+"""The provider of opaque parts with Anthropic's blocks."""
+
+ANTHROPIC_FINISHES = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""The finish reasons of Anthropic's stop reasons."""
+
+
+def read_chat_message(
+    record: JsonObject, format_name: str, *, usage: Usage | None = None, model: str | None = None, finish: str | None = None
+) -> list[EntryPayload]:
+    """Read an OpenAI chat message.
+
+    Args:
+        record: The message.
+        format_name: The name of the recording's format, for the names of custom entries.
+        usage: The usage of the request, if this is its reply and the recording has it elsewhere.
+        model: The model that wrote the reply, likewise.
+        finish: The finish reason of the reply, likewise.
+
+    Returns:
+        The message, then a custom entry with the fields that promptkit's messages do not have. Empty for an unknown role.
+    """
+    role = ROLES.get(as_text(record.get("role")) or "")
+    if role is None:
+        return []
+    content = record.get("content")
+    results = read_anthropic_content(content).results if role == "user" and isinstance(content, list) else []
+    message = Message(
+        role=role,
+        content=(*_read_thinking(record), *_read_chat_content(content)),
+        name=as_text(record.get("name")),
+        tool_calls=_read_tool_calls(record) if role == "assistant" else (),
+        tool_call_id=_find_tool_call_id(record) if role == "tool" else None,
+    )
+    payloads: list[EntryPayload] = [MessageEntry(message=result) for result in results]
+    if message.content or not results:
+        reply = {"usage": usage, "model": model, "finish": finish} if role == "assistant" else {}
+        payloads.append(MessageEntry(message=message, **reply))  # type: ignore[arg-type]  # each field has its type above
+    extra = omit_fields(record, CHAT_FIELDS)
+    if record.get("role") == "developer":
+        extra["role"] = "developer"
+    if extra:
+        payloads.append(CustomEntry(name=f"{format_name}.fields", data=extra))
+    return payloads
+
+
+def _find_tool_call_id(record: JsonObject) -> str:
+    """Return the id of the call that a tool result answers. For the older functions it is their name."""
+    ids = [call_id for call_id in as_list(record.get("tool_call_ids")) if isinstance(call_id, str)]
+    return as_text(record.get("tool_call_id")) or (ids[0] if ids else as_text(record.get("name")) or "")
+
+
+def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
+    calls: list[ToolCall] = []
+    for call in as_objects(record.get("tool_calls")):
+        function, custom = as_object(call.get("function")), as_object(call.get("custom"))
+        arguments = {"input": custom.get("input")} if custom and not function else function.get("arguments")
+        name = as_text(function.get("name")) or as_text(custom.get("name")) or ""
+        calls.append(ToolCall(id=as_text(call.get("id")) or "", name=name, arguments=dump_arguments(arguments)))
+    if function := as_object(record.get("function_call")):
+        name = as_text(function.get("name")) or ""
+        calls.append(ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments"))))
+    calls += read_anthropic_content(record.get("content")).calls if isinstance(record.get("content"), list) else []
+    return tuple(calls)
+
+
+def _read_thinking(record: JsonObject) -> list[Part]:
+    """Read the model's thinking from the fields in which gateways return it."""
+    blocks = as_objects(record.get("thinking_blocks"))
+    text = as_text(record.get("reasoning_content"))
+    if blocks:
+        return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
+    return [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")] if text else []
+
+
+def _read_chat_content(content: Json) -> list[Part]:
+    parts: list[Part] = []
+    for block in as_list(content) if isinstance(content, list) else [content]:
+        parts.extend(_read_chat_block(block))
+    return parts
+
+
+def _read_chat_block(block: Json) -> list[Part]:
+    match block:
+        case None | "" | {"type": "tool_use" | "tool_result"}:
+            return []
+        case str():
+            return [block]
+        case {"type": str(kind)} if kind in ANTHROPIC_BLOCKS:
+            return parts_from_block(block)
+        case Mapping():
+            part = _read_chat_part(block)
+            parts: list[Part] = [part] if part != "" else []
+            return parts if isinstance(part, OpaquePart) else [*parts, *_read_cache_breakpoints(block)]
+        case _:
+            return [dump_json(block)]
+
+
+def _read_chat_part(block: JsonObject) -> Part:
+    """Read a content part. An unknown one becomes an opaque part."""
+    match block:
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+            return text
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return ImagePart(url=url, detail=as_text(as_object(block.get("image_url")).get("detail")))
+        case {"type": "image_url", "image_url": str(url)}:
+            return ImagePart(url=url)
+        case {"type": "file", "file": {"file_data": str(data)}} if data.startswith("data:") and ";base64," in data:
+            kind, _, content = data.removeprefix("data:").partition(";base64,")
+            return DocumentPart(data=content, media_type=kind, name=as_text(as_object(block.get("file")).get("filename")))
+        case _:
+            return OpaquePart(value=block, provider=CHAT)
+
+
+def _read_cache_breakpoints(block: JsonObject) -> list[Part]:
+    marks = [block[name] for name in ("cache_control", "prompt_cache_breakpoint") if isinstance(block.get(name), Mapping)]
+    return [CacheBreakpointPart(kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))) for mark in marks]
+
+
+def dump_arguments(arguments: Json) -> str:
+    """Return tool call arguments as text: a string unchanged, any other value as JSON text, None as an empty object."""
+    return arguments if isinstance(arguments, str) else dump_json(arguments if arguments is not None else {})
 
 
 @attrs.define
 class ContentBlocks:
-    """What the content of one message holds."""
+    """The content of one Anthropic message."""
 
     parts: list[Part] = attrs.field(factory=list[Part])
+    """The parts that are neither calls nor results."""
     calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    """The tool calls."""
     results: list[Message] = attrs.field(factory=list[Message])
-    failed: list[str] = attrs.field(factory=list[str])
-    """The ids of calls whose results are marked as errors."""
+    """The tool results, each as a message."""
+    failed_calls: list[str] = attrs.field(factory=list[str])
+    """The ids of the calls whose results are marked as errors."""
 
 
 def read_anthropic_content(content: Json) -> ContentBlocks:
-    """The content of a message: a text, or a list of blocks. A block of a kind that is not known becomes an opaque part."""
-    made = ContentBlocks()
+    """Read the content of an Anthropic message: a text, or a list of blocks. An unknown block becomes an opaque part."""
+    blocks = ContentBlocks()
     for block in as_list(content) if isinstance(content, list) else [content]:
         match block:
-            case {"type": "tool_use", "id": str(call), "name": str(name)}:
-                made.calls.append(ToolCall(id=call, name=name, arguments=_arguments(as_object(block))))
-            case {"type": "tool_result", "tool_use_id": str(call)}:
-                made.results.append(_result(as_object(block), call))
+            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+                arguments = dump_arguments(as_object(block).get("input"))
+                blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+            case {"type": "tool_result", "tool_use_id": str(call_id)}:
+                blocks.results.append(_read_tool_result(as_object(block), call_id))
                 if as_object(block).get("is_error") is True:
-                    made.failed.append(call)
+                    blocks.failed_calls.append(call_id)
             case _:
-                made.parts.extend(parts_from_block(block))
-    return made
+                blocks.parts.extend(parts_from_block(block))
+    return blocks
 
 
 def parts_from_block(block: Json) -> list[Part]:
-    """The parts of a block that is no call and no result, with the cache boundary behind it. Empty text is none."""
+    """Read a block that is neither a call nor a result: its part, and a cache breakpoint after it. Empty text gives no part."""
     match block:
         case None | "":
             return []
         case str():
             return [block]
         case {"type": "text", "text": str(text), "citations": [_, *_]}:
-            return [OpaquePart(value=block, provider=ANTHROPIC)]  # what is cited belongs to the text
+            return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
         case {"type": "text", "text": str(text)}:
-            made: list[Part] = [text] if text else []
-        case {"type": "image", "source": Mapping() as source} if url := _url(source):
-            made = [ImagePart(url=url, media_type=as_text(source.get("media_type")))]
+            parts: list[Part] = [text] if text else []
+        case {"type": "image", "source": Mapping() as source} if url := _image_url(source):
+            parts = [ImagePart(url=url, media_type=as_text(source.get("media_type")))]
         case {"type": "document", "source": Mapping() as source} if document := _document(source, as_text(as_object(block).get("title"))):
-            made = [document]
+            parts = [document]
         case Mapping():
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
             return [dump_json(block)]
-    cache = as_object(block).get("cache_control")
-    if isinstance(cache, Mapping):
-        made.append(CacheBreakpointPart(kind=as_text(cache.get("type")), ttl=as_text(cache.get("ttl"))))
-    return made
+    return [*parts, *_read_cache_control(as_object(block))]
 
 
-def _arguments(block: JsonObject) -> str:
-    given = block.get("input")
-    return given if isinstance(given, str) else dump_json(given if given is not None else {})
-
-
-def _result(block: JsonObject, call: str) -> Message:
+def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     content = block.get("content")
     parts = [part for item in (content if isinstance(content, list) else [content]) for part in parts_from_block(item)]
+    return Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block)))
+
+
+def _read_cache_control(block: JsonObject) -> list[Part]:
     cache = block.get("cache_control")
-    if isinstance(cache, Mapping):
-        parts.append(CacheBreakpointPart(kind=as_text(cache.get("type")), ttl=as_text(cache.get("ttl"))))
-    return Message(role="tool", tool_call_id=call, content=tuple(parts))
+    if not isinstance(cache, Mapping):
+        return []
+    return [CacheBreakpointPart(kind=as_text(cache.get("type")), ttl=as_text(cache.get("ttl")))]
 
 
-def _url(source: JsonObject) -> str | None:
+def _image_url(source: JsonObject) -> str | None:
     match source:
         case {"type": "base64", "data": str(data)}:
             return f"data:{as_text(source.get('media_type')) or 'image/png'};base64,{data}"
@@ -113,122 +259,29 @@ def _document(source: JsonObject, title: str | None) -> DocumentPart | None:
             return None
 
 
-CHAT = "chat"
-ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
-KNOWN = {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", *(THOUGHTS := ("reasoning_content", "thinking_blocks"))}
-BY_ANTHROPIC = {"image", "document", "thinking", "redacted_thinking"}
+def usage_from_openai(value: Json) -> Usage | None:
+    """Read the usage that OpenAI's APIs and similar ones report. Their input tokens include the cached ones."""
+    data = as_object(value)
+    input_tokens = _first_count(data, "prompt_tokens", "input_tokens")
+    if input_tokens is None:
+        return None
+    details = as_object(data.get("prompt_tokens_details")) or as_object(data.get("input_tokens_details"))
+    cached = _first_count(details, "cached_tokens") or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens") or 0
+    output_tokens = _first_count(data, "completion_tokens", "output_tokens") or 0
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=min(cached, input_tokens))
 
 
-def read_chat_message(
-    record: JsonObject, codec: str, *, usage: Usage | None = None, model: str | None = None, finish: str | None = None
-) -> list[EntryPayload]:
-    """A message, and behind it what it says that a message of ours has no place for. None for a role that is not known.
-
-    `usage`, `model` and `finish` are what the recording says elsewhere about an answer of the model.
-    """
-    role = ROLES.get(as_text(record.get("role")) or "")
-    if role is None:
-        return []
-    content = record.get("content")
-    results = read_anthropic_content(content).results if role == "user" and isinstance(content, list) else []
-    message = Message(
-        role=role,
-        content=(*_thoughts(record), *_parts(content)),
-        name=as_text(record.get("name")),
-        tool_calls=_calls(record) if role == "assistant" else (),
-        tool_call_id=_answers(record) if role == "tool" else None,
-    )
-    made: list[EntryPayload] = [MessageEntry(message=result) for result in results]
-    if message.content or not results:
-        about = {"usage": usage, "model": model, "finish": finish} if role == "assistant" else {}
-        made.append(MessageEntry(message=message, **about))  # type: ignore[arg-type]  # each field has its type above
-    left = omit_fields(record, KNOWN)
-    if record.get("role") == "developer":
-        left["role"] = "developer"
-    if left:
-        made.append(CustomEntry(name=f"{codec}.fields", data=left))
-    return made
+def _first_count(data: JsonObject, *names: str) -> int | None:
+    return next((count for name in names if (count := as_count(data.get(name))) is not None), None)
 
 
-def _answers(record: JsonObject) -> str:
-    """The id of the call that a result answers. Functions, which were before tools, have their name for one."""
-    listed = [call for call in as_list(record.get("tool_call_ids")) if isinstance(call, str)]
-    return as_text(record.get("tool_call_id")) or (listed[0] if listed else as_text(record.get("name")) or "")
-
-
-def _calls(record: JsonObject) -> tuple[ToolCall, ...]:
-    calls: list[ToolCall] = []
-    for call in as_objects(record.get("tool_calls")):
-        function, custom = as_object(call.get("function")), as_object(call.get("custom"))
-        arguments = {"input": custom.get("input")} if custom and not function else function.get("arguments")
-        name = as_text(function.get("name")) or as_text(custom.get("name")) or ""
-        calls.append(ToolCall(id=as_text(call.get("id")) or "", name=name, arguments=_chat_arguments(arguments)))
-    if function := as_object(record.get("function_call")):
-        name = as_text(function.get("name")) or ""
-        calls.append(ToolCall(id=name, name=name, arguments=_chat_arguments(function.get("arguments"))))
-    calls += read_anthropic_content(record.get("content")).calls if isinstance(record.get("content"), list) else []
-    return tuple(calls)
-
-
-def _chat_arguments(given: Json) -> str:
-    return given if isinstance(given, str) else dump_json(given if given is not None else {})
-
-
-def _thoughts(record: JsonObject) -> list[Part]:
-    """What the model thought, in the fields in which gateways give it."""
-    blocks = as_objects(record.get("thinking_blocks"))
-    text = as_text(record.get("reasoning_content"))
-    if blocks:
-        return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
-    return [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")] if text else []
-
-
-def _parts(content: Json) -> list[Part]:
-    made: list[Part] = []
-    for block in as_list(content) if isinstance(content, list) else [content]:
-        made.extend(_part(block))
-    return made
-
-
-def _part(block: Json) -> list[Part]:
-    match block:
-        case None | "" | {"type": "tool_use" | "tool_result"}:
-            return []
-        case str():
-            return [block]
-        case {"type": str(kind)} if kind in BY_ANTHROPIC:
-            return parts_from_block(block)
-        case Mapping():
-            part = _known(block)
-            made: list[Part] = [part] if part != "" else []
-            return made if isinstance(part, OpaquePart) else [*made, *_boundaries(block)]
-        case _:
-            return [dump_json(block)]
-
-
-def _known(block: JsonObject) -> Part:
-    """The part of a block that is an object; an opaque one for what is not known."""
-    match block:
-        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
-            return text
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return ImagePart(url=url, detail=as_text(as_object(block.get("image_url")).get("detail")))
-        case {"type": "image_url", "image_url": str(url)}:
-            return ImagePart(url=url)
-        case {"type": "file", "file": {"file_data": str(data)}} if data.startswith("data:") and ";base64," in data:
-            kind, _, content = data.removeprefix("data:").partition(";base64,")
-            return DocumentPart(data=content, media_type=kind, name=as_text(as_object(block.get("file")).get("filename")))
-        case _:
-            return OpaquePart(value=block, provider=CHAT)
-
-
-def _boundaries(block: JsonObject) -> list[Part]:
-    marks = [block[name] for name in ("cache_control", "prompt_cache_breakpoint") if isinstance(block.get(name), Mapping)]
-    return [CacheBreakpointPart(kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))) for mark in marks]
+def usage_from_anthropic(value: Json) -> Usage | None:
+    """Read the usage that Anthropic's API reports. Its input tokens exclude those that are read from and written to the cache."""
+    data = as_object(value)
+    uncached = as_count(data.get("input_tokens"))
+    if uncached is None:
+        return None
+    cached = as_count(data.get("cache_read_input_tokens")) or 0
+    written = as_count(data.get("cache_creation_input_tokens")) or 0
+    output_tokens = as_count(data.get("output_tokens")) or 0
+    return Usage(input_tokens=uncached + cached + written, output_tokens=output_tokens, cached_tokens=cached)

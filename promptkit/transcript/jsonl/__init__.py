@@ -1,1 +1,1 @@
-"""jsonl."""
+"""Transcripts in JSON Lines files: the format, the store, archives, validation."""

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit import InMemoryStore, Transcript, build_view
+from promptkit import Transcript
 from promptkit.recordings.counts import RecordingTotals
 from promptkit.recordings.importing import read_recording
+from promptkit.transcript import InMemoryStore, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from promptkit.recordings.reading.format import Batch
+
     from promptkit import Message
     from promptkit.recordings.counts import RecordingCounts
-    from promptkit.recordings.reading.codec import Batch
     from promptkit.transcript.entries import Entry
 
 Record = dict[str, Any]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from promptkit import Checkpoint, Message, build_view
+from promptkit import Message
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
 from promptkit.recordings.counts import RecordingCounts
+from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
 from tests.unit.recordings.samples import CLAUDE, answer, lines, read_text, result, text, use, user
 
@@ -131,7 +132,7 @@ class TestBranches:
     def test_a_line_whose_parent_is_missing_is_mended_and_told(self, tmp_path: Path) -> None:
         made = read(tmp_path, user("u1", None, "a"), user("u2", "gone", "b"))
         assert texts(made.shown) == ["a", "b"]
-        assert made.problems == ["the line before it, 'gone', is not in this file; it stands behind 'u1'."]
+        assert made.problems == ["its parent line 'gone' is not in this file; it was placed after 'u1'."]
 
     def test_lines_that_name_each_other_in_a_circle_are_read(self, tmp_path: Path) -> None:
         made = read(tmp_path, user("u1", "u2", "a"), user("u2", "u1", "b"), user("u3", "u3", "c"))
@@ -241,7 +242,9 @@ class TestNothingIsLost:
         assert made.counts.skipped_lines == 4
         assert [problem.line for batch in made.batches for problem in batch.skipped] == [1, 3, 4, 5]
         data = [
-            entry.payload.data for entry in made.entries if isinstance(entry.payload, CustomEntry) and entry.payload.name.endswith("bad_line")
+            entry.payload.data
+            for entry in made.entries
+            if isinstance(entry.payload, CustomEntry) and entry.payload.name.endswith("bad_line")
         ]
         assert [record["text"] for record in data if isinstance(record, dict)] == bad
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from promptkit import Checkpoint, InMemoryStore, JsonlStore, Message, ToolCall, Transcript, build_view
+from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.recordings.exporting import messages_from_entries, to_anthropic_json, to_openai_json, encode_transcript
+from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
+from promptkit.transcript import Checkpoint, InMemoryStore, build_view
 from promptkit.transcript.entries import MessageEntry
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines, read_text
 

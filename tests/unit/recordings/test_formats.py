@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Checkpoint, Message, build_view
+from promptkit import Message
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.recordings.counts import RecordingCounts
 from promptkit.recordings.formats.codex import MAX_USER_CHARACTERS
+from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.entries import BranchSummary, CustomEntry, CustomMessage, MessageEntry, Observation, Setting
 from tests.unit.recordings.samples import (
     ANTHROPIC,
@@ -127,7 +128,7 @@ class TestPi:
         assert [message.text for message in read_text(tmp_path, lines([*PI[:2], again])).shown] == ["anew"]
         made = read_text(tmp_path, lines([*PI[:2], again | {"parentId": "gone"}]))
         assert [message.text for message in made.shown] == ["hi", "anew"]
-        assert made.problems == ["the entry before it, 'gone', is not before it; it stands behind 'a1'."]
+        assert made.problems == ["its parent 'gone' is not before it; it was placed after 'a1'."]
 
     def test_version_1_has_places_instead_of_ids(self, tmp_path: Path) -> None:
         old = [{key: value for key, value in record.items() if key not in ("id", "parentId", "version")} for record in PI[:7]]
@@ -284,7 +285,7 @@ def test_our_own_transcripts_are_read(tmp_path: Path) -> None:
 
 def test_a_file_of_no_known_format_is_refused_with_a_list(tmp_path: Path) -> None:
     for content in ("hello", '{"a": 1}', "[]", "[[]]", "\x00\x01"):
-        with pytest.raises(TranscriptFormatError, match=r"no recording of a format that is known: promptkit, claude_code, .*--format"):
+        with pytest.raises(TranscriptFormatError, match=r"no known format. Known formats are promptkit, claude_code, .*--format"):
             read_text(tmp_path, content)
     with pytest.raises(TranscriptFormatError, match="the file is empty"):
         read_text(tmp_path, "")
@@ -347,7 +348,10 @@ CONTENTS: list[Json] = [
 @pytest.mark.parametrize("content", [CONTENTS, {"history": CONTENTS, "authType": "x"}], ids=["list", "history"])
 def test_a_checkpoint_of_gemini_cli_has_calls_with_their_results(content: Json, tmp_path: Path) -> None:
     made = read_text(tmp_path, json.dumps(content))
-    assert (made.format, made.counts) == ("gemini_cli", RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1, thinking=1))
+    assert (made.format, made.counts) == (
+        "gemini_cli",
+        RecordingCounts(conversations=1, messages=4, tool_calls=1, tool_results=1, thinking=1),
+    )
     assert shown(made) == ["user", "assistant", "tool", "assistant"]
     assert made.shown[2].content == ("x = 1",)
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.recordings.exporting import encode_transcript
 from promptkit.recordings.importing import import_recording
 from promptkit.recordings.reading.json_values import MAX_DEPTH
-from promptkit.transcript.jsonl.reader import TranscriptReader, StoredEntry
+from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from tests.unit.recordings.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class TestOneByOne:
         made = read_text(tmp_path, content[:-1], SAMPLES[name][0])
         assert made.counts.messages == read_text(tmp_path, content).counts.messages
         assert made.counts.skipped_lines == 1
-        assert "nothing behind it could be read" in made.problems[0]
+        assert "the rest of the file could not be read" in made.problems[0]
 
     def test_a_compressed_file_that_is_cut_short_gives_what_came_before(self, tmp_path: Path) -> None:
         noise = lines([user(f"u{number}", None, f"{number**50}") for number in range(3_000)])
@@ -219,7 +218,7 @@ class TestOneByOne:
         assert (made.counts.messages, made.counts.tool_calls) == (41, 20)
 
     def test_a_folder_and_a_missing_file_are_refused_in_a_line(self, tmp_path: Path) -> None:
-        for path, message in ((tmp_path, "is a folder"), (tmp_path / "nothing", "there is no file")):
+        for path, message in ((tmp_path, "is a directory"), (tmp_path / "nothing", "there is no file")):
             with pytest.raises(TranscriptError, match=message):
                 import_recording(path)
         with pytest.raises(TranscriptError, match="there is no format 'x'"):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.messages import Usage
-from promptkit.recordings.reading.json_values import as_count, omit_fields, parse_time, usage_from_openai
+from promptkit.recordings.reading.json_values import as_count, omit_fields, parse_time
+from promptkit.recordings.reading.messages import usage_from_openai
 
 if TYPE_CHECKING:
     from promptkit.messages import Json

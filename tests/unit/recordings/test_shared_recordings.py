@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from promptkit import JsonlStore, Transcript, build_view
+from promptkit import JsonlStore, Transcript
 from promptkit.recordings.importing import import_recording
+from promptkit.transcript import build_view
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.validate import find_problems
 

@@ -8,7 +8,7 @@ from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import ViewBuilder, ViewItem, build_view, build_summary_message
+from promptkit.transcript.view import ViewBuilder, ViewItem, build_summary_message, build_view
 
 
 def said(text: str) -> Message:
@@ -35,7 +35,10 @@ class TestEdits:
     def test_show_other_content_in_the_place_of_the_entry(self) -> None:
         transcript = talk("one", "two")
         transcript.append(Edit(target="a", content=("short",), reason="pruned"))
-        assert build_view(transcript.path()).items == (ViewItem(message=said("short"), entry_id="a"), ViewItem(message=said("two"), entry_id="b"))
+        assert build_view(transcript.path()).items == (
+            ViewItem(message=said("short"), entry_id="a"),
+            ViewItem(message=said("two"), entry_id="b"),
+        )
 
     def test_the_latest_of_an_entry_holds(self) -> None:
         transcript = talk("one")

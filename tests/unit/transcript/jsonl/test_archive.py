@@ -146,9 +146,7 @@ def test_that_is_missing_is_reported_and_what_is_left_can_be_used(path: Path) ->
     path.with_name(archive_entries(JsonlStore(path), through="b").file).unlink()
     transcript = Transcript(JsonlStore(path))
     assert [entry.id for entry in transcript.path()] == ["c"]
-    assert [problem.detail for problem in transcript.problems] == [
-        "the archive talk.0001.jsonl.gz does not exist; missing entries: 2."
-    ]
+    assert [problem.detail for problem in transcript.problems] == ["the archive talk.0001.jsonl.gz does not exist; missing entries: 2."]
     transcript.append_messages(said("four"))
 
 

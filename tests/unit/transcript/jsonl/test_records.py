@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, Usage
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptError
+from promptkit.messages import CacheBreakpointPart
 from promptkit.transcript.entries import (
     KINDS,
     BranchSummary,
