@@ -8,13 +8,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import sys
-from base64 import b64decode
+import zlib
+from base64 import b64decode, b64encode
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from promptkit.tokens.vocab.blob import format_official, pack
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-__all__ = ["SHA256", "build_vocabulary", "main"]
+__all__ = ["SHA256", "build_vocabulary", "format_official", "main", "pack_vocabulary"]
 
 SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -34,7 +37,17 @@ def build_vocabulary(name: str, file: bytes) -> bytes:
     if found != SHA256[name]:
         message = f"{name}: sha256 is {found}, and the official file has {SHA256[name]}: get the official file."
         raise ValueError(message)
-    return pack(tokens)
+    return pack_vocabulary(tokens)
+
+
+def pack_vocabulary(tokens: Sequence[bytes]) -> bytes:
+    """Compress tokens in rank order, each of at most 255 bytes, as `promptkit.tokens.encodings` reads them."""
+    return zlib.compress(len(tokens).to_bytes(4, "little") + bytes(map(len, tokens)) + b"".join(tokens), 9)
+
+
+def format_official(tokens: Sequence[bytes]) -> bytes:
+    """Write the official `.tiktoken` file of a vocabulary: a line of base64 and rank for each token."""
+    return b"".join(b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens))
 
 
 def main() -> None:

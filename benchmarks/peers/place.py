@@ -15,8 +15,9 @@ from typing import Final
 
 import attrs
 
+from benchmarks.maintenance.build_vocabularies import format_official
 from benchmarks.peers.peer import OWN, Peer
-from promptkit.tokens.vocab.blob import format_official, load_vocabulary
+from promptkit.tokens.encodings import load_vocabulary
 
 __all__ = ["SERVE", "InstallError", "Place", "default_place", "digest"]
 

@@ -17,7 +17,6 @@ from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
 from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.policy.overflow import budget_after_overflow
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.summarizers.defaults import SummarizerContext
@@ -26,7 +25,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.errors import overflow_from_error
 from promptkit.providers.model import Model, Reply
-from promptkit.tokens.budget import ContextBudget, resolve_budget
+from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
 from promptkit.transcript.entries import MessageEntry, Setting

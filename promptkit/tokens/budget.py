@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.tokens.models import model_info, model_name, tokenizer_for
 from promptkit.tools import tool_definitions
 
@@ -25,6 +25,7 @@ __all__ = [
     "DEFAULT_BUDGET",
     "DEFAULT_RESERVE",
     "ContextBudget",
+    "budget_after_overflow",
     "fit_reserve",
     "parse_tokens",
     "resolve_budget",
@@ -42,6 +43,7 @@ SAFETY = 0.9
 
 _OUTPUT_FRACTION = 4  # at most a quarter of the window is reserved for the reply, unless `reserved_output_tokens` says otherwise
 _RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
+_AFTER_OVERFLOW = 0.8  # share of a refused request for the next one, where the window is unknown: the provider counts differently
 _MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
 _SUMMARY_TOKENS = 16_384
 _SUMMARY_FRACTION = 5
@@ -377,6 +379,38 @@ def _tokens_of(budget: object, *, least: int) -> int:
     if not least <= budget < math.inf:  # refuses NaN too
         _refuse(f"budget must be at least {least} tokens, and finite, not {budget}")
     return int(budget)
+
+
+def budget_after_overflow(budget: ContextBudget, *, refused: int, window: int | None = None) -> ContextBudget:
+    """Return the budget for requests after the provider refused one as too large. Its limit is below `refused`.
+
+    Args:
+        budget: The budget that the refused request was made with.
+        refused: Tokens of the refused request, as counted here.
+        window: The context window in tokens, if the provider's error names it.
+
+    Raises:
+        ContextWindowFullError: The smaller limit leaves nothing beside the tool definitions.
+    """
+    try:
+        if window is not None and window > 0 and (budget.window is None or window < budget.window):
+            budget = attrs.evolve(
+                budget,
+                window=window,
+                reserved_output_tokens=_below(budget.reserved_output_tokens, window),
+                reserve_tokens=_below(budget.reserve_tokens, window),
+            )
+        limit = budget.limit
+        if limit is None or limit >= refused:
+            budget = attrs.evolve(budget, max_tokens=max(1, int(refused * _AFTER_OVERFLOW)))
+    except (ToolsFillBudgetError, InvalidArgumentError) as error:
+        message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
+        raise ContextWindowFullError(message) from error
+    return budget
+
+
+def _below(tokens: int | None, window: int) -> int | None:
+    return tokens if tokens is not None and tokens < window else None
 
 
 def parse_tokens(text: str) -> int:

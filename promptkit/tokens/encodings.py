@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -11,12 +13,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TokenizerError
-from promptkit.tokens.vocab.blob import load_vocabulary
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["BUNDLED", "Bundle", "get_encoding"]
+__all__ = ["BUNDLED", "Bundle", "get_encoding", "load_vocabulary", "unpack_vocabulary"]
 
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _O200K_WORDS = "|".join(
@@ -131,6 +132,28 @@ def _build(name: str) -> Encoding:
     except Exception as error:  # a plugin of tiktoken may raise anything
         message = f"The encoding {name!r} does not load: {error}. Use one of {', '.join(BUNDLED)}, or install the package that provides it."
         raise TokenizerError(message) from error
+
+
+def load_vocabulary(name: str) -> tuple[bytes, ...]:
+    """Return the tokens of a bundled vocabulary (`o200k_base` or `cl100k_base`) in rank order."""
+    from importlib.resources import files
+
+    return unpack_vocabulary(files("promptkit.tokens").joinpath("vocab", f"{name}.zlib").read_bytes())
+
+
+_HEADER = 4  # bytes
+
+
+def unpack_vocabulary(blob: bytes) -> tuple[bytes, ...]:
+    """Return the tokens of a compressed vocabulary in rank order.
+
+    Its form is `zlib(count as 4 bytes little-endian + one length byte per token + the tokens)`. Ranks are exactly 0 to n-1, so they
+    are not stored. `benchmarks/maintenance/build_vocabularies.py` writes it.
+    """
+    data = zlib.decompress(blob)
+    start = _HEADER + int.from_bytes(data[:_HEADER], "little")
+    places = accumulate(data[_HEADER:start], initial=start)
+    return tuple(data[low:high] for low, high in pairwise(places))
 
 
 def _refuse_download(name: str) -> None:

@@ -5,21 +5,21 @@ import hashlib
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary
-from promptkit.tokens.vocab.blob import format_official, load_vocabulary, pack, unpack
+from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary, format_official, pack_vocabulary
+from promptkit.tokens.encodings import load_vocabulary, unpack_vocabulary
 
 
 @pytest.mark.parametrize("name", sorted(SHA256))
 def test_a_bundled_vocabulary_is_the_official_file_byte_for_byte(name: str) -> None:
     file = format_official(load_vocabulary(name))
     assert hashlib.sha256(file).hexdigest() == SHA256[name]
-    assert unpack(build_vocabulary(name, file)) == load_vocabulary(name)
+    assert unpack_vocabulary(build_vocabulary(name, file)) == load_vocabulary(name)
 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=128)))
 def test_a_blob_holds_tokens_in_rank_order(tokens: list[bytes]) -> None:
-    assert unpack(pack(tokens)) == tuple(tokens)
+    assert unpack_vocabulary(pack_vocabulary(tokens)) == tuple(tokens)
 
 
 def test_refuses_a_file_that_is_not_the_official_one() -> None:
