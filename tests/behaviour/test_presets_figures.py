@@ -134,12 +134,12 @@ def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
 @pytest.mark.parametrize("tools", [0, 3_000])
 def test_the_threshold_comes_before_the_overflow(name: str, output: int | None, window: int, tools: int) -> None:
     preset = PRESETS[name]()
-    most = preset.adjust_budget(ContextBudget(window=window, max_output_tokens=output, tools=tools)).render_budget
-    assert most is not None
-    assert decided(preset, "before_render", most, budget=ContextBudget(window=window, max_output_tokens=output, tools=tools)) == "Compact"
+    limit = preset.adjust_budget(ContextBudget(window=window, max_output_tokens=output, tools=tools)).render_budget
+    assert limit is not None
+    assert decided(preset, "before_render", limit, budget=ContextBudget(window=window, max_output_tokens=output, tools=tools)) == "Compact"
 
 
-def test_a_reply_that_somebody_asked_for_stays() -> None:
+def test_a_reserve_that_the_user_chose_stays() -> None:
     assert [PRESETS[name]().adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000)).limit for name in PRESETS] == [
         140_000
     ] * len(PRESETS)
@@ -164,10 +164,10 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "enabled": True,
         "background": 0.8,
         "block": 0.95,
-        "originals": 20_000,
-        "original": 2_000,
-        "least": 4,
-        "least_asked": 2,
+        "user_message_tokens": 20_000,
+        "max_user_message_tokens": 2_000,
+        "min_messages": 4,
+        "min_messages_manual": 2,
     },
     Pi: {"enabled": True, "reserve_tokens": 16_384, "keep_recent_tokens": 20_000},
     OhMyPi: {
@@ -181,7 +181,7 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "promote": True,
     },
     ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "keep_results": None, "breaker": 3},
-    Codex: {"enabled": True, "auto_compact_tokens": None, "originals": 20_000},
+    Codex: {"enabled": True, "auto_compact_tokens": None, "user_message_tokens": 20_000},
     OpenCode: {"enabled": True, "reserved": None, "preserve_recent_tokens": None, "prune": False},
     GSV: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},
 }
@@ -196,14 +196,14 @@ def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: a
     ("expected", "toml", "variable", "wrong"),
     [
         (VSCode(threshold=0.5, cold=0.85), "threshold = 0.5", {"P_COLD": "0.85"}, "threshold = 50"),
-        (CopilotCLI(block=0.9, min_messages=6), "block = 0.9", {"P_LEAST": "6"}, "background = 80"),
+        (CopilotCLI(block=0.9, min_messages=6), "block = 0.9", {"P_MIN_MESSAGES": "6"}, "background = 80"),
         (Pi(reserve_tokens=8_000, enabled=False), "reserve_tokens = 8000", {"P_ENABLED": "no"}, 'reserve_tokens = "16k"'),
         (OhMyPi(threshold=100_000, promote=False), "threshold = 100000", {"P_PROMOTE": "off"}, "threshold = 85"),
         (ClaudeCode(keep_results=5, breaker=2), "keep_results = 5", {"P_BREAKER": "2"}, "breaker = 0"),
         (
             Codex(auto_compact_tokens=0.8, user_message_tokens=100),
             "auto_compact_tokens = 0.8",
-            {"P_ORIGINALS": "100"},
+            {"P_USER_MESSAGE_TOKENS": "100"},
             "auto_compact_tokens = 90",
         ),
         (OpenCode(reserved=10_000, prune=True), "reserved = 10000", {"P_PRUNE": "yes"}, "prune = 1"),

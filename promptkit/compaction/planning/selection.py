@@ -27,8 +27,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import TranscriptView, ViewItem
@@ -85,7 +84,7 @@ class KeepLastTurns:
 class KeepAfter:
     """Drop everything up to and including an entry and the rest of its block."""
 
-    entry: str
+    entry_id: str
 
 
 @attrs.frozen(kw_only=True)
@@ -193,7 +192,7 @@ class _Cutter:
             case KeepLastTurns(count=count):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
                 return len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
-            case KeepAfter(entry=entry):
+            case KeepAfter(entry_id=entry):
                 return self._cut_after(entry)
             case KeepUserMessages() | KeepNothing():
                 return len(self.items)

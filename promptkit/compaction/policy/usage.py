@@ -44,7 +44,7 @@ class UsageReading:
 
     This is the figure to show to users.
     """
-    counted_entry: str | None = None
+    counted_entry_id: str | None = None
     """The entry that holds the provider's count."""
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
@@ -173,18 +173,18 @@ class UsageMeter:
                 if len(rejected) == MAX_REJECTED:
                     break
                 continue
-            place = self._places.get(count.entry)
+            place = self._places.get(count.entry_id)
             if place is None:
                 continue
             newest = newest or count
-            factors[count.entry] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._before[place]))
+            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._before[place]))
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
         return UsageReading(
             local=fixed_tokens + local,
-            provider=None if newest is None else newest.tokens + local - self._before[self._places[newest.entry] + 1],
-            counted_entry=None if newest is None else newest.entry,
+            provider=None if newest is None else newest.tokens + local - self._before[self._places[newest.entry_id] + 1],
+            counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
             rejected=tuple(rejected),
         )
@@ -211,12 +211,12 @@ class UsageMeter:
         # After a change most messages are the same, only at another place.
         known = {id(item.message): self._before[at + 1] - self._before[at] for at, item in enumerate(old[same:], same)}
         for at, item in enumerate(old[same:], same):
-            if self._places.get(item.entry) == at:
-                del self._places[item.entry]
+            if self._places.get(item.entry_id) == at:
+                del self._places[item.entry_id]
         removed = old[same:]  # keeps the messages alive while their ids are looked up
         del old[same:], self._before[same + 1 :]
         for item in items[same:]:
-            self._places.setdefault(item.entry, len(old))
+            self._places.setdefault(item.entry_id, len(old))
             tokens = known.get(id(item.message))
             self._before.append(self._before[-1] + (self.count(item.message) if tokens is None else tokens))
             old.append(item)
@@ -233,7 +233,7 @@ class UsageMeter:
 
 
 def _is_same(before: ViewItem, now: ViewItem) -> bool:
-    return before.entry == now.entry and (before.message is now.message or before.message == now.message)
+    return before.entry_id == now.entry_id and (before.message is now.message or before.message == now.message)
 
 
 def _clamp_factor(factor: float) -> float:
@@ -245,7 +245,7 @@ def _clamp_factor(factor: float) -> float:
 class ProviderCount:
     """A provider's count that is valid for the current view: that of the request which `entry` answered."""
 
-    entry: str
+    entry_id: str
     input_tokens: int
     """Tokens of the request, cached ones included."""
     output_tokens: int = 0
@@ -260,7 +260,7 @@ class ProviderCount:
 class RejectedCount:
     """A provider's count that is unusable, and why."""
 
-    entry: str
+    entry_id: str
     why: str
 
 
@@ -291,15 +291,15 @@ def iter_provider_counts(
 def _check_count(entry: str, reply: MessageEntry, model: str | None, window: int | None) -> ProviderCount | RejectedCount:
     usage = reply.usage
     if usage is None or usage.input_tokens <= 0:
-        return RejectedCount(entry=entry, why="no input tokens were counted")
+        return RejectedCount(entry_id=entry, why="no input tokens were counted")
     if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
-        return RejectedCount(entry=entry, why="its figures contradict each other")
+        return RejectedCount(entry_id=entry, why="its figures contradict each other")
     if reply.finish in UNREPLAYABLE_FINISHES:
-        return RejectedCount(entry=entry, why=f"the reply ended with {reply.finish!r}")
+        return RejectedCount(entry_id=entry, why=f"the reply ended with {reply.finish!r}")
     if model is not None and reply.model is not None and reply.model != model:
-        return RejectedCount(entry=entry, why=f"it was counted by {reply.model}, not by {model}")
+        return RejectedCount(entry_id=entry, why=f"it was counted by {reply.model}, not by {model}")
     if window is not None and usage.input_tokens + usage.output_tokens > window:
         total = usage.input_tokens + usage.output_tokens
-        return RejectedCount(entry=entry, why=f"{total:,} tokens are more than the context window of {window:,}")
+        return RejectedCount(entry_id=entry, why=f"{total:,} tokens are more than the context window of {window:,}")
     # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(entry=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return ProviderCount(entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)

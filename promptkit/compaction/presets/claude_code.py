@@ -11,7 +11,7 @@ from promptkit.compaction.policy.rules import compact_above, compact_on_demand, 
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.processors import clear_results
-from promptkit.compaction.replacement import Replacement, carried_over
+from promptkit.compaction.replacement import Replacement, carry_from_facts
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def claude_code(settings: ClaudeCode | None = None) -> Preset:
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(attempts=chosen.breaker, breaker=chosen.breaker), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(carry=carried_over),
+        replacement=Replacement(carry=carry_from_facts),
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         processors=() if chosen.keep_results is None else (clear_results(chosen.keep_results, step=8),),
         enabled=chosen.enabled,

@@ -77,7 +77,7 @@ def test_what_has_not_the_tags_is_no_summary(text: str) -> None:
     assert extract_summary_text(Message(role="user", content=(text,))) is None
 
 
-def test_tags_that_a_person_writes_are_a_request() -> None:
+def test_tags_that_the_user_writes_are_a_request() -> None:
     talk = Talk()
     talk.user("<conversation-summary>\nI am no summary\n</conversation-summary>")
     assert is_user_request(talk.view.items[0])
@@ -95,7 +95,7 @@ def _mixed() -> Talk:
     return talk
 
 
-def test_requests_are_what_a_person_asked_for() -> None:
+def test_requests_are_what_the_user_asked_for() -> None:
     items = _mixed().view.items
     assert [at for at in range(len(items)) if is_user_request(items[at])] == [0, 4, 5]
     assert find_last_user_request(items) == 5

@@ -1,4 +1,4 @@
-"""What the person wrote stays word for word, the newest first, within a total and a length of each."""
+"""User messages stay verbatim, the newest first, within a total and a length of each."""
 
 from __future__ import annotations
 

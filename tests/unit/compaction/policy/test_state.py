@@ -38,7 +38,7 @@ def test_E31_only_progress_renews_the_attempts() -> None:
         assert spent.after_attempt(outcome) == Attempts(unsuccessful=2, consecutive_unsuccessful=3, last=outcome, ended_this_turn=1)
 
 
-def test_a_message_of_the_person_frees_one_attempt_and_not_the_breaker() -> None:
+def test_a_message_of_the_user_frees_one_attempt_and_not_the_breaker() -> None:
     assert Attempts(unsuccessful=1, consecutive_unsuccessful=2, last="failed", ended_this_turn=1).after_user_message() == Attempts(
         unsuccessful=0, consecutive_unsuccessful=2, last="failed", user_messages_since=1
     )

@@ -162,7 +162,7 @@ def test_E34_the_count_of_an_earlier_model_is_not_taken() -> None:
     assert read(talk, model="small").provider is None
     assert read(talk, model="small").rejected == (RejectedCount(entry_id="e2", why="it was counted by large, not by small"),)
     assert read(talk).provider == 110
-    assert read(asked_and_answered(100), model="small").provider == 110  # nobody wrote down which model it was
+    assert read(asked_and_answered(100), model="small").provider == 110  # the model was not recorded
 
 
 def test_E35_the_latest_checkpoint_counts_and_not_the_first() -> None:
