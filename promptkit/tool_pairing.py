@@ -45,7 +45,7 @@ def pair_tool_calls(turns: Sequence[Message]) -> PairedMessages:
     * A result without a call is dropped.
     * Of several results of one call, the first is kept: a repeated result at the end does not change what a provider has cached.
     * A repeated call id is made unique, in the call and in its result. Later messages do not change the new id.
-    * A result that stands before its call, or apart from it, is moved behind the call.
+    * A result before its call, or apart from it, is moved behind the call.
 
     Args:
         turns: The recorded messages, oldest first.

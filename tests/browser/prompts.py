@@ -5,7 +5,25 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from promptkit import AssistantMessage, CacheBreakpoint, Chunk, Document, Group, Image, KeepWith, PrioritizedList, Reserve, SystemMessage, Tag, Text, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage
+from promptkit import (
+    AssistantMessage,
+    CacheBreakpoint,
+    Chunk,
+    Document,
+    Group,
+    Image,
+    KeepWith,
+    PrioritizedList,
+    Reserve,
+    SystemMessage,
+    Tag,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.elements import Opaque
 
 if TYPE_CHECKING:
@@ -20,7 +38,7 @@ PICTURE = (
 
 
 def tools() -> Child:
-    """Calls and results that leave together, and a result with a stand-in."""
+    """Tool calls and results that are pruned together, and a result with a fallback."""
     made: list[Child] = []
     for turn in range(8):
         calls = (

@@ -86,7 +86,7 @@ CONTRASTS = """() => {
   return [...low];
 }"""
 
-# What sticks out of the row, card or panel that it stands in, or lies over what stands beside it.
+# Elements that overflow their row, card or panel, or overlap their neighbour.
 OUTSIDE = """() => {
   const found = new Set();
   for (const box of document.querySelectorAll('.top > div, .views, .tools, .row, .removal, .message, .message > header, .line, #detail, #detail > *')) {

@@ -1,4 +1,4 @@
-"""The pictures of docs/tracing.md: `python -m tests.browser.shots` takes them anew from the page that the demonstration gives."""
+"""Screenshots for docs/tracing.md: `python -m tests.browser.shots` takes them from the trace page of the demo."""
 
 from __future__ import annotations
 
