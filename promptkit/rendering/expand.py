@@ -163,7 +163,7 @@ class Expansion:
         if filled:
             self._complete(node)
 
-    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over children, of which a prompt can have very many
+    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912  # one pass over children, of which a prompt can have very many
         """Build the items of a node and schedule those that are nodes. Return True if none is a node."""
         items = node.items
         find_cached = self.cache.text_messages.get

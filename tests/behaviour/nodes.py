@@ -43,7 +43,7 @@ class Node:
     """A container, a message or a leaf."""
 
     key: int
-    kind: Literal["container", "message", "text", "part", "boundary", "reserve"] = "container"
+    kind: Literal["container", "message", "text", "part", "breakpoint", "reserve"] = "container"
     priority: float = MAX
     children: list[Node] = attrs.field(factory=list["Node"], repr=False)
     parent: Node | None = attrs.field(default=None, repr=False)
@@ -119,7 +119,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     elif isinstance(element, Opaque):
         node.kind, node.part = "part", OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
     elif isinstance(element, CacheBreakpoint):
-        node.kind, node.part = "boundary", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
+        node.kind, node.part = "breakpoint", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
     elif isinstance(element, Reserve):
         node.kind, node.reserved = "reserve", element.tokens
     elif isinstance(element, Text | TextChunk):

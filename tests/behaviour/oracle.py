@@ -97,17 +97,17 @@ def _says_something(node: Node) -> bool:
 
 
 def _held(tree: Tree, scope: Node) -> set[int]:
-    """The keys of what is required, of Reserves, and of all that stands before the last cache boundary in scope."""
+    """The keys of what is required, of Reserves, and of all that stands before the last cache breakpoint in scope."""
     locked: set[int] = set()
     for node in tree.nodes():
         if node.required:
             locked |= {below.key for below in walk(node)}
         if node.kind == "reserve":
             locked.add(node.key)
-    boundaries = [node.key for node in walk(scope) if node.kind == "boundary"]
-    if boundaries:
+    breakpoints = [node.key for node in walk(scope) if node.kind == "breakpoint"]
+    if breakpoints:
         keys = [node.key for node in tree.nodes()]
-        locked |= set(keys[: keys.index(boundaries[-1]) + 1])
+        locked |= set(keys[: keys.index(breakpoints[-1]) + 1])
     return locked
 
 

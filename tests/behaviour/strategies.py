@@ -22,7 +22,7 @@ __all__ = ["FEATURES", "prompts", "tokenizers"]
 FEATURES: tuple[strategies.Feature, ...] = (
     "required",
     "fallback",
-    "boundary",
+    "breakpoint",
     "limit",
     "keep",
     "reserve",

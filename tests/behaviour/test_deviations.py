@@ -74,7 +74,7 @@ def test_d3_a_count_is_never_that_of_calls_that_have_gone() -> None:
     assert (made.tokens, [message.text for message in made.messages]) == (2, ["text", "q"])
 
 
-class TestD4ABoundaryProtectsWhatStandsBeforeIt:
+class TestD4ABreakpointProtectsWhatStandsBeforeIt:
     def test_but_a_later_sibling_is_still_pruned(self) -> None:
         prompt = (UserMessage(priority=1)["stable one", CacheBreakpoint()], UserMessage(priority=2)["prunable tail two"])
         made = render(prompt, budget=3, tokenizer=WordTokenizer())
@@ -87,7 +87,7 @@ class TestD4ABoundaryProtectsWhatStandsBeforeIt:
             texts(prompt, 2)
 
     def test_and_says_nothing_about_priorities(self) -> None:
-        # Of two messages of one priority the one with the lowest direct child goes first: a boundary is as high as can be.
+        # Of two messages of one priority the one with the lowest direct child goes first: a breakpoint is as high as can be.
         prompt = (UserMessage(priority=0)[CacheBreakpoint(), Text()["a"]], UserMessage(priority=0)["b"])
         assert texts(prompt, 1) == ["a"]
 
@@ -156,7 +156,7 @@ class TestD7NothingLeavesNoLineBreak:
 
 
 class TestD8JsonKeepsEverything:
-    def test_whole_messages_calls_limits_and_boundaries(self) -> None:
+    def test_whole_messages_calls_limits_and_breakpoints(self) -> None:
         prompt = (
             SystemMessage(priority=9)["sys", CacheBreakpoint(kind="ephemeral")],
             TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]],

@@ -1,4 +1,4 @@
-"""Flex: who gets how much, and that nobody gets more than there is."""
+"""Flex: who gets how much, and that no member gets more than there is."""
 
 from __future__ import annotations
 

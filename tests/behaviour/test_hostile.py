@@ -1,4 +1,4 @@
-"""Input that nobody meant, or that somebody meant badly, is survived."""
+"""Malformed, extreme and hostile input does not crash a render."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from promptkit import (
     UserMessage,
     render,
 )
-from promptkit.errors import BadChildError, BadPropError, OrphanToolResultError, TreeError, UnansweredToolCallError
+from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
 from promptkit.testing import WordTokenizer
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
@@ -37,8 +37,8 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("a chunk outside a message", Group()[TextChunk()["loose"]], TreeError, "Group"),
     ("an image outside a message", Group()[Image(src="https://x/y.png")], TreeError, "Group"),
     ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], TreeError, "UserMessage > Group > SystemMessage"),
-    ("a boundary outside a message", Group()[CacheBreakpoint()], TreeError, "Group"),
-    ("a boundary deep in a message", UserMessage()[Group()[CacheBreakpoint()]], TreeError, "UserMessage > Group"),
+    ("a cache breakpoint outside a message", Group()[CacheBreakpoint()], TreeError, "Group"),
+    ("a cache breakpoint deep in a message", UserMessage()[Group()[CacheBreakpoint()]], TreeError, "UserMessage > Group"),
     ("an element in a text", UserMessage()[TextChunk()[Text()["a"]]], BadChildError, "UserMessage > TextChunk"),
     ("a result without a call", Group()[ToolMessage(tool_call_id="x")["a"]], OrphanToolResultError, "Group > ToolMessage"),
     ("a result before its call", (ANSWER, CALLING), OrphanToolResultError, "ToolMessage[0]"),
@@ -89,7 +89,7 @@ def test_what_is_wrong_when_built_is_said_when_built(build: Callable[[], object]
 
 
 def test_a_negative_budget_is_refused() -> None:
-    with pytest.raises(BadPropError, match="budget"):
+    with pytest.raises(InvalidArgumentError, match="budget"):
         render(UserMessage()["a"], budget=-1, tokenizer=WordTokenizer())
 
 

@@ -90,7 +90,7 @@ def orphans(messages: tuple[Message, ...]) -> list[str]:
     return lost + waiting
 
 
-@given(prompts(("tools", "fallback", "keep", "required", "limit", "boundary", "blank")), tokenizers(), SHARES)
+@given(prompts(("tools", "fallback", "keep", "required", "limit", "breakpoint", "blank")), tokenizers(), SHARES)
 def test_never_leaves_a_call_or_a_result_alone(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
     assert orphans(at_share(prompt, tokenizer, share).messages) == []
 

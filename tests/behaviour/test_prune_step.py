@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, note, strategies as st
 
 from promptkit import BudgetExceededError, Renderer, SystemMessage, UserMessage, render
-from promptkit.errors import BadPropError
+from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.testing.strategies.strategies import Feature
     from promptkit.tokens import Tokenizer
 
-FEATURES: tuple[Feature, ...] = ("required", "boundary", "limit", "keep", "legacy", "tools", "pass", "media")
+FEATURES: tuple[Feature, ...] = ("required", "breakpoint", "limit", "keep", "legacy", "tools", "pass", "media")
 
 
 @given(prompts(FEATURES), tokenizers(), st.integers(1, 20), st.floats(0, 1))
@@ -77,5 +77,5 @@ def test_what_was_dropped_stays_dropped() -> None:
 
 
 def test_a_negative_step_is_refused() -> None:
-    with pytest.raises(BadPropError, match="prune_step"):
+    with pytest.raises(InvalidArgumentError, match="prune_step"):
         Renderer(budget=10, tokenizer=WordTokenizer(), prune_step=-1)

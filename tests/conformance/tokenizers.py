@@ -58,7 +58,7 @@ class Words(Tokenizer):
     def count(self, text: str) -> int:
         return len(WORD.findall(text))
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -70,7 +70,7 @@ class Words(Tokenizer):
         calls = sum(self.count(f"{call.name} {call.arguments}") for call in tool_calls) if self.tool_calls else 0
         return Count(self.per_message + calls)
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         if isinstance(part, ImagePart):
             return Count(self.image)
         if isinstance(part, OpaquePart) and is_node(part.value) and isinstance(tokens := part.value.get("tokens"), int):
@@ -91,7 +91,7 @@ class Characters(Tokenizer):
     def count(self, text: str) -> int:
         return len(text) + sum(character > "\uffff" for character in text)
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -133,7 +133,7 @@ class Bpe(Tokenizer):
     def count(self, text: str) -> int:
         return self.counted(text) if text else 0
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -145,7 +145,7 @@ class Bpe(Tokenizer):
         calls = [{"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in tool_calls]
         return Count(3 + self._strings({"role": role, "name": name, "tool_calls": calls, "tool_call_id": tool_call_id}))
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         if isinstance(part, ImagePart):
             image = {"url": part.url, "detail": part.detail, "mediaType": part.media_type}
             return Count(self._strings({"type": "image_url", "image_url": image}))

@@ -107,7 +107,7 @@ Feature: TypeAlias = Literal[
     "alternatives",
     "attached",
     "blank",
-    "boundary",
+    "breakpoint",
     "components",
     "cuts",
     "documents",
@@ -270,7 +270,7 @@ class Grower:
     def _content(self) -> list[Child]:
         """What stands in a message."""
         children = self._several(lambda: self._inline(0))
-        if self._chance(20, "boundary"):
+        if self._chance(20, "breakpoint"):
             made = CacheBreakpoint() if self._chance(70) else CacheBreakpoint(kind="ephemeral", ttl="1h")
             children.insert(self.draw(st.integers(0, len(children))), made)
         self.left -= not children

@@ -12,7 +12,7 @@ from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import Group
 from promptkit.errors import RunningLoopError
-from promptkit.rendering.event_loop import abandon
+from promptkit.rendering.event_loop import close_coroutines
 from promptkit.rendering.renderer import render, render_async
 from promptkit.rendering.tree import Node
 from promptkit.testing import WordTokenizer
@@ -167,7 +167,7 @@ def test_abandoned_coroutines_are_closed_and_other_awaitables_left_alone() -> No
             self.closed = True
 
     node, connection, coroutine = Node(None, None, 0), Connection(), ready()
-    abandon([(node, connection), (node, coroutine)])  # type: ignore[list-item]  # its result does not matter
+    close_coroutines([(node, connection), (node, coroutine)])  # type: ignore[list-item]  # its result does not matter
     assert not connection.closed
     with pytest.raises(RuntimeError, match="cannot reuse already awaited"):
         asyncio.run(coroutine)

@@ -78,11 +78,11 @@ def test_a_second_string_is_shown(run: Callable[[Child], str], is_async: bool) -
 
 
 def test_what_grew_leaves_the_next_one_the_rest() -> None:
-    told: list[int] = []
+    budgets: list[int] = []
 
     def value(sizing: Sizing) -> str:
-        told.append(sizing.token_budget)
-        return "a" if len(told) <= 2 else "a b c"
+        budgets.append(sizing.token_budget)
+        return "a" if len(budgets) <= 2 else "a b c"
 
     render(UserMessage()[Expandable(value=value), Expandable(value=value)], budget=11, tokenizer=WordTokenizer())
-    assert told == [5, 5, 10, 8]
+    assert budgets == [5, 5, 10, 8]

@@ -60,7 +60,7 @@ class OwnChunk(TextChunk):
 
 
 @component
-class OwnBoundary(CacheBreakpoint):
+class OwnBreakpoint(CacheBreakpoint):
     pass
 
 
@@ -70,7 +70,7 @@ class OwnReference(Reference):
 
 
 def test_an_element_that_extends_one_of_the_grammar_is_written_as_that() -> None:
-    prompt = UserMessage()["a", OwnChunk(priority=1)["b"], OwnBoundary(), OwnReference(to="file:a"), Metadata(value=1)]
+    prompt = UserMessage()["a", OwnChunk(priority=1)["b"], OwnBreakpoint(), OwnReference(to="file:a"), Metadata(value=1)]
     made = render(there_and_back(prompt), budget=100, tokenizer=WordTokenizer())
     expected = render(prompt, budget=100, tokenizer=WordTokenizer())
     assert made.messages == expected.messages
@@ -87,7 +87,7 @@ def test_a_fallback_competes_as_before() -> None:
 
 
 @component
-class Told(PromptElement):
+class ShowsBudget(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         return str(sizing.token_budget)
 
@@ -95,15 +95,15 @@ class Told(PromptElement):
 class Primed(WordTokenizer):
     """The reply is primed with 3 tokens."""
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
         return Count(3)
 
 
-@pytest.mark.parametrize(("budget", "told"), [(100, "97"), (3, "0"), (1, "0")])
-def test_components_are_told_what_a_render_would_tell_them(budget: int, told: str) -> None:
-    assert from_json(to_json(Told(), budget=budget, tokenizer=Primed())) == Group()[Group()[told]]
+@pytest.mark.parametrize(("budget", "shown_budget"), [(100, "97"), (3, "0"), (1, "0")])
+def test_components_get_the_budget_that_a_render_would_give_them(budget: int, shown_budget: str) -> None:
+    assert from_json(to_json(ShowsBudget(), budget=budget, tokenizer=Primed())) == Group()[Group()[shown_budget]]
     if budget == 100:
-        assert render(UserMessage()[Told()], budget=budget, tokenizer=Primed()).messages[0].text == told
+        assert render(UserMessage()[ShowsBudget()], budget=budget, tokenizer=Primed()).messages[0].text == shown_budget
 
 
 def test_an_expandable_is_written_once_and_does_not_grow() -> None:

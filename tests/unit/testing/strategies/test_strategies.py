@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, find, given, note, settings, strategies as st
 from promptkit_components import History
 
 import promptkit
@@ -26,14 +25,13 @@ from promptkit import (
     TokenLimit,
     ToolMessage,
     UserMessage,
-    from_json,
     render,
     to_anthropic,
     to_chat,
-    to_json,
     to_responses,
 )
 from promptkit.element import flatten
+from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
 from promptkit.testing.strategies.generate import DEPTH, Grower, says
 from tests.behaviour.nodes import Node, build, is_empty
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from promptkit import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 pytest_plugins = ["pytester"]
 
@@ -58,7 +56,7 @@ SIGNS: dict[strategies.Feature, str] = {
     "alternatives": "First|IfEmpty",
     "attached": "Reference|Metadata",
     "blank": r"\['(| |\\n)'\]",
-    "boundary": "CacheBreakpoint",
+    "breakpoint": "CacheBreakpoint",
     "components": "Sized",
     "cuts": "Truncate|break_on|Expandable",
     "documents": "Document",
@@ -149,7 +147,7 @@ class TestPrompts:
     def test_are_sent_to_every_provider_or_refused_with_a_reason(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
         made = rendered(prompt, budget, tokenizer)
         for emit in (made.to_openai, made.to_responses, made.to_anthropic) if made else ():
-            with suppress(promptkit.EmitError):  # a system message may have an image
+            with suppress(promptkit.errors.EmitError):  # a system message may have an image
                 emit()
 
     @QUICK
@@ -300,7 +298,7 @@ class TestConversations:
 
 class TestMessages:
     @pytest.mark.parametrize("role", strategies.ROLES)
-    def test_have_the_role_asked_for_and_what_it_may_have(self, role: promptkit.Role) -> None:
+    def test_have_the_role_asked_for_and_what_it_may_have(self, role: promptkit.messages.Role) -> None:
         seen: set[str] = set()
 
         @settings(MANY, max_examples=80)
@@ -318,7 +316,7 @@ class TestMessages:
         assert seen == {"str"} | more.get(role, set())
 
     def test_have_any_role_unless_asked_otherwise(self) -> None:
-        seen: set[promptkit.Role] = set()
+        seen: set[promptkit.messages.Role] = set()
 
         @settings(MANY, max_examples=40)
         @given(strategies.messages())
@@ -326,7 +324,7 @@ class TestMessages:
             seen.add(message.role)
 
         look()
-        assert seen == set(strategies.ROLES) == set(get_args(promptkit.Role))
+        assert seen == set(strategies.ROLES) == set(get_args(promptkit.messages.Role))
 
     @QUICK
     @given(strategies.messages(texts=st.just("hello")))
