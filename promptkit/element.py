@@ -5,8 +5,7 @@ An element is a frozen value with props in `()` and children in `[]`. A componen
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs

@@ -16,6 +16,8 @@ import attrs
 from jinja2 import (
     FunctionLoader,
     StrictUndefined,
+    Template as JinjaTemplate,
+    TemplateError as JinjaError,
     TemplateNotFound,
     TemplateRuntimeError,
     TemplateSyntaxError,
@@ -23,8 +25,6 @@ from jinja2 import (
     UndefinedError,
     nodes,
 )
-from jinja2 import Template as JinjaTemplate
-from jinja2 import TemplateError as JinjaError
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from promptkit import BudgetExceededError, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, UserMessage, render
-from promptkit.messages import CacheBreakpointPart
 from promptkit.elements import element_from_message
+from promptkit.messages import CacheBreakpointPart
 from promptkit.testing import WordTokenizer
 
 PARTS = (
