@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["ElementContext", "close_node", "open_node", "prepare_node", "write_expandable"]
+__all__ = ["close_node", "open_node", "prepare_node", "write_expandable"]
 
 
 class ElementContext(Protocol):

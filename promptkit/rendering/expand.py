@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Role
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["Expansion", "add_path", "grow_expandables"]
+__all__ = ["Expansion", "grow_expandables"]
 
 
 _ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
@@ -106,7 +106,7 @@ class Expansion:
             if children is None or not self._fill(node, children):
                 return
         except Exception as error:
-            add_path(error, node)
+            _add_path(error, node)
             raise
         self._complete(node)
 
@@ -149,7 +149,7 @@ class Expansion:
         element = node.element
         sizing = self._sizings.pop(node)
         if error is not None or element is None:
-            add_path(error or RuntimeError("a result without an element"), node)
+            _add_path(error or RuntimeError("a result without an element"), node)
             raise error or RuntimeError
         try:
             if node.is_expandable:
@@ -158,7 +158,7 @@ class Expansion:
             else:
                 filled = self._fill(node, self._read_children(node, element, value, sizing))
         except Exception as raised:
-            add_path(raised, node)
+            _add_path(raised, node)
             raise
         if filled:
             self._complete(node)
@@ -285,7 +285,7 @@ def _describe_outside(content: str) -> str:
     return f"{shown!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
-def add_path(error: BaseException, node: Node) -> None:
+def _add_path(error: BaseException, node: Node) -> None:
     """Add the path of an element to an error that it raised: to a TreeError as `path`, else as a note."""
     path = format_path(node)
     if isinstance(error, TreeError):
@@ -327,7 +327,7 @@ def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[
                     raise failure  # noqa: TRY301  # handled like an error that `value` raises itself
             write_expandable(node, value)
         except Exception as error:
-            add_path(error, node)
+            _add_path(error, node)
             raise
         used += min(room + size, measure(node, sizer)) - size
         grown = True

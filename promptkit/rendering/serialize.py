@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["VERSION", "from_json", "to_json", "to_json_async"]
+__all__ = ["from_json", "to_json", "to_json_async"]
 
-VERSION = 1
+_VERSION = 1
 """The version of the format."""
 
 _TYPES: dict[str, type[PromptElement]] = {
@@ -114,7 +114,7 @@ def _write_tree(root: Node) -> dict[str, Json]:
     writer.add({"type": "Group"}, root)
     for node, record in writer.waiting:  # grows while it is walked
         record["children"] = [*writer.write_items(node), *writer.write_attachments(node)]
-    return {"version": VERSION, "nodes": writer.nodes}
+    return {"version": _VERSION, "nodes": writer.nodes}
 
 
 class _Writer:
@@ -213,8 +213,8 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
     Raises TreeError for another version and for a damaged tree.
     """
     nodes = data.get("nodes")
-    if data.get("version") != VERSION or not isinstance(nodes, list) or not nodes:
-        message = f"this is not a JSON tree of version {VERSION}: write it with to_json of this version of promptkit."
+    if data.get("version") != _VERSION or not isinstance(nodes, list) or not nodes:
+        message = f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
         raise TreeError(message)
     scope = object()
     built: dict[int, PromptElement] = {}

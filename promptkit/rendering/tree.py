@@ -182,7 +182,7 @@ class Node:
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
     candidate_source: CandidateSource | None = None  # its removal candidates; set and cleared by the removal order
-    priority_heap: list[tuple[float, int]] | None = None  # (priority, position) of its items, a heap; likewise
+    priority_heap: list[tuple[float, int]] | None = None  # (priority, position) of its items, a heap; set and cleared by the removal order
     exhausted = False
     path_index = -1
 

@@ -145,24 +145,24 @@ def unlink(leaf: Leaf) -> None:
 
     The leaf keeps the references to its neighbours, so that `_relink` can put it back, if leaves are relinked in reverse order.
     """
-    before, behind = leaf.previous, leaf.following
+    before, after = leaf.previous, leaf.following
     if before is not None:
-        before.following = behind
+        before.following = after
     elif leaf.parent.message is not None:
-        leaf.parent.message.first_leaf = behind
-    if behind is not None:
-        behind.previous = before
+        leaf.parent.message.first_leaf = after
+    if after is not None:
+        after.previous = before
 
 
 def _relink(leaf: Leaf) -> None:
     """Put a leaf back between the neighbours that it still refers to."""
-    before, behind = leaf.previous, leaf.following
+    before, after = leaf.previous, leaf.following
     if before is not None:
         before.following = leaf
     elif leaf.parent.message is not None:
         leaf.parent.message.first_leaf = leaf
-    if behind is not None:
-        behind.previous = leaf
+    if after is not None:
+        after.previous = leaf
 
 
 def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
@@ -173,12 +173,12 @@ def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
     message = fallback.message
     if message is None or fallback.role is not None:
         return
-    before, behind = (last.previous, last.following) if last else _neighbours(message, fallback)
+    before, after = (last.previous, last.following) if last else _find_neighbours(message, fallback)
     stack: list[Iterator[Item]] = [iter([fallback.placeholder] if fallback.placeholder else fallback.items)]
     while stack:
         for item in stack[-1]:
             if type(item) is Leaf:
-                item.previous, item.following = before, behind
+                item.previous, item.following = before, after
                 _relink(item)
                 yield item
                 before = item
@@ -189,7 +189,7 @@ def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
             stack.pop()
 
 
-def _neighbours(message: Node, fallback: Node) -> tuple[Leaf | None, Leaf | None]:
+def _find_neighbours(message: Node, fallback: Node) -> tuple[Leaf | None, Leaf | None]:
     """Find the living leaves around the place of a fallback by their index in the message."""
     start = fallback.first_leaf_index
     before: Leaf | None = None
