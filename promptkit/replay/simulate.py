@@ -93,7 +93,9 @@ class Simulation:
         self._tokenizer = tokenizer_for(rules.model)
         self._pieces = MessageCounts(self._tokenizer)
         budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
-        self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)  # said aloud: presets leave what is kept for the reply alone then
+        self._budget = attrs.evolve(
+            budget, reserved_output_tokens=budget.output_reserve
+        )  # said aloud: presets leave what is kept for the reply alone then
         self._needs = Needs(recording, self._pieces)
         system = recording.system[0].text if recording.system else False
         self._beside = self._tokenizer.count_overhead(recording.tools, system=system).tokens

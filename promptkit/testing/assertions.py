@@ -16,19 +16,22 @@ import attrs
 
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.assemble import messages_of
+from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import STEP, Atom, Item, Leaf, Node, alive, label_of, path_of
+from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, TextMessage, format_label, format_path, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.element import Child
     from promptkit.messages import Message, Part, ToolDefinition
-    from promptkit.rendering.removals import Pruned, Removal
+    from promptkit.rendering.removals import PrunedTree, Removal
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import Tool
 
 __all__ = [
     "Piece",
@@ -63,14 +66,14 @@ class Piece:
     fate: Fate
 
 
-def pruned_of(rendered: Rendered) -> Pruned:
+def pruned_of(rendered: Rendered) -> PrunedTree:
     """The tree behind a render, and the state that it is in."""
     return rendered._pruned  # noqa: SLF001  # the tree is no part of what users are promised  # pyright: ignore[reportPrivateUsage]
 
 
 def whole_messages(rendered: Rendered) -> tuple[Message, ...]:
     """The messages before anything was removed."""
-    return messages_of(pruned_of(rendered).tree.root, WHOLE)
+    return assemble_messages(pruned_of(rendered).tree.root, WHOLE)
 
 
 def pieces(rendered: Rendered, pattern: str) -> list[Piece]:
@@ -79,8 +82,8 @@ def pieces(rendered: Rendered, pattern: str) -> list[Piece]:
     A step of the pattern is a type, a name, or both as paths show them (`Group(history)`), with or without its index; `*` in it
     stands for any characters.
     """
-    steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(STEP))]
-    return [Piece(path_of(node, position), fate) for node, position, fate in _fates(rendered) if _ends_so(node, position, steps)]
+    steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
+    return [Piece(format_path(node, position), fate) for node, position, fate in _fates(rendered) if _ends_so(node, position, steps)]
 
 
 def pieces_with(rendered: Rendered, text: str) -> list[Piece]:
@@ -88,14 +91,14 @@ def pieces_with(rendered: Rendered, text: str) -> list[Piece]:
     found: list[Piece] = []
     for parent, position, fate in _fates(rendered):
         item = parent.items[position]
-        if isinstance(item, Atom | Leaf) and text in item.text:
-            found.append(Piece(path_of(parent, position), fate))
+        if isinstance(item, TextMessage | Leaf) and text in item.text:
+            found.append(Piece(format_path(parent, position), fate))
     return found
 
 
 def labels(rendered: Rendered) -> list[str]:
     """The last steps of all paths, without indices, each once."""
-    return list(dict.fromkeys(_bare(label_of(parent, position)) for parent, position, _ in _fates(rendered)))
+    return list(dict.fromkeys(_bare(format_label(parent, position)) for parent, position, _ in _fates(rendered)))
 
 
 def removed_by(rendered: Rendered, path: str) -> str:
@@ -105,9 +108,9 @@ def removed_by(rendered: Rendered, path: str) -> str:
         why = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
         if removal.path == path:
             return f"{path}: removal {removal.order}, {why}"
-        if path.startswith(f"{removal.path}{STEP}"):
+        if path.startswith(f"{removal.path}{PATH_SEPARATOR}"):
             return f"{path}: removal {removal.order}, {why}, of {removal.path}"
-        if removal.path.startswith(f"{path}{STEP}"):
+        if removal.path.startswith(f"{path}{PATH_SEPARATOR}"):
             inside = removal
     return f"{path}: removal {inside.order}, the last of it, {inside.path}" if inside else path
 
@@ -116,10 +119,10 @@ def _fates(rendered: Rendered) -> Iterator[tuple[Node, int, Fate]]:
     """Each item of the tree that took part in the render, and what became of it."""
     pruned = pruned_of(rendered)
     nodes = pruned.tree.nodes
-    before, after = _State(nodes, WHOLE), _State(nodes, pruned.k)
+    before, after = _State(nodes, WHOLE), _State(nodes, pruned.state)
     for node in nodes:
         for position, item in enumerate(node.items):
-            if isinstance(item, Leaf) and item.frame:
+            if isinstance(item, Leaf) and item.is_frame:
                 continue  # written by the element around it
             if after.has(node, position) and after.says(item):
                 yield node, position, "kept"
@@ -136,22 +139,22 @@ class _State:
         self._says: set[Node] = set()
         for node in nodes:  # parents stand before their children
             parent = node.parent
-            if parent is None or (parent in self._there and alive(node, parent.gone[node.position], k)):
+            if parent is None or (parent in self._there and is_item_alive(node, parent.removed_at[node.position], k)):
                 self._there.add(node)
         for node in reversed(nodes):
-            own = node.role == "tool" or node.reserve > 0 or (node.calls and any(gone >= k for gone in node.calls_gone))
+            own = node.role == "tool" or node.reserve > 0 or (node.calls and any(gone >= k for gone in node.calls_removed_at))
             if own or any(self.has(node, position) and self.says(item) for position, item in enumerate(node.items)):
                 self._says.add(node)
 
     def has(self, node: Node, position: int) -> bool:
         """Whether an item is there."""
-        return node in self._there and alive(node.items[position], node.gone[position], self._k)
+        return node in self._there and is_item_alive(node.items[position], node.removed_at[position], self._k)
 
     def says(self, item: Item) -> bool:
         """Whether an item says anything: only white space says nothing."""
         if isinstance(item, Node):
             return item in self._says
-        return isinstance(item, Atom) or item.part is not None or (not item.frame and bool(item.text.strip()))
+        return isinstance(item, TextMessage) or item.part is not None or (not item.is_frame and bool(item.text.strip()))
 
 
 def _ends_so(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
@@ -161,7 +164,7 @@ def _ends_so(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
         if at is None:
             return False
         node, position = at
-        if not any(step.fullmatch(form) for form in _forms(label_of(node, position))):
+        if not any(step.fullmatch(form) for form in _forms(format_label(node, position))):
             return False
         at = (node.parent, node.position) if node.parent is not None else None
     return True
@@ -245,11 +248,11 @@ LINES = 60
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
     prompt: Child | Rendered,
     *,
-    budget: int | None = None,
-    model: str | None = None,
+    budget: int | str | ContextBudget | None = None,
+    model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
-    reply_tokens: int | None = None,
-    tools: Sequence[ToolDefinition] = (),
+    reserved_output_tokens: int | None = None,
+    tools: Sequence[Tool | ToolDefinition] = (),
     whole: bool = False,
 ) -> Rendered:
     """The prompt as rendered, if it fits; with `whole`, if moreover nothing of it was removed.
@@ -264,12 +267,12 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     if not given and not isinstance(prompt, Rendered):
         problem = "assert_fits needs a budget, or a model that has one: assert_fits(prompt, budget=4_000)."
         raise TypeError(problem)
-    renderer = Renderer(budget=budget, model=model, tokenizer=tokenizer, reply_tokens=reply_tokens, tools=tools)
+    renderer = Renderer(budget=budget, model=model, tokenizer=tokenizer, reserved_output_tokens=reserved_output_tokens, tools=tools)
     try:
         rendered = prompt if isinstance(prompt, Rendered) else renderer.render(prompt)
     except BudgetExceededError as error:
         raise AssertionError(_exceeded(error)) from None
-    room = renderer.context.tokens if given else rendered.budget
+    room = renderer.budget if given else rendered.budget
     needed = rendered.tokens + rendered.reserved
     if needed > room:
         reserved = f" ({rendered.reserved:,} of them reserved)" if rendered.reserved else ""
@@ -346,7 +349,7 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, at_least: int) -
     same = _equal(earlier.messages, later.messages)
     tools = [_tools_of(rendered) for rendered in (earlier, later)]
     sizer = Sizer(pruned_of(later).sizer.tokenizer)
-    tokens = sum(map(sizer.message, later.messages[:same])) if tools[0] == tools[1] else 0
+    tokens = sum(map(sizer.count_message, later.messages[:same])) if tools[0] == tools[1] else 0
     if tokens >= at_least:
         return
     headline = f"The first {tokens:,} tokens are stable, and at least {at_least:,} were to be."
@@ -386,7 +389,7 @@ def _exceeded(error: BudgetExceededError) -> str:
 
 def _largest(rendered: Rendered) -> list[str]:
     sizer = Sizer(pruned_of(rendered).sizer.tokenizer)
-    sizes = [(sizer.message(message), index) for index, message in enumerate(rendered.messages)]
+    sizes = [(sizer.count_message(message), index) for index, message in enumerate(rendered.messages)]
     largest = sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:NEAR]
     return [f"{tokens:>9,}  {index}  {line_of(rendered.messages[index])}" for tokens, index in largest]
 
@@ -404,7 +407,7 @@ def _found(rendered: Rendered, path: str) -> list[Piece]:
     __tracebackhide__ = True
     found = pieces(rendered, path)
     if not found:
-        last = path.rpartition(STEP)[2]
+        last = path.rpartition(PATH_SEPARATOR)[2]
         near = difflib.get_close_matches(last, labels(rendered), n=NEAR, cutoff=0.5)
         _fail(f"No element is at {path!r}.", "Near:", [piece.path for label in near for piece in pieces(rendered, label)[:NEAR]], rendered)
     return found

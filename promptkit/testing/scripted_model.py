@@ -121,7 +121,7 @@ class ScriptedModel:
         if isinstance(step, Reply):
             return step
         message = _message(cast("str | ToolCall | Sequence[ToolCall] | Message", step))  # _checked lets nothing else pass
-        usage = self._usage or Usage(input_tokens=read, output_tokens=self._sizer.message(message), cached_tokens=cached)
+        usage = self._usage or Usage(input_tokens=read, output_tokens=self._sizer.count_message(message), cached_tokens=cached)
         return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop")
 
     def check(self) -> None:
@@ -147,7 +147,7 @@ class ScriptedModel:
     def _read(self, request: Request) -> tuple[int, int]:
         """The tokens of a request, and how many of them an earlier one began with. Every message is counted once."""
         system = next((message.text for message in request.messages if message.role == "system"), False)
-        overhead = self._sizer.tokenizer.request(request.tools, system=system).tokens
+        overhead = self._sizer.tokenizer.count_overhead(request.tools, system=system).tokens
         known = next((sent for sent in self._sent if sent.what == request.tools), None)
         tokens, cached = overhead, overhead if known else 0
         if known is None:
@@ -156,7 +156,7 @@ class ScriptedModel:
         for message in request.messages:
             following = next((sent for sent in known.following if sent.what is message or sent.what == message), None)
             if following is None:
-                following = _Sent(message, self._sizer.message(message))
+                following = _Sent(message, self._sizer.count_message(message))
                 known.following.append(following)
             else:
                 cached += following.tokens

@@ -50,7 +50,7 @@ class WordTokenizer(Tokenizer):
         """The words of a text."""
         return len(text.split())
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -64,6 +64,6 @@ class WordTokenizer(Tokenizer):
         around = 0 if tool_calls and text is False else self.per_message
         return Count(around + self.per_call * len(tool_calls))
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """What a part that is no text costs."""
         return Count(self.per_image if isinstance(part, ImagePart) else part.tokens or 0)

@@ -20,7 +20,7 @@ from promptkit.messages import ImagePart, ToolDefinition
 from promptkit.testing.server.validation import mapping, sequence, text_of
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.tool_schemas import declarations
+from promptkit.tokens.tool_schemas import format_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,7 +78,7 @@ def prompt_ids(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     tools = [_definition(mapping(mapping(tool).get("function"))) for tool in sequence(chat.get("tools"))]
     if tools:
         ids.extend((TOOLS, TOOLS))
-        ids.extend(_text(tokenizer.name, declarations(tools, "tools")))
+        ids.extend(_text(tokenizer.name, format_declarations(tools, "tools")))
     for message in map(mapping, sequence(chat.get("messages"))):
         for piece in _message(message, tokenizer):
             ids.extend(piece)
@@ -112,7 +112,7 @@ def _content(content: object, tokenizer: OpenAITokenizer) -> Iterator[array[int]
         if image:
             url, detail = str(image.get("url", "")), image.get("detail")
             shown = ImagePart(url=url, detail=detail if isinstance(detail, str) else None)
-            yield array("I", (START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000,) * tokenizer.part(shown).tokens)
+            yield array("I", (START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000,) * tokenizer.count_part(shown).tokens)
         else:
             yield _text(tokenizer.name, text_of([part]) or json.dumps(part, sort_keys=True))
 

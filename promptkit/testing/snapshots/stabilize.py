@@ -252,7 +252,7 @@ class _Steady(Tokenizer):
     def count(self, text: str) -> int:
         return self._tokenizer.count(self._stable.text(text))
 
-    def frame(
+    def count_framing(
         self,
         role: Role,
         *,
@@ -261,7 +261,7 @@ class _Steady(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        return self._tokenizer.frame(
+        return self._tokenizer.count_framing(
             role,
             name=name and self._stable.text(name),
             tool_calls=[self._stable.call(call) for call in tool_calls],
@@ -269,11 +269,11 @@ class _Steady(Tokenizer):
             text=text,
         )
 
-    def part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        return self._tokenizer.part(part)
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        return self._tokenizer.count_part(part)
 
-    def request(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
-        return self._tokenizer.request(tools, system=system)
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        return self._tokenizer.count_overhead(tools, system=system)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         # Between words, so that no half of an id is counted as what it is; inside one only where not even the first fits.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.bench.budget_ranges import MAX_BUDGETS, InvalidBudgetsError, parse_budgets
 from promptkit.cli.input.params import SIZE
@@ -38,23 +37,23 @@ def test_reads_sizes_and_ranges_sorted_and_each_once(text: str, budgets: tuple[i
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no number of tokens"),
-        ("8k,", "is no number of tokens"),
-        ("0", "is no number of tokens"),
-        ("-5", "is no number of tokens"),
-        ("1.0001k5", "is no number of tokens"),
-        ("1.5", "is no number of tokens"),
+        ("", "invalid token count"),
+        ("8k,", "invalid token count"),
+        ("0", "at least 1 token"),
+        ("-5", "invalid token count"),
+        ("1.0001k5", "invalid token count"),
+        ("1.5", "invalid token count"),
         ("1k:2k", "A:B:log16"),
         ("1k:2k:3k:4k", "A:B:log16"),
-        ("1k:2k:", "is no number of tokens"),
-        ("1k:2k:0", "is no number of tokens"),
-        ("2k:1k:log4", "from the smaller size to the larger"),
-        ("1k:2k:log1", "2 or more"),
-        ("1k:2k:lin0", "2 or more"),
-        ("1:1m:1", f"{MAX_BUDGETS:,} are the most"),
+        ("1k:2k:", "invalid token count"),
+        ("1k:2k:0", "at least 1 token"),
+        ("2k:1k:log4", "must not be larger than the second"),
+        ("1k:2k:log1", "at least 2 sizes"),
+        ("1k:2k:lin0", "at least 2 sizes"),
+        ("1:1m:1", f"at most {MAX_BUDGETS:,} are allowed"),
         ("1:100m:log99999999999", f"more than {MAX_BUDGETS:,} budgets"),
         ("1:100m:lin1001", f"more than {MAX_BUDGETS:,} budgets"),
-        ("1:900:1,1001:1900:1", f"{MAX_BUDGETS:,} are the most"),
+        ("1:900:1,1001:1900:1", f"at most {MAX_BUDGETS:,} are allowed"),
     ],
 )
 def test_refuses_what_says_no_budgets_or_too_many(text: str, said: str) -> None:

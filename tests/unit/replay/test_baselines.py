@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import ContextBudget, Message, tokenizer_for
+from promptkit import ContextBudget, Message
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, prompt_poet, trim_last
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.replay.policies.strategy import ReplayTerms
+from promptkit.tokens import tokenizer_for
 from tests.unit.replay.conversations import asked, call, long_talk, result, said
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from promptkit import Message, Model, Reply, ToolCall, ToolDefinition, Usage, tokenizer_for
+from promptkit import Message, ToolCall, ToolDefinition, Usage
+from promptkit.providers import Model, Reply
 from promptkit.testing import NoStepLeftError, Request, ScriptedModel, StepsLeftError, WordTokenizer
+from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +152,10 @@ class TestUsage:
         with ScriptedModel(["yes", "no"], tokenizer=tokenizer) as model:
             with_tools = ask(model, SYSTEM, QUESTION, tools=[READ]).usage.input_tokens
             without = ask(model, SYSTEM, QUESTION).usage.input_tokens
-        assert with_tools - without == tokenizer.request([READ], system=SYSTEM.text).tokens - tokenizer.request(system=SYSTEM.text).tokens
+        assert (
+            with_tools - without
+            == tokenizer.count_overhead([READ], system=SYSTEM.text).tokens - tokenizer.count_overhead(system=SYSTEM.text).tokens
+        )
         assert with_tools > without
 
     def test_of_a_request_sent_twice_is_all_cached(self) -> None:

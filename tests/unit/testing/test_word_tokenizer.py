@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit import AssistantMessage, Image, Opaque, SystemMessage, ToolCall, ToolMessage, UserMessage, render
+from promptkit import AssistantMessage, Image, SystemMessage, ToolCall, ToolMessage, UserMessage, render
+from promptkit.elements import Opaque
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.testing import WordTokenizer
 
@@ -59,7 +59,7 @@ def test_calls_without_text_stand_in_no_message() -> None:
 def test_other_parts_cost_what_they_say() -> None:
     tokenizer = WordTokenizer(per_image=7)
     parts = (ImagePart(url="x"), DocumentPart(data="", media_type="x", tokens=5), OpaquePart(value=None), OpaquePart(value=1, tokens=3))
-    assert [tokenizer.part(part).tokens for part in parts] == [7, 5, 0, 3]
+    assert [tokenizer.count_part(part).tokens for part in parts] == [7, 5, 0, 3]
     assert render(UserMessage()["a", Opaque(value=1, tokens=3)], budget=9, tokenizer=tokenizer).tokens == 4
 
 

@@ -12,28 +12,26 @@ from typing import Any, Literal, cast
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit import (
     AssistantMessage,
-    Count,
     DocumentPart,
     ImagePart,
     Message,
     OpaquePart,
     PromptElement,
-    Role,
     ToolCall,
     ToolMessage,
     Truncate,
     UserMessage,
-    tokenizer_for,
 )
+from promptkit.messages import Role
 from promptkit.testing.snapshots.budgets import Asked, levels_of, prompt_document
 from promptkit.testing.snapshots.removals import receipt_document
 from promptkit.testing.snapshots.stabilize import Places, Stabilizer, Stable, steady
 from promptkit.testing.word_tokenizer import WordTokenizer
+from promptkit.tokens import Count, tokenizer_for
 
 UUID = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 PLACES = Places(
@@ -253,21 +251,21 @@ def test_frames_parts_and_requests_are_those_of_the_tokenizer() -> None:
     counting = steady(tokenizer, Stabilizer(ids=True))
     calls = [ToolCall(id="<id>", name="f", arguments="{}")]
     assert counting.name == tokenizer.name
-    assert counting.frame("assistant", tool_calls=[ToolCall(id="x", name="f")], text=False) == tokenizer.frame(
+    assert counting.count_framing("assistant", tool_calls=[ToolCall(id="x", name="f")], text=False) == tokenizer.count_framing(
         "assistant", tool_calls=calls, text=False
     )
-    assert counting.request() == tokenizer.request()
+    assert counting.count_overhead() == tokenizer.count_overhead()
 
 
 class _Asked(WordTokenizer):
     """Says that a frame costs as many tokens as its id has characters."""
 
-    def frame(self, role: Role, **of: Any) -> Count:
+    def count_framing(self, role: Role, **of: Any) -> Count:
         return Count(len(of["tool_call_id"] or ""))
 
 
 def test_the_id_of_a_result_is_counted_as_its_placeholder() -> None:
-    assert steady(_Asked(), Stabilizer(ids=True)).frame("tool", tool_call_id=str(uuid4())) == Count(len("<id>"))
+    assert steady(_Asked(), Stabilizer(ids=True)).count_framing("tool", tool_call_id=str(uuid4())) == Count(len("<id>"))
 
 
 @pytest.mark.parametrize("keep", ["head", "tail"])
