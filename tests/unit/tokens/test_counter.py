@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from promptkit.errors import TextTooLongError
 from promptkit.tokens import counter as module
 from promptkit.tokens.counter import CountCache, TextCounter
+from tests.examples import examples
 
 # pyright: reportPrivateUsage=false
 # Some promises can only be seen from inside.
@@ -29,7 +30,6 @@ def plain(name: str, text: str) -> int:
 
 class TestCount:
     @pytest.mark.parametrize("name", NAMES)
-    @settings(deadline=None)
     @given(text=texts)
     def test_is_tiktokens(self, name: str, text: str) -> None:
         assert COUNTERS[name].count(text) == COUNTERS[name].count(text) == plain(name, text)
@@ -41,7 +41,7 @@ class TestCount:
         assert counter.count("once and only once") == 4
 
     @pytest.mark.parametrize("name", NAMES)
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(500))
     @given(text=texts)
     def test_is_additive_at_every_safe_cut(self, name: str, text: str) -> None:
         counter = COUNTERS[name]
@@ -66,7 +66,6 @@ class TestCount:
 
 class TestHostileText:
     @pytest.mark.parametrize("name", NAMES)
-    @settings(deadline=None)
     @given(text=texts, run=st.sampled_from(["", " " * 60, "\t" * 60, "\u00a0" * 60]), more=texts)
     def test_long_texts_count_the_same_in_blocks(self, name: str, text: str, run: str, more: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -95,7 +94,6 @@ class TestHostileText:
 
 class TestTruncate:
     @pytest.mark.parametrize("name", NAMES)
-    @settings(deadline=None)
     @given(text=texts, tokens=st.integers(-1, 60))
     def test_is_a_head_or_tail_that_fits(self, name: str, text: str, tokens: int) -> None:
         counter = COUNTERS[name]
@@ -107,7 +105,7 @@ class TestTruncate:
             assert head == tail == text
 
     @pytest.mark.parametrize("name", NAMES)
-    @settings(deadline=None, max_examples=25)
+    @settings(max_examples=examples(25))
     @given(
         words=st.lists(st.sampled_from(["one ", "two,", "three\n", "汉字", "4567"]), min_size=600, max_size=600), tokens=st.integers(1, 40)
     )
@@ -187,7 +185,6 @@ def test_what_is_used_again_outlives_what_is_not() -> None:
     assert lookup(cache, "1") is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=300)))
 def test_never_holds_more_bytes_than_it_may(texts: list[str]) -> None:
     cache = CountCache(3_000)
@@ -196,7 +193,6 @@ def test_never_holds_more_bytes_than_it_may(texts: list[str]) -> None:
     assert sum(text.__sizeof__() for text in [*cache.recent, *cache._older]) <= 3_000
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=9)))
 def test_what_it_says_is_what_it_was_told(texts: list[str]) -> None:
     cache = CountCache(1_000)

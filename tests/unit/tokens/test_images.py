@@ -4,7 +4,7 @@ import struct
 from base64 import b64encode
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.messages import ImagePart
 from promptkit.tokens.images import IMAGE_RULES, ImageRule, PatchImages, TileImages, count_image, find_image_rule, read_dimensions
@@ -107,7 +107,6 @@ def webp_extended(width: int, height: int) -> bytes:
     return webp(b"VP8X", bytes(4) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little"))
 
 
-@settings(deadline=None)
 @given(size=sizes)
 def test_reads_every_format(size: tuple[int, int]) -> None:
     for make in (png, gif, jpeg, webp_lossy, webp_lossless, webp_extended):
@@ -121,7 +120,6 @@ def test_what_has_no_size_has_none(address: str) -> None:
     assert read_dimensions(address) is None
 
 
-@settings(deadline=None)
 @given(
     data=st.binary(max_size=80),
     start=st.sampled_from([b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"RIFF....WEBP", b"\x89PNG\r\n\x1a\n"]),

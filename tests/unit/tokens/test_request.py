@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tokens.models import tokenizer_for
@@ -130,7 +130,6 @@ messages = st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), w
 tools = st.lists(st.tuples(names, st.none() | words, st.sampled_from(["string", "integer", "object"])), max_size=2)
 
 
-@settings(deadline=None)
 @given(model=st.sampled_from([None, "gpt-4", "gpt-5"]), written=st.lists(messages, max_size=5), defined=tools)
 def test_a_tokenizer_agrees_with_the_count_of_the_request(
     model: str | None,

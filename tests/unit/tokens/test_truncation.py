@@ -9,6 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.truncation import truncate_text
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -46,20 +47,19 @@ def cut(text: str, tokens: int, keep: Keep = "head", marker: str = "[…]", *, r
     return truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=tokenizer)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(text=texts, tokens=st.integers(-1, 50), keep=st.sampled_from(KEEPS), marker=markers, ratio=st.floats(0, 1))
 def test_never_has_more_tokens_than_it_may(text: str, tokens: int, keep: Keep, marker: str, ratio: float) -> None:
     assert TOKENIZER.count(cut(text, tokens, keep, marker, ratio=ratio)) <= max(tokens, 0)
 
 
-@settings(deadline=None)
 @given(text=texts, keep=st.sampled_from(KEEPS), marker=markers, more=st.integers(0, 3))
 def test_what_fits_is_unchanged(text: str, keep: Keep, marker: str, more: int) -> None:
     assert cut(text, TOKENIZER.count(text) + more, keep, marker) == text
     assert cut(text, WordTokenizer().count(text) + more, keep, marker, tokenizer=WordTokenizer()) in {text, ""}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(text=texts, tokens=st.integers(0, 50), keep=st.sampled_from(KEEPS))
 @example(text="🇩🇪" * 40, tokens=20, keep="tail")
 @example(text="x" + "🇩🇪" * 400, tokens=200, keep="head")

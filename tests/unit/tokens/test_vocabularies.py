@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary, format_official, pack_vocabulary
 from promptkit.tokens.encodings import load_vocabulary, unpack_vocabulary
@@ -16,7 +16,6 @@ def test_a_bundled_vocabulary_is_the_official_file_byte_for_byte(name: str) -> N
     assert unpack_vocabulary(build_vocabulary(name, file)) == load_vocabulary(name)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=128)))
 def test_a_blob_holds_tokens_in_rank_order(tokens: list[bytes]) -> None:
     assert unpack_vocabulary(pack_vocabulary(tokens)) == tuple(tokens)
