@@ -87,7 +87,7 @@ def test_notes_say_what_else_differs() -> None:
     before = run_of(sweep_of(model="gpt-5"), target="b.py:B", python="3.12.1")
     sweep = attrs.evolve(sweep_of(model="gpt-5"), whole=250, tokenizer="cl100k_base")
     assert compare(run_of(sweep), before).notes == (
-        "The baseline is of b.py:B.",
+        "The baseline was measured with b.py:B.",
         "With room for everything, for gpt-5: 200 tokens before, 250 now.",
         "Counted with o200k_base before, with cl100k_base now, for gpt-5.",
         "The baseline was timed with Python 3.12.1, this run with 3.11.0.",
@@ -103,9 +103,9 @@ def test_each_model_is_held_against_itself() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"budgets": (100, 200)}, r"other budgets than this run \(100, 200, 400, not 100, 200\)"),
-        ({"models": ("gpt-5",)}, r"other models than this run \(none, not gpt-5\)"),
-        ({"depth": 2}, r"other depth than this run \(3, not 2\)"),
+        ({"budgets": (100, 200)}, r"the budgets of the baseline \(100, 200, 400\) and of this run \(100, 200\) differ"),
+        ({"models": ("gpt-5",)}, r"the models of the baseline \(none\) and of this run \(gpt-5\) differ"),
+        ({"depth": 2}, r"the depth of the baseline \(3\) and of this run \(2\) differ"),
     ],
 )
 def test_a_baseline_of_something_else_is_refused(changes: dict[str, object], said: str) -> None:
@@ -170,4 +170,4 @@ def test_names_the_model_where_there_are_several() -> None:
 
 def test_notes_stand_below() -> None:
     now = run_of(sweep_of(), target="b.py:B")
-    assert format_comparison(compare(now, run_of(sweep_of()))) == "As good as the baseline.\nThe baseline is of a.py:A."
+    assert format_comparison(compare(now, run_of(sweep_of()))) == "As good as the baseline.\nThe baseline was measured with a.py:A."

@@ -63,8 +63,8 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda run: run.update(budgets=[1, 2, 3]), "its figures are not those of its budgets"),
     (lambda run: run["sweeps"][0]["points"].pop(), "its figures are not those of its budgets"),
     (lambda run: run["sweeps"][0]["elements"][0]["kept"].pop(), "its figures are not those of its budgets"),
-    (lambda run: run.update(schema=2), "has the schema 2, and this version of promptkit reads 1"),
-    (_drop("schema"), "holds no run of a bench"),
+    (lambda run: run.update(schema=2), "has schema 2, but this version of promptkit reads 1"),
+    (_drop("schema"), "is not a run of promptkit bench"),
 ]
 
 
@@ -82,11 +82,11 @@ def test_a_damaged_file_is_refused_with_what_is_wrong(damage: Damage, said: str,
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"schema": 1, ', "is no JSON"),
-        (b"\xff\xfe\x00", "is no JSON"),
-        (b"[" * 200_000, "is no JSON"),
-        (b"[]", "holds no run"),
-        (b"7", "holds no run"),
+        (b'{"schema": 1, ', "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON"),
+        (b"[" * 200_000, "is not JSON"),
+        (b"[]", "is not a run"),
+        (b"7", "is not a run"),
     ],
 )
 def test_a_file_that_is_no_run_is_refused(content: bytes, said: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_every_model_is_counted_as_it_counts() -> None:
 
 @pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["1k"]])
 def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:  # Any: it is wrong
-    with pytest.raises(InvalidBudgetsError, match="one or more, each a whole number of tokens"):
+    with pytest.raises(InvalidBudgetsError, match="use one or more whole numbers of tokens"):
         measure("no prompt", budgets=budgets)
 
 
@@ -61,7 +61,7 @@ def test_the_whole_is_the_prompt_with_room_for_everything() -> None:
 
 
 def test_a_prompt_larger_than_any_window_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.bench.sweep.ROOM", 70)  # rather than a prompt of ten million tokens
+    monkeypatch.setattr("promptkit.bench.sweep.UNLIMITED", 70)  # rather than a prompt of ten million tokens
     (sweep,) = measure((Review(), Reserve(tokens=30)), budgets=[90]).sweeps
     assert sweep.whole == render(Review(), budget=1_000_000).tokens
 

@@ -110,17 +110,17 @@ class TestRender:
         (["render"], "Missing argument"),
         (["rendre"], "No such command 'rendre'"),
         (["render", "missing.py:Review"], "there is no file missing.py."),
-        (["render", "prompt.py:Review", "--props", "missing.json"], "missing.json cannot be read: No such file or directory."),
-        (["render", "prompt.py:Review", "--props", "torn.json"], "torn.json:1:11: no JSON: Expecting value."),
-        (["render", "prompt.py:Review", "--props", "latin.json"], "latin.json is no UTF-8 text."),
-        (["render", "prompt.py:Review", "--props", "list.json"], "list.json holds a JSON list: props are an object, name to value."),
-        (["render", "prompt.py:Review"], "prompt.py:Review needs the prop 'query': give it in --props FILE.json."),
+        (["render", "prompt.py:Review", "--props", "missing.json"], "cannot read missing.json: No such file or directory."),
+        (["render", "prompt.py:Review", "--props", "torn.json"], "torn.json:1:11: invalid JSON: Expecting value."),
+        (["render", "prompt.py:Review", "--props", "latin.json"], "latin.json is not UTF-8 text."),
+        (["render", "prompt.py:Review", "--props", "list.json"], "list.json contains a JSON list: use an object"),
+        (["render", "prompt.py:Review"], "prompt.py:Review needs the prop 'query': add it to --props FILE.json."),
         ([*RENDER, "--budget", "8q"], "invalid token count '8q': use 8000, 8k or 1m."),
         ([*RENDER, "--model", "no-such-model"], "no-such-model"),
         ([*RENDER, "--budget", "5"], "required tokens do not fit a budget of 5"),
         (["render", "prompt.py:Broken", "--budget", "1k"], "prompt.py:19: KeyError: 'missing'"),
         (["render", "page.j2", "--budget", "1k"], "page.j2:1: 'name' is undefined"),
-        (["demo", "no-such-demo"], "there is no demo 'no-such-demo'; installed are: agent"),
+        (["demo", "no-such-demo"], "there is no demo 'no-such-demo': use agent"),
         (["demo", "--budget", "10"], "required tokens do not fit"),
     ],
 )
@@ -186,3 +186,22 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert "..." not in out.replace("[ARGS]...", "")
         assert "\n    promptkit render prompt.py:Review --props props.json --budget 4k\n" in out or "render" not in arguments
     assert run(capsys, "--version")[1].startswith("promptkit 0.")
+
+
+HEAVY = ["rich", "jinja2", "openai", "matplotlib", "tiktoken", "asyncio", "cattrs", "promptkit.rendering", "promptkit.compaction"]
+
+IMPORTED = """
+import sys
+from promptkit.cli.main import main
+for arguments in ({arguments}):
+    main(arguments)
+print(*[name for name in {heavy} if name in sys.modules])
+"""
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    commands = ["bench", "chat", "compact", "demo", "export", "import", "render", "replay", "trace", "transcript"]
+    arguments = [["--help"], ["--version"], *([command, "--help"] for command in commands)]
+    code = IMPORTED.format(arguments=arguments, heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.processes import run_program
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ["NAMES", "SCRIPT", "chat", "environment", "fill"]
 
@@ -22,17 +27,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def chat(folder: Path, *arguments: str, lines: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """A conversation in a folder, from options or from a pipe, to its end."""
-    return subprocess.run(
-        [SCRIPT, "chat", *arguments],
-        input=lines or "",
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        cwd=folder,
-        env=environment(**more),
-        timeout=60,
-    )
+    return run_program("promptkit", "chat", *arguments, folder=folder, environment=environment(**more), lines=lines or "")
 
 
 def fill(folder: Path) -> None:

@@ -39,7 +39,7 @@ class TestWithoutAKey:
 
         assert (done.returncode, done.stderr) == (0, "")
         lines = done.stdout.splitlines()
-        assert lines[0].startswith("OPENAI_API_KEY is not set, so a script answers")
+        assert lines[0].startswith("OPENAI_API_KEY is not set, so a scripted model answers")
         assert lines.index("> What is in alpha.md?") <= 5
         assert "  · read_file alpha.md → 38 lines of 81" in lines
         assert "    alpha 1: nothing but a line of alpha, one after the other." in lines
@@ -58,13 +58,13 @@ class TestWithoutAKey:
         done = chat(folder, "--demo", "-m", "hello", OPENAI_API_KEY="none", OPENAI_BASE_URL="http://127.0.0.1:9")
 
         assert done.returncode == 0
-        assert done.stdout.startswith("A script answers in the place of a model.\n")
-        assert "I am a script and no model" in done.stdout
+        assert done.stdout.startswith("A scripted model answers.\n")
+        assert "I am a scripted model" in done.stdout
 
     def test_quiet_prints_the_answers_alone(self, folder: Path) -> None:
         done = chat(folder, "--folder", "docs", "--quiet", "-m", "read alpha.md")
 
-        assert done.stdout.splitlines()[0] == "alpha.md gave 39 lines, which begin with:"
+        assert done.stdout.splitlines()[0] == "alpha.md has 39 lines, beginning with:"
         assert "context" not in done.stdout
 
     def test_nothing_is_left_of_a_conversation_without_a_file(self, folder: Path) -> None:
@@ -100,19 +100,19 @@ class TestSummaries:
             (folder / "talk.jsonl").unlink()
 
         assert shown[0] == shown[1]
-        assert "in place" in shown[0]
+        assert "replaced the older messages" in shown[0]
 
     def test_where_no_summary_is_to_be_had_the_receipt_says_what_was_left_out(self, folder: Path) -> None:
         done = chat(folder, "--folder", "docs", "--window", "600", *LONG[:6], "-m", "/receipt")
 
         assert done.returncode == 0
         assert "no summary was made: " in done.stdout
-        assert "the oldest messages are left out of this request, see /receipt" in done.stdout
+        assert "the oldest messages were removed from this request (/receipt lists them)" in done.stdout
         receipt = done.stdout.partition("> /receipt\n")[2].splitlines()
-        assert receipt[1].startswith("left out or shortened, first to last: ")
+        assert receipt[1].startswith("removed or shortened before rendering, in this order: ")
         assert receipt[2].endswith(" tokens  user       read alpha.md")
         assert receipt[3].endswith(' tokens  assistant  → read_file {"path": "alpha.md"}')
-        assert receipt[-1] == "summaries: none yet."
+        assert receipt[-1] == "summaries: none yet"
 
 
 class TestCommands:
@@ -129,20 +129,20 @@ class TestCommands:
         facts = {line[:11].strip(): line[12:] for line in done.stdout.partition("> /context\n")[2].splitlines()}
         assert facts["model"] == "scripted"
         assert "window of 16,000" in facts["window"]
-        assert facts["shown"] == "1 of your messages, 1 answer, 0 tool results"
+        assert facts["contents"] == "1 user message, 1 assistant message, 0 tool results"
 
     def test_compact_summarizes_now_and_undo_takes_it_back(self, folder: Path) -> None:
         said = answers("read alpha.md", "read beta.md", "read gamma.md", "/compact", "/receipt", "/undo", "/receipt", "/undo")
         done = chat(folder, "--folder", "docs", *said)
 
         assert done.returncode == 0
-        assert "is being made, as you asked" in done.stdout
+        assert "as you asked" in done.stdout
         assert "  manual, without a model: " in done.stdout
-        assert done.stdout.count("(taken back)") == 1
-        assert done.stdout.endswith("there is no summary to take back.\n")
+        assert done.stdout.count("(reverted)") == 1
+        assert done.stdout.endswith("there is no summary to revert.\n")
 
     def test_with_nothing_old_there_is_nothing_to_compact(self, folder: Path) -> None:
-        assert chat(folder, "-m", "/compact").stdout.endswith("there is nothing to summarize: all of it is recent.\n")
+        assert chat(folder, "-m", "/compact").stdout.endswith("there is nothing to summarize: all messages are recent.\n")
 
     def test_rewind_goes_back_to_before_a_message(self, folder: Path) -> None:
         done = chat(folder, "talk.jsonl", *answers("one", "two", "three", "/rewind 2", "four", "/rewind 9", f"/rewind {'9' * 5_000}"))
@@ -150,8 +150,8 @@ class TestCommands:
         assert "back to before: two\n" in done.stdout
         path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
         assert [entry.message.text for entry in path if entry.message and entry.message.role == "user"] == ["one", "four"]
-        assert "you have said 2, so there is nothing to go back to." in done.stdout
-        assert done.stdout.endswith("/rewind takes a number of your messages, such as /rewind 2.\n")
+        assert "you have sent only 2: use a smaller number." in done.stdout
+        assert done.stdout.endswith("/rewind needs a number of your messages, such as /rewind 2.\n")
 
     def test_a_fork_is_a_file_of_its_own(self, folder: Path) -> None:
         done = chat(
@@ -159,7 +159,7 @@ class TestCommands:
         )
 
         assert "2 entries written to other.jsonl" in done.stdout
-        assert "other.jsonl is there already" in done.stdout
+        assert "other.jsonl already exists" in done.stdout
         assert "error: " in done.stdout
         assert len(Transcript(JsonlStore(folder / "other.jsonl"))) == 2
         assert len(Transcript(JsonlStore(folder / "talk.jsonl"))) == 4
@@ -172,7 +172,7 @@ class TestCommands:
         said = [entry.message.text for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path() if entry.message]
         assert said[0] == " /etc is a folder"
         assert "nonsense" not in "".join(said)
-        assert done.stdout.endswith("error: there is no turn to go on with: the model has had the last word.\n")
+        assert done.stdout.endswith("error: there is no turn to resume: the last message is the model's reply.\n")
 
 
 class TestWhatIsSaid:
@@ -206,7 +206,7 @@ class TestWhatIsSaid:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=environment())
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == "A script answers in the place of a model.\n"
+        assert done.stdout == "A scripted model answers.\n"
 
 
 class TestTheFile:
@@ -214,8 +214,8 @@ class TestTheFile:
         chat(folder, "talk.jsonl", "-m", "read docs/alpha.md")
         done = chat(folder, "talk.jsonl", "-m", "hello again")
 
-        assert "talk.jsonl has 4 messages and goes on:\n  user       read docs/alpha.md\n" in done.stdout
-        assert "I was shown 6 messages" in done.stdout  # the system message is one
+        assert "Continuing talk.jsonl with 4 messages. The last of them:\n  user       read docs/alpha.md\n" in done.stdout
+        assert "I received 6 messages" in done.stdout  # the system message is one
         assert len(Transcript(JsonlStore(folder / "talk.jsonl"))) == 6
 
     def test_what_would_control_a_terminal_is_spelled_out(self, folder: Path) -> None:
@@ -237,11 +237,11 @@ class TestMistakes:
             (["--window", "0"], "--window must be at least 1 token"),
             (["--window", "100"], "the tool definitions take"),
             (["--folder", "nowhere"], "nowhere"),
-            (["nowhere/talk.jsonl"], "there is no folder nowhere: make it first."),
+            (["nowhere/talk.jsonl"], "there is no folder nowhere: create it first."),
             (["notes.txt"], "notes.txt"),
             (["."], "directory"),
             (["loop"], "loop cannot be read: "),
-            (["--model", " "], "--model must have a name."),
+            (["--model", " "], "--model is empty: use the name of a model"),
         ],
     )
     def test_a_mistake_is_one_line(

@@ -103,8 +103,8 @@ class TestModel:
         with serve(after=lambda exchange: "Yes.") as server:
             done = chat(folder, "--model", "local", "-m", "hello", OPENAI_BASE_URL=server.url)
 
-        assert "No window is known of local" in done.stdout
-        assert "tokens of an unknown window" in done.stdout
+        assert "The context window of local is unknown" in done.stdout
+        assert "tokens, window unknown" in done.stdout
 
 
 class TestFailures:
@@ -135,7 +135,7 @@ class TestFailures:
         assert main(["chat", "-m", "hello"]) == 1
         out, err = capsys.readouterr()
         assert err == ""
-        assert [line.split(":")[0] for line in out.splitlines()][:1] == ["It is kept until you leave"]
+        assert out.startswith("The conversation is deleted when you leave.")
         assert sum(line.startswith("error: ") for line in out.splitlines()) == 1
 
 
@@ -164,6 +164,6 @@ class TestKilled:
             done = chat(folder, "talk.jsonl", "--model", "gpt-4.1", "-m", "/resume", OPENAI_BASE_URL=server.url)
 
         assert done.returncode == 0
-        assert "The last turn was cut short: /resume goes on with it, or say something else." in done.stdout
+        assert "The last turn was interrupted: /resume continues it, or send another message." in done.stdout
         assert said(folder / "talk.jsonl") == [*before, "assistant: Its word is ahpla."]
         assert server.requests[-1].text == "The word of alpha is ahpla."

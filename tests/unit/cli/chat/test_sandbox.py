@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import ToolCall
-from promptkit.agent.tools import call_tools
+from promptkit.agent.tools import run_tools
 from promptkit.cli.chat import tools as chat_tools
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError
 from promptkit.cli.chat.tools import file_tools
@@ -59,7 +59,7 @@ def call(folder: Folder, name: str, arguments: dict[str, object], *, write: bool
     def hear(messages: Sequence[Message]) -> None:
         answers.extend(messages)
 
-    asyncio.run(call_tools(tools, [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear))
+    asyncio.run(run_tools(tools, [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear))
     return answers[0].text
 
 
@@ -133,7 +133,7 @@ class TestConfined:
         assert read <= {b"escape_control_chars"}
 
     def test_what_is_written_replaces_a_link_to_the_outside_by_nothing(self, folder: Folder) -> None:
-        assert "no file" in use(folder, "write_file", path="link.txt", content="x")
+        assert "is not a file" in use(folder, "write_file", path="link.txt", content="x")
         assert (folder.root / "link.txt").is_symlink()
 
 
@@ -142,7 +142,7 @@ class TestReading:
         assert use(folder, "read_file", path="notes.md") == "one\ntwo\nthree\nfour"
         assert use(folder, "read_file", path="notes.md", start=2, end=3) == "two\nthree"
         assert use(folder, "read_file", path=str(folder.root / "notes.md"), start=4) == "four"
-        assert use(folder, "read_file", path="notes.md", start=9) == "Error: notes.md has 4 lines."
+        assert use(folder, "read_file", path="notes.md", start=9) == "Error: notes.md has only 4 lines."
 
     @pytest.mark.parametrize("lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "1"}, {"end": True}])
     def test_numbers_that_are_none_are_refused(self, folder: Folder, lines: dict[str, object]) -> None:
@@ -183,7 +183,7 @@ class TestReading:
         with (folder.root / "large.txt").open("wb") as file:
             file.truncate(MAX_READ_BYTES + 1)
 
-        assert "are the most that is read" in use(folder, "read_file", path="large.txt")
+        assert "at most 64,000,000 are read" in use(folder, "read_file", path="large.txt")
 
     def test_a_search_finds_lines_in_all_files_below(self, folder: Folder) -> None:
         assert use(folder, "search", text="todo").splitlines() == [
@@ -254,4 +254,4 @@ class TestWriting:
     def test_what_is_too_large_or_nowhere_is_refused(self, folder: Folder) -> None:
         assert "too many" in use(folder, "write_file", path="new.md", content="x" * 1_000_001)
         assert "there is no nowhere/new.md" in use(folder, "write_file", path="nowhere/new.md", content="x")
-        assert "no file" in use(folder, "write_file", path="src", content="x")
+        assert "is not a file" in use(folder, "write_file", path="src", content="x")

@@ -163,7 +163,7 @@ class TestTurn:
                     break
                 time.sleep(0.01)
             terminal.press(CTRL_C)
-            place = terminal.until(r"stopped\. What was said is kept; /resume goes on with it\.(.*\n)+> ", after=place)
+            place = terminal.until(r"Turn stopped\. Its messages are kept; /resume continues it\.(.*\n)+> ", after=place)
             terminal.press("/resume\n")
             terminal.until(r"I am here\.(.*\n)+> ", after=place)
             terminal.press(CTRL_D)

@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from promptkit.cli.commands.bench import print_run
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.main import main
+from promptkit.cli.output.bench_table import print_run
 from tests.unit.bench.prompts import run_of, sweep_of
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -72,8 +72,8 @@ def test_prints_a_line_for_each_budget_and_a_heat_map(capsys: pytest.CaptureFixt
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "prompt.py:Review"
-    assert re.fullmatch(r"\d+ tokens in 4 messages with room for everything", lines[1])
-    assert lines[4].split()[:4] == ["budget", "used", "filled", "left"]
+    assert re.fullmatch(r"\d+ tokens in 4 messages without a budget", lines[1])
+    assert lines[4].split()[:4] == ["budget", "used", "filled", "dropped"]
     assert [line.split()[0] for line in lines[5:11]] == ["5", "60", "120", "180", "240", "1,000"]
     assert re.fullmatch(r"\s+5  needs \d+\s*", lines[5])
     assert lines[10].split()[3] == "0"
@@ -82,7 +82,9 @@ def test_prints_a_line_for_each_budget_and_a_heat_map(capsys: pytest.CaptureFixt
     assert notes.startswith("UserMessage > TextChunk")
     assert notes.endswith("███")
     assert "xxx···" in notes
-    assert lines[-1] == "· nothing   ▁ to ▇ some   █ all   x too small a budget"
+    assert "· nothing is kept   ▁ to ▇ a part is kept   █ everything is kept" in lines
+    assert "x the budget is too small for what is required" in lines
+    assert lines[-2].startswith("stable prefix  tokens of the leading messages")
 
 
 def test_says_how_long_it_takes_where_times_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +134,7 @@ def test_a_terminal_without_blocks_gets_plain_marks() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([SCRIPT, *BENCH], capture_output=True, check=True, env=environment)
     out = done.stdout.decode("ascii")
-    assert ". nothing   : to % some   # all   x too small a budget" in out
+    assert ". nothing is kept   : to % a part is kept   # everything is kept" in out
     assert "\\u" not in out
 
 
@@ -206,22 +208,22 @@ def test_draws_it(capsys: pytest.CaptureFixture[str], folder: Path, form: str) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--budgets", "1k:x"], "a range is written A:B:log16, A:B:lin16 or A:B:STEP."),
+        (["--budgets", "1k:x"], "a range must be A:B:log16, A:B:lin16 or A:B:STEP."),
         (["--models", "gtp-5"], "did you mean 'gpt-5'"),
-        (["--tolerance", "some"], "'some' is no share: write it as 5% or 0.05."),
-        (["--time-tolerance", "no"], "'no' is no share: write it as 5% or 0.05."),
+        (["--tolerance", "some"], "invalid share 'some': use 5% or 0.05."),
+        (["--time-tolerance", "no"], "invalid share 'no': use 5% or 0.05."),
         (["--depth", "0"], "Invalid value for '--depth'"),
         (["--baseline", "missing.json"], "missing.json cannot be read: No such file or directory."),
-        (["--baseline", "props.json"], "props.json holds no run of a bench."),
-        (["--baseline", "base.json", "--budgets", "1k"], "the baseline has other budgets than this run"),
-        (["--baseline", "base.json", "--models", "gpt-5"], "the baseline has other models than this run (none, not gpt-5)"),
-        (["--baseline", "base.json", "--depth", "2"], "the baseline has other depth than this run (3, not 2)"),
-        (["--baseline", "base.json", "--json", "./base.json"], "base.json cannot be the baseline and be written"),
-        (["--json", "missing/run.json"], "missing/run.json cannot be written: there is no folder missing."),
-        (["--plot", "run.pdf"], "a picture is one of .svg, .png, .html, not '.pdf'."),
-        (["--plot", "missing/run.svg"], "missing/run.svg cannot be written: there is no folder missing."),
-        (["--plot", "run.svg", "--json", "./run.svg"], "run.svg cannot be the picture and the run: name two files."),
-        (["--json", "."], ". cannot be written: it is a folder."),
+        (["--baseline", "props.json"], "props.json is not a run of promptkit bench."),
+        (["--baseline", "base.json", "--budgets", "1k"], "the budgets of the baseline ("),
+        (["--baseline", "base.json", "--models", "gpt-5"], "the models of the baseline (none) and of this run (gpt-5) differ"),
+        (["--baseline", "base.json", "--depth", "2"], "the depth of the baseline (3) and of this run (2) differ"),
+        (["--baseline", "base.json", "--json", "./base.json"], "--json and --baseline both name base.json"),
+        (["--json", "missing/run.json"], "cannot write missing/run.json: there is no folder missing."),
+        (["--plot", "run.pdf"], "invalid plot format '.pdf': use .svg, .png, .html."),
+        (["--plot", "missing/run.svg"], "cannot write missing/run.svg: there is no folder missing."),
+        (["--plot", "run.svg", "--json", "./run.svg"], "--plot and --json or --baseline both name run.svg: name two files."),
+        (["--json", "."], "cannot write .: it is a folder."),
     ],
 )
 def test_a_mistake_is_one_line_and_2(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
@@ -237,7 +239,7 @@ def test_drawing_without_matplotlib_is_one_line_and_2(capsys: pytest.CaptureFixt
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, *BENCH, "--plot", "run.svg")
     assert (status, out) == (2, "")
-    assert err == "promptkit: drawing needs matplotlib: install promptkit with its extra `plot`.\n"
+    assert err == "promptkit: plots need matplotlib: install promptkit with its extra `plot`.\n"
 
 
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("150 %", 1.5), ("0", 0.0)])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, ToolCall, tokenizer_for
+from promptkit import Message, ToolCall
 from promptkit.cli.main import main
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.testing.server import api_error, serve
+from promptkit.tokens import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -144,7 +145,7 @@ class TestWithoutAModel:
 
         for options, told in ((["--window", "4k"], True), (["--window", "32k"], False), ([], False)):
             _, out, _ = run(capsys, str(file), "--extractive", "--dry-run", *options)
-            assert ("that a request may have: what was said last is too large by itself." in out) is told
+            assert ("tokens: the messages that are kept are too large by themselves." in out) is told
 
     def test_once_more_there_is_nothing_to_do(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         run(capsys, "talk.jsonl", "--extractive")
@@ -189,7 +190,7 @@ class TestDryRun:
         assert lines[1].split()[:2] == ["e0", "user"]
         assert any(line.strip().startswith("…") and line.endswith(" more") for line in lines)
         assert "1. Conversation Overview" in lines
-        assert lines[-1] == "nothing was written"
+        assert lines[-1] == "nothing was written (--dry-run)"
         assert "Mend the \\x1b[31mparser\\x07." in out
         assert "\x07" not in out
 
@@ -235,7 +236,7 @@ class TestWithAModel:
         assert (status, err) == (0, "")
         assert "Summary (full by gpt-4.1, " in out
         assert "Twenty requests were answered." in out
-        assert "tokens read and" in out
+        assert "input and" in out
 
     def test_what_does_not_fit_the_window_is_summarized_in_stretches(
         self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -283,12 +284,12 @@ class TestMistakes:
         ("arguments", "said"),
         [
             (["nobody.jsonl"], "there is no file nobody.jsonl"),
-            (["talk.jsonl", "--model", "gpt-4.1", "--extractive"], "--extractive asks no model"),
+            (["talk.jsonl", "--model", "gpt-4.1", "--extractive"], "--extractive uses no model"),
             (["talk.jsonl", "--window", "many"], "many"),
             (["talk.jsonl", "--window", "0"], "--window"),
             (["notes.txt"], "notes.txt"),
             (["."], "."),
-            (["short.jsonl", "--extractive"], "The file is as it was."),
+            (["short.jsonl", "--extractive"], "The file was not changed."),
         ],
     )
     def test_a_mistake_is_one_line(self, file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
@@ -307,7 +308,7 @@ class TestMistakes:
 
         status, out, _ = run(capsys, "empty.jsonl")
 
-        assert (status, out) == (0, "empty.jsonl: 0 tokens, and nothing to summarize: all of it is recent.\n")
+        assert (status, out) == (0, "empty.jsonl: 0 tokens, nothing to summarize: all messages are recent.\n")
 
 
 def test_the_program_needs_no_openai_to_compact_without_a_model(file: Path) -> None:

@@ -64,7 +64,7 @@ def test_the_figures_are_printed_for_people_and_for_machines(file: Path, capsys:
 def test_the_transcript_is_written_for_its_owner_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "import", "session.jsonl", "-o", "talk.jsonl")
     talk = file.with_name("talk.jsonl")
-    assert (status, f"{len(Transcript(JsonlStore(talk)))} entries are in talk.jsonl." in out) == (0, True)
+    assert (status, f"{len(Transcript(JsonlStore(talk)))} entries written to talk.jsonl." in out) == (0, True)
     assert list(find_problems(TranscriptReader(talk))) == []
     assert stat.S_IMODE(talk.stat().st_mode) == 0o600
     status, out, _ = run(capsys, "import", "talk.jsonl", "--json")
@@ -123,7 +123,7 @@ def test_a_conversation_is_exported_by_its_name(file: Path, capsys: pytest.Captu
         _, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai", "--leaf", leaf)
         assert second in json.dumps(json.loads(out)[1])
     status, _, err = run(capsys, "export", "session.jsonl", "--to", "openai", "--leaf", "zz")
-    assert (status, "names no entry and no label" in err) == (2, True)
+    assert (status, "matches no entry and no label" in err) == (2, True)
 
 
 def test_an_export_without_secrets(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def test_a_prompt_that_does_not_fit_gives_a_page_and_an_exit_status(folder: Path
     assert (status, out) == (2, "")
     assert err.startswith("promptkit: ")
     assert "do not fit a budget of 10" in err
-    assert err.endswith(" review.html shows what must stay.\n")
+    assert err.endswith(" review.html shows what is required.\n")
     assert err.count("\n") == 1
     assert record((folder / "review.html").read_text(encoding="utf-8"))["state"] is None
 

@@ -67,9 +67,10 @@ class TestShow:
             0,
             (
                 "talk.jsonl: 6 entries, 2 branches, leaf e5\n"
+                "  line  id        role        text\n"
                 "     2  e0        user        [start] Where is the bug?\n"
                 '     6  e4        setting     leaf = "e0"\n'
-                "     7  e5        checkpoint  (background, 9,000 → 80 tokens, keeps from e0) We looked.\n"
+                "     7  e5        checkpoint  (background, 9,000 → 80 tokens, messages kept from e0) We looked.\n"
             ),
             "",
         )
@@ -77,21 +78,21 @@ class TestShow:
     @pytest.mark.parametrize("leaf", ["e2", "start"])
     def test_shows_the_path_to_another_leaf(self, file: str, capsys: pytest.CaptureFixture[str], leaf: str) -> None:
         lines = run(capsys, "show", file, "--leaf", leaf)[1].splitlines()
-        assert [line.split()[1] for line in lines[1:]] == (["e0", "e1", "e2"] if leaf == "e2" else ["e0"])
+        assert [line.split()[1] for line in lines[2:]] == (["e0", "e1", "e2"] if leaf == "e2" else ["e0"])
 
     def test_shows_every_branch_and_where_each_begins(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(capsys, "show", file, "--all")[1].splitlines()[1:] == [
+        assert run(capsys, "show", file, "--all")[1].splitlines()[2:] == [
             "     2* e0        user        [start] Where is the bug?",
             '     3  e1        assistant   I look. → read {"path":"a.py"}',
             "     4  e2        tool        def f(): raise TypeError",
             "     5  e3        label       start = e0",
-            "         behind e0:",
+            "         after e0:",
             '     6* e4        setting     leaf = "e0"',
-            "     7* e5        checkpoint  (background, 9,000 → 80 tokens, keeps from e0) We looked.",
+            "     7* e5        checkpoint  (background, 9,000 → 80 tokens, messages kept from e0) We looked.",
         ]
 
     def test_shows_all_that_was_said(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(capsys, "show", file, "--full", "--leaf", "e2")[1].splitlines()[1:] == [
+        assert run(capsys, "show", file, "--full", "--leaf", "e2")[1].splitlines()[2:] == [
             "     2  e0        user        [start] ",
             "         Where is the",
             "         bug?",
@@ -108,9 +109,9 @@ class TestShow:
         path = tmp_path / "long.jsonl"
         talk(path).append_messages(*(user(f"{number}") for number in range(100)))
         lines = run(capsys, "show", str(path))[1].splitlines()
-        assert len(lines) == 1 + 10 + 1 + 20
-        assert lines[11].strip() == "…  70 more entries; --full shows them"
-        assert len(run(capsys, "show", str(path), "--full")[1].splitlines()) == 1 + 200
+        assert len(lines) == 2 + 10 + 1 + 20
+        assert lines[12].strip() == "…  70 more entries; --full shows them"
+        assert len(run(capsys, "show", str(path), "--full")[1].splitlines()) == 2 + 200
 
     def test_gives_one_json_object_a_line(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         lines = [json.loads(line) for line in run(capsys, "show", file, "--json")[1].splitlines()]
@@ -127,7 +128,7 @@ class TestShow:
     def test_reads_archives_too(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         archive_entries(JsonlStore(tmp_path / file), through="e1")
         lines = run(capsys, "show", file, "--leaf", "e2")[1].splitlines()
-        assert [line.strip() for line in (lines[1], lines[4])] == ["in talk.0001.jsonl.gz:", "in the file itself:"]
+        assert [line.strip() for line in (lines[2], lines[5])] == ["in talk.0001.jsonl.gz:", "in the file itself:"]
         assert json.loads(run(capsys, "show", file, "--json")[1].splitlines()[0])["archive"] == "talk.0001.jsonl.gz"
 
     def test_a_missing_archive_is_one_problem(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -150,30 +151,30 @@ class TestShow:
             Setting(name="m", value=1),
         )
         transcript.append(UnknownEntry(kind="novel", data={"a": "é"}))
-        assert [line[18:] for line in run(capsys, "show", str(path))[1].splitlines()[1:]] == [
+        assert [line[18:] for line in run(capsys, "show", str(path))[1].splitlines()[2:]] == [
             "custom_message  hook: mind it",
             "custom      c = [1]",
             "observation  o",
             "reset       manual",
             "assistant   (aborted)",
-            "branch_summary  of the branch to e0: it failed",
-            "edit        pruned: e0 is shown as short",
+            "branch_summary  summary of the branch that ends with e0: it failed",
+            "edit        pruned: e0 is replaced by short",
             "setting     m = 1",
             'novel       {"a": "é"}',
         ]
 
     def test_says_what_is_missing(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert run(capsys, "show", "none.jsonl") == (2, "", "promptkit: there is no file none.jsonl.\n")
-        assert run(capsys, "show", file, "--leaf", "x") == (2, "", "promptkit: talk.jsonl has no entry and no label 'x'.\n")
-        assert run(capsys, "show", file, "--leaf", "e") == (2, "", "promptkit: talk.jsonl has 6 entries 'e'.\n")
+        assert run(capsys, "show", file, "--leaf", "x") == (2, "", "promptkit: --leaf 'x' matches no entry and no label of talk.jsonl.\n")
+        assert run(capsys, "show", file, "--leaf", "e") == (2, "", "promptkit: --leaf 'e' matches 6 entries of talk.jsonl.\n")
         (tmp_path / "other.txt").write_text("hello\n", encoding="utf-8")
         status, _, err = run(capsys, "show", "other.txt")
-        assert (status, err.count("\n"), "no transcript: the first line is not" in err) == (2, 1, True)
+        assert (status, err.count("\n"), "this is not a transcript: the first line must be" in err) == (2, 1, True)
 
     def test_mentions_problems(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         with (tmp_path / file).open("a") as out:
             out.write("bad\n")
-        assert run(capsys, "show", file)[1].splitlines()[-1] == "problems: 1; to see them: promptkit transcript validate talk.jsonl"
+        assert run(capsys, "show", file)[1].splitlines()[-1] == "problems: 1; list them with: promptkit transcript validate talk.jsonl"
 
 
 class TestHarmless:
@@ -182,7 +183,9 @@ class TestHarmless:
     def test_text_cannot_drive_a_terminal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "nasty.jsonl"
         transcript = talk(path)
-        transcript.append(Setting(name=self.NASTY, value=1), Label(target=transcript.append_messages(user(self.NASTY))[0].id, label=self.NASTY))
+        transcript.append(
+            Setting(name=self.NASTY, value=1), Label(target=transcript.append_messages(user(self.NASTY))[0].id, label=self.NASTY)
+        )
         transcript.append(UnknownEntry(kind=self.NASTY, data={}))
         path.write_bytes(path.read_bytes() + b'{"\x1b[2J": 1, "id": "\x1b"}\n')
         for arguments in (["show"], ["show", "--full"], ["show", "--all"], ["validate"], ["stats"], ["grep", "."]):
@@ -211,7 +214,7 @@ class TestValidate:
             out.write('{"id": "x')
         status, out_, _ = run(capsys, "validate", file)
         assert status == 0
-        assert out_.splitlines()[0] == "talk.jsonl: the last 9 bytes are of a write that was cut short; they are of no entry."
+        assert out_.splitlines()[0] == "talk.jsonl: the last 9 bytes are an incomplete write, and are ignored."
 
     def test_problems_have_their_lines_and_end_it_with_1(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         with (tmp_path / file).open("a") as out:
@@ -219,8 +222,8 @@ class TestValidate:
         assert run(capsys, "validate", file) == (
             1,
             (
-                "talk.jsonl:8: no JSON: Expecting value at column 1.\n"
-                "talk.jsonl:9: the id 'e0' is that of an entry before; this one is left out.\n"
+                "talk.jsonl:8: the line is not JSON: Expecting value at column 1.\n"
+                "talk.jsonl:9: the id 'e0' was used by an earlier entry; this entry is ignored.\n"
                 "talk.jsonl: 9 lines, 2 problems\n"
             ),
             "",
@@ -256,12 +259,12 @@ class TestGrep:
 
     def test_gives_one_json_object_a_line(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = [json.loads(line) for line in run(capsys, "grep", "bug", file, "--json")[1].splitlines()]
-        assert found == [{"line": 2, "archive": None, "id": "e0", "who": "user", "text": "bug?"}]
+        assert found == [{"line": 2, "archive": None, "id": "e0", "role": "user", "text": "bug?"}]
 
     def test_refuses_a_pattern_that_is_none(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         status, out, err = run(capsys, "grep", "(", file)
         assert (status, out, err.count("\n")) == (2, "", 1)
-        assert "is no regular expression" in err
+        assert "invalid regular expression" in err
 
     def test_shows_of_a_long_line_what_stands_around_the_match(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "long.jsonl"
@@ -279,16 +282,16 @@ class TestStats:
     def test_as_a_table(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         size = (tmp_path / file).stat().st_size
         assert run(capsys, "stats", file)[1].splitlines() == [
-            f"file         {size:,} bytes, 7 lines",
-            "entries      6 (3 message, 1 label, 1 setting, 1 checkpoint)",
-            "messages     3 (1 user, 1 assistant, 1 tool)",
-            "tool calls   1",
-            "tokens       46 (25 assistant, 11 tool, 10 user)",
-            "billed       30 in (10 of them cached), 5 out",
-            "shown now    2 messages, 25 tokens, behind a checkpoint",
-            "checkpoints  1",
-            "branches     2",
-            "written      2026-01-01 00:00:00 to 2026-01-01 00:00:00",
+            f"file          {size:,} bytes, 7 lines",
+            "entries       6 (3 message, 1 label, 1 setting, 1 checkpoint)",
+            "messages      3 (1 user, 1 assistant, 1 tool)",
+            "tool calls    1",
+            "tokens        46 (25 assistant, 11 tool, 10 user)",
+            "billed tokens 30 input (10 of them cached), 5 output",
+            "current view  2 messages, 25 tokens, after a checkpoint",
+            "checkpoints   1",
+            "branches      2",
+            "written       2026-01-01 00:00:00 to 2026-01-01 00:00:00",
         ]
 
     def test_E103_the_size_of_a_conversation_is_measured_after_its_last_boundary(

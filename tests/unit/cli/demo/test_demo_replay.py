@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +14,10 @@ from promptkit import Message, ToolCall
 from promptkit.cli.demo.replay import END_OF_RECORDING, replay_conversation
 from promptkit.cli.main import main
 from promptkit.compaction.planning.blocks import extract_summary_text
+from tests.processes import run_program
 
 if TYPE_CHECKING:
     import pytest
-
-SCRIPT = str(Path(sys.executable).parent / "promptkit")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -32,9 +29,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def plain(*arguments: str, **environment: str) -> str:
     known = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     environment = {"COLUMNS": "80", "PYTHONUTF8": "1", **environment}
-    done = subprocess.run(
-        [SCRIPT, "demo", *arguments], capture_output=True, text=True, encoding="utf-8", check=True, env=known | environment
-    )
+    done = run_program("promptkit", "demo", *arguments, folder=Path.cwd(), environment=known | environment)
+    assert done.returncode == 0
     assert done.stderr == ""
     return done.stdout
 
@@ -121,7 +117,7 @@ class TestCommand:
         status, out, err = run(capsys)
 
         assert (status, err) == (0, "")
-        assert out.index("rendered at 4 budgets") < out.index("replayed in a window of 12,000 tokens") < out.index("summary in place")
+        assert out.index("rendered at 4 budgets") < out.index("replayed in a window of 12,000 tokens") < out.index("summary applied")
 
     def test_a_budget_shows_only_renders_and_a_window_only_the_replay(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert "replayed" not in run(capsys, "--budget", "2k")[1]

@@ -40,7 +40,7 @@ class TestRefused:
 
         assert main(command) == 2
         out, err = capsys.readouterr()
-        assert (out, err) == ("", "promptkit: OPENAI_BASE_URL is no address: it begins with http:// or https:// and names a host.\n")
+        assert (out, err) == ("", "promptkit: invalid OPENAI_BASE_URL: use a URL with a host that starts with http:// or https://.\n")
         assert file.read_bytes() == before
 
     @pytest.mark.parametrize("key", ["secret\n", "s\u00e9cret", "\u201csecret\u201d"])
@@ -53,7 +53,7 @@ class TestRefused:
         assert main(command) == 2
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith("promptkit: OPENAI_API_KEY has a character that no key has")
+        assert err.startswith("promptkit: OPENAI_API_KEY contains a character that no API key has")
         assert err.count("\n") == 1
         assert "cret" not in err
         assert file.read_bytes() == before

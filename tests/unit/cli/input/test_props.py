@@ -86,12 +86,12 @@ def test_what_no_annotation_speaks_about_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([{"role": "robot"}], r"history\[0\].role is 'robot': it is one of system, user, assistant, tool"),
-        ([{"role": "user"}, {"role": "user", "contents": "x"}], r"history\[1\] has no field 'contents'; its fields are role, content"),
-        ([{"role": "user", "content": 5}], r"history\[0\].content is 5: a list is wanted"),
-        ([{"role": "user", "content": [{"type": "audio"}]}], r"history\[0\].content\[0\] has the type 'audio'"),
-        ([{"role": "assistant", "tool_calls": ["x"]}], r'history\[0\].tool_calls\[0\] is "x": an object is wanted'),
-        ([{"role": "assistant", "tool_calls": [{"id": 1, "name": "f"}]}], r"history\[0\].tool_calls\[0\].id is 1: a string is wanted"),
+        ([{"role": "robot"}], r"invalid history\[0\].role 'robot': use system, user, assistant or tool"),
+        ([{"role": "user"}, {"role": "user", "contents": "x"}], r"unknown field 'contents' in history\[1\]: use role, content"),
+        ([{"role": "user", "content": 5}], r"history\[0\].content must be a list, not 5"),
+        ([{"role": "user", "content": [{"type": "audio"}]}], r"invalid history\[0\].content\[0\] of type 'audio'"),
+        ([{"role": "assistant", "tool_calls": ["x"]}], r'history\[0\].tool_calls\[0\] must be an object, not "x"'),
+        ([{"role": "assistant", "tool_calls": [{"id": 1, "name": "f"}]}], r"history\[0\].tool_calls\[0\].id must be a string, not 1"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(value: object, said: str) -> None:

@@ -69,11 +69,11 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.Mo
     ("name", "props", "said"),
     [
         (":Reveiw", {}, "has no Reveiw. Did you mean 'Review'. Its components: Review"),
-        (":Review", {}, "needs the prop 'query': give it in --props"),
+        (":Review", {}, "needs the prop 'query': add it to --props"),
         (":Review", {"query": "x", "histroy": []}, "has no prop 'histroy'. Did you mean 'history'. Its props: query, history"),
         (":Review", {"query": "x", "children": []}, "has no prop 'children'"),
         (":element", {"query": "x"}, "is an element, not a component: it takes no props"),
-        (":number", {}, "is a int, not a component"),
+        (":number", {}, "is a int: name a component, a function or an element"),
         (":broken", {}, "returned a str, not an element"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_mistake_says_what_to_do(prompt: Path, name: str, props: dict[str, obj
         ("missing.py:Review", "there is no file missing.py"),
         ("missing.j2", "there is no file missing.j2"),
         ("no_such_package.prompts:Review", "there is no module no_such_package.prompts"),
-        ("promptkit.elements.media", "has 5 components: write promptkit.elements.media:NAME"),
+        ("promptkit.elements.media", "has 5 components: use promptkit.elements.media:NAME"),
         ("promptkit.errors", "has no component"),
     ],
 )
@@ -100,5 +100,5 @@ def test_a_source_that_is_not_there_is_said(source: str, said: str) -> None:
 def test_a_file_that_exits_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "exits.py"
     path.write_text("import sys\nsys.exit(0)", encoding="utf-8")
-    with pytest.raises(click.UsageError, match="ended the program while it was loaded"):
+    with pytest.raises(click.UsageError, match=r"called sys.exit\(\) while it was imported"):
         load_target(str(path), {})
