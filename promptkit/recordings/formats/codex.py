@@ -106,7 +106,7 @@ class _Reader:
         self._user_texts: list[str] = []  # the latest user messages, as many as a compaction keeps
 
     def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line. There may be none, or an earlier answer that was answer."""
+        """Return the entries that are complete after a line. There may be none, or an earlier answer that was held."""
         record = parse_object(line)
         if isinstance(record, str):
             self._keep(keep_bad_line(NAME, number, line, record))

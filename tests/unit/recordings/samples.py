@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.recordings.reading.format import Batch
-
     from promptkit import Message
     from promptkit.recordings.counts import RecordingCounts
+    from promptkit.recordings.reading.format import Batch
     from promptkit.transcript.entries import Entry
 
 Record = dict[str, Any]

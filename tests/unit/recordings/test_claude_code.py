@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from promptkit import Message
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
 from promptkit.recordings.counts import RecordingCounts
 from promptkit.transcript import Checkpoint, build_view
@@ -15,6 +14,7 @@ from tests.unit.recordings.samples import CLAUDE, answer, lines, read_text, resu
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from promptkit import Message
     from promptkit.messages import Json
     from tests.unit.recordings.samples import Read, Record
 

@@ -12,6 +12,7 @@ from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
 from promptkit.transcript import Checkpoint, InMemoryStore, build_view
 from promptkit.transcript.entries import MessageEntry
+from tests.examples import examples
 from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines, read_text
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ def again(folder: Path, value: object, codec: str) -> list[Message]:
     return [entry.payload.message for entry in made.entries if isinstance(entry.payload, MessageEntry)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(messages=talks())
 def test_chat_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
     value = to_openai_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("chat"), value, "openai_chat") == messages
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(messages=talks())
 def test_anthropic_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
     value = to_anthropic_json(messages_from_entries(transcript_of(messages).path()))

@@ -17,6 +17,7 @@ from promptkit.recordings.exporting import encode_transcript
 from promptkit.recordings.importing import import_recording
 from promptkit.recordings.reading.json_values import MAX_DEPTH
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+from tests.examples import examples
 from tests.unit.recordings.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def unread(data: bytes) -> int:
     return count
 
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
