@@ -1,4 +1,4 @@
-"""The prompt that the gate guards: the shipped AgentPrompt with all of its parts, over the recorded conversation of the demonstration."""
+"""The prompt that CI benches: the shipped AgentPrompt with all of its parts, over the recorded conversation of the demo."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["prompt"]
 
 ROUNDS = 4
-"""Tool rounds of the turn that is going on."""
+"""Tool rounds of the current turn."""
 
 
 def prompt() -> PromptElement:
-    """The same prompt every time: what it keeps at a budget only changes when a component does, or the engine."""
+    """Return the same prompt every time. What it keeps at a budget changes only when a component or the renderer changes."""
     conversation = load_demo().conversation
     long = sorted((message.text for message in conversation if message.role == "tool"), key=len)[-ROUNDS - 1 :]
     calls = [ToolCall(id=f"call_{number}", name="read", arguments=f'{{"path": "part_{number}.py"}}') for number in range(ROUNDS)]

@@ -1,4 +1,4 @@
-"""A long conversation with tools, through real HTTP in a small window: what overflows, what is waited for, what is cached."""
+"""Measure a long conversation with tools, over real HTTP in a small context window: overflows, waits, cached tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import openai
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 from pydantic import TypeAdapter, ValidationError
 
-from benchmarks.conversation_idle import decide_ms, idle
+from benchmarks.conversation_idle import measure_decisions, measure_idle
 from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summary_request, tools
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Events
@@ -30,7 +30,7 @@ from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
-__all__ = ["Figures", "Talk", "main", "measure", "talk"]
+__all__ = ["ConversationResult", "Figures", "main", "measure", "run_conversation"]
 
 MODEL = "gpt-4.1"
 WINDOW = 16_000
@@ -38,24 +38,24 @@ REPLY = 1_500
 
 
 @attrs.frozen(kw_only=True)
-class Talk:
-    """What came of one conversation."""
+class ConversationResult:
+    """The result of one conversation."""
 
     turns: int
     overflows: int
-    """Requests that the server refused as too large."""
+    """Requests that the server rejected as too large."""
     invalid: int
-    """Requests that the server refused as ill-formed, or that the SDK's types do not allow."""
+    """Requests that the server rejected as invalid, or that the SDK's types do not allow."""
     facts: int
-    """The facts that the model could tell in the end."""
+    """Facts that the model knew in its last reply."""
     compactions: dict[str, int]
-    """How many of each trigger and mode."""
+    """Trigger and mode → number of compactions."""
     summary_cached: float
-    """The share of the input tokens of requests for a summary that the prompt cache had."""
+    """The share of the input tokens of summary requests that was cached."""
     request_cached: float
-    """Likewise, of all others."""
+    """The same for all other requests."""
     longest_wait: float
-    """Seconds of the turn that took longest."""
+    """Seconds of the longest turn."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +78,9 @@ class Figures:
     idle_summaries: int
 
 
-async def talk(script: Script, folder: Path, *, background: bool = True, pause: float = 0.0, window: int = WINDOW) -> Talk:
+async def run_conversation(
+    script: Script, folder: Path, *, background: bool = True, pause: float = 0.0, window: int = WINDOW
+) -> ConversationResult:
     """Hold the conversation.
 
     `pause` is how many seconds the person takes before the next turn. Without `background` summaries are made when nothing else is left.
@@ -112,7 +114,7 @@ async def talk(script: Script, folder: Path, *, background: bool = True, pause: 
         for event in made:
             what = f"{event.trigger} {event.mode if isinstance(event, CompactionCommitted) else event.reason}"
             compactions[what] = compactions.get(what, 0) + 1
-        return Talk(
+        return ConversationResult(
             turns=script.turns,
             overflows=server.stats.overflows,
             invalid=server.stats.invalid + sum(1 for exchange in server.requests if not _is_valid(exchange.body)),
@@ -148,7 +150,7 @@ def _is_valid(body: Any) -> bool:  # noqa: ANN401  # Any: JSON as it came over t
 
 
 def _read_all(value: object) -> None:
-    """Look at everything: pydantic checks what an iterable holds when it is read."""
+    """Read all values: pydantic validates an iterable only when it is read."""
     if isinstance(value, dict):
         value = list(value.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON of any shape
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
@@ -157,14 +159,14 @@ def _read_all(value: object) -> None:
 
 
 async def measure(*, turns: int, conversations: int, answer: float, summary: float, pause: float) -> Figures:
-    """All figures. Times are in seconds."""
+    """Measure all figures. Times are in seconds."""
     script = Script(turns=turns, answer_seconds=answer, summary_seconds=summary)
-    held: dict[str, Talk] = {}
+    held: dict[str, ConversationResult] = {}
     for name in ("background", "foreground"):
         with tempfile.TemporaryDirectory() as folder:
-            held[name] = await talk(script, Path(folder), background=name == "background", pause=pause)
+            held[name] = await run_conversation(script, Path(folder), background=name == "background", pause=pause)
     background, foreground = held["background"], held["foreground"]
-    rest = await idle(conversations)
+    rest = await measure_idle(conversations)
     return Figures(
         turns=turns,
         overflow_failures=background.overflows + foreground.overflows,
@@ -174,7 +176,7 @@ async def measure(*, turns: int, conversations: int, answer: float, summary: flo
         request_cached_share=round(background.request_cached, 4),
         wait_ratio_foreground_over_background=round(foreground.longest_wait / background.longest_wait, 2),
         memory_per_idle_conversation_kib=round(rest.kib, 1),
-        decide_ms_5000_entries=round(await decide_ms(5_000), 3),
+        decide_ms_5000_entries=round(await measure_decisions(5_000), 3),
         compactions={name: each.compactions for name, each in held.items()},
         longest_wait_seconds={name: round(each.longest_wait, 3) for name, each in held.items()},
         idle_conversations=rest.conversations,
@@ -183,7 +185,7 @@ async def measure(*, turns: int, conversations: int, answer: float, summary: flo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code 0."""
+    """Run the command line. Returns the exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conversation", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--turns", type=int, default=200, help="of the conversation, at least 10 (default 200)")

@@ -1,4 +1,4 @@
-"""What conversations cost that nobody talks to, and what it takes to decide in a long one. No network, no model."""
+"""Measure the memory of idle conversations, and the time of the decisions around a request in a long one. No network, no model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.events import Event
 
-__all__ = ["Idle", "decide_ms", "idle"]
+__all__ = ["IdleResult", "measure_decisions", "measure_idle"]
 
 SAID = " ".join(["word"] * 60)
 TURNS = 24
@@ -33,12 +33,12 @@ TURNS = 24
 
 @attrs.frozen
 class Quick:
-    """A model that answers at once, and writes a summary where one is asked for."""
+    """A model that replies at once, and writes a summary on request."""
 
     name: str = "quick"
 
     async def complete(self, messages: Sequence[Message], *, tools: object = ()) -> Reply:
-        """Some words."""
+        """Return a fixed reply."""
         _ = tools
         await asyncio.sleep(0)
         asked = "<summary>" in messages[-1].text
@@ -47,18 +47,18 @@ class Quick:
 
 
 @attrs.frozen(kw_only=True)
-class Idle:
-    """Conversations in one process, each of which has been summarized in the background."""
+class IdleResult:
+    """The result for idle conversations in one process, each summarized in the background."""
 
     conversations: int
     kib: float
-    """Of memory for each, its transcript included."""
+    """Memory of each conversation in KiB, transcript included."""
     summaries: int
-    """Made in the background, of all of them together."""
+    """Background summaries of all conversations together."""
 
 
-async def idle(count: int) -> Idle:
-    """So many conversations of two dozen turns side by side, then at rest. Memory is what Python allocates, by tracemalloc."""
+async def measure_idle(count: int) -> IdleResult:
+    """Run `count` conversations of two dozen turns concurrently, and measure their memory when they are idle, with tracemalloc."""
     committed: list[CompactionCommitted] = []
 
     def tell(event: Event) -> None:
@@ -88,11 +88,11 @@ async def idle(count: int) -> Idle:
     tracemalloc.stop()
     for session in sessions:
         await session.close()
-    return Idle(conversations=count, kib=(after - before) / 1024 / count, summaries=summaries)
+    return IdleResult(conversations=count, kib=(after - before) / 1024 / count, summaries=summaries)
 
 
-async def decide_ms(entries: int, *, times: int = 51) -> float:
-    """The median of milliseconds that all decisions around one request take in a transcript of so many entries, after the first."""
+async def measure_decisions(entries: int, *, times: int = 51) -> float:
+    """Return the median milliseconds of all decisions around one request, in a transcript of `entries` entries, after the first one."""
     session = AgentSession(
         model=Quick(),
         budget=ContextBudget(window=100 * entries, reserved_output_tokens=0),

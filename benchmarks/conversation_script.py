@@ -1,6 +1,6 @@
-"""What is said in the long conversation: the person's words, the model's answers, the tools. The same each time.
+"""The script of the long conversation: the user's messages, the model's replies and the tools. It is the same each time.
 
-The model is one that forgets: its summaries hold none of the facts, so that they are reached by the summary's breadcrumb or not at all.
+The model's summaries contain none of the facts, so the model can only find them through the summary's breadcrumb.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["FACTS", "INSTRUCTIONS", "PLANTED", "Script", "is_summary_request", "tools"]
 
 FACTS = {"release code": "heron-4711", "staging port": "18443", "first reviewer": "Oyelaran"}
-"""What is said in turn 3 and asked for in the last."""
+"""Facts that the user states in turn 3 and asks for in the last turn."""
 
 PLANTED = 3
-"""The turn in which the facts are told."""
+"""The turn in which the facts are stated."""
 
 INSTRUCTIONS = "You are a coding agent. Read before you change, run the tests after every change, and say in a sentence what you found."
 
@@ -40,25 +40,25 @@ _WORDS = topics["assignment"].split()
 
 
 def words(count: int, seed: int) -> str:
-    """So many words, the same for the same seed."""
+    """Return `count` words, the same for the same seed."""
     return " ".join(random.Random(seed).choices(_WORDS, k=count))
 
 
 def is_summary_request(exchange: Exchange) -> bool:
-    """Whether a request asks for a summary, in whichever of its forms."""
+    """Return True if a request asks for a summary, in any format."""
     return exchange.messages[-1].get("role") == "user" and _ASKED.search(exchange.text) is not None
 
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """A conversation of `turns`. A summary takes `summary_seconds`, any other answer `answer_seconds`."""
+    """A conversation of `turns` turns. A summary takes `summary_seconds`, any other reply `answer_seconds`."""
 
     turns: int
     answer_seconds: float
     summary_seconds: float
 
     def asks(self, turn: int) -> str:
-        """What the person says in a turn, counted from 1."""
+        """Return the user's message of a turn, counted from 1."""
         if turn == PLANTED:
             return "Remember this: " + "; ".join(f"the {name} is {value}" for name, value in FACTS.items()) + "."
         if turn == self.turns:
@@ -66,11 +66,11 @@ class Script:
         return f"Turn {turn}: look at module_{turn}.py and say whether {words(12, turn)}."
 
     def rule(self) -> Rule:
-        """How requests for a summary are answered."""
+        """Return the server rule that answers summary requests."""
         return Rule(match=is_summary_request, answer=Delay(seconds=self.summary_seconds, answer=_summary))
 
     def answer(self, exchange: Exchange) -> Answer:
-        """How the model goes on."""
+        """Return the model's reply."""
         return Delay(seconds=self.answer_seconds, answer=self._next(exchange))
 
     def _next(self, exchange: Exchange) -> Answer:
@@ -89,7 +89,7 @@ class Script:
         return Message(role="assistant", content=("I look at it.",), tool_calls=tuple(called))
 
     def _recall(self, exchange: Exchange, results: list[str]) -> Answer:
-        """The facts, from what is shown; else from the transcript, if the summary says where that is."""
+        """Return the facts if the request contains them. Otherwise search the transcript, if the summary names it."""
         shown = "\n".join(str(message.get("content")) for message in exchange.messages)
         place = _BREADCRUMB.search(shown)
         if results or place is None or all(value in shown for value in FACTS.values()):
@@ -103,7 +103,7 @@ def _summary(exchange: Exchange) -> Answer:
 
 
 def tools() -> list[Tool]:
-    """A file to read, as long as its name says; and a search that really looks into files."""
+    """Return the tools: one that reads a file, as long as its name says, and one that really searches files."""
     path: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     both: dict[str, Json] = {
         "type": "object",

@@ -1,4 +1,4 @@
-"""A history to render, and what is measured on it."""
+"""A history to render, and the measurements on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HUNDREDTH = 100
 
 
 class History:
-    """Texts in a shape. Budgets are given as divisors of what the tokenizer counts for all texts."""
+    """Texts in a shape. Budgets are given as divisors of the tokens of all texts."""
 
     def __init__(self, contents: Sequence[str], shape: Shape) -> None:
         self.contents = contents
@@ -29,7 +29,7 @@ class History:
         self.tokens = tokens(contents)
 
     def floor(self) -> Callable[[], object]:
-        """Every content tokenised once, in a plain loop."""
+        """Return a call that tokenises every text once, in a plain loop."""
         contents, encode = fresh(self.contents), encoding().encode_ordinary
 
         def run() -> None:
@@ -39,7 +39,7 @@ class History:
         return run
 
     def cold(self, divisor: int) -> Case:
-        """A first render: nothing has been counted, nothing is remembered; only the vocabulary is loaded."""
+        """Return a case for a first render: nothing is cached except the loaded vocabulary."""
 
         def case() -> Callable[[], Rendered]:
             elements = self._elements()
@@ -49,7 +49,7 @@ class History:
         return case
 
     def incremental(self) -> Callable[[], Rendered]:
-        """The next render of a kept renderer: the same element objects and one new turn. For histories of messages only."""
+        """Return a call for the next render with the same Renderer: the same element objects and one new turn. For messages only."""
         elements = self._elements()
         renderer = self._renderer(HALF)
         outcome(renderer, elements)
@@ -58,13 +58,13 @@ class History:
         return lambda: outcome(renderer, longer)
 
     def tokenised_share(self, divisor: int) -> float:
-        """The bytes that a first render gives to the tokenizer, over all bytes of the texts."""
+        """Return the bytes that a first render tokenises, as a share of all bytes of the texts."""
         witness = WitnessedEncoding(encoding())
         outcome(Renderer(budget=self.tokens // divisor, tokenizer=fresh_tokenizer(witness)), self._elements())
         return witness.bytes / size(self.contents)
 
     def check(self, divisor: int) -> None:
-        """Raises RuntimeError if a render does not fill its budget: the figures of a broken renderer say nothing."""
+        """Raise RuntimeError if a render does not fill its budget: figures of a broken renderer are worthless."""
         budget = self.tokens // divisor
         rendered = outcome(self._renderer(divisor), self._elements())
         contents = [message.text for message in rendered.messages]
@@ -81,12 +81,12 @@ class History:
 
 
 def outcome(renderer: Renderer, elements: tuple[Child, ...]) -> Rendered:
-    """A render of which messages and tokens have been read, so that nothing that a caller needs is left to do."""
+    """Render, and read messages and tokens, so that no lazy work is left."""
     rendered = renderer.render(elements)
     _ = rendered.messages, rendered.tokens
     return rendered
 
 
 def size(contents: Iterable[str]) -> int:
-    """The bytes of texts in UTF-8."""
+    """Return the bytes of texts in UTF-8."""
     return sum(len(text.encode()) for text in contents)

@@ -1,4 +1,4 @@
-"""What a render costs, as multiples of what tokenising every content once costs: `python -m benchmarks.render`."""
+"""Measure the time of renders as multiples of the time to tokenise every text once: `python -m benchmarks.render`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ BARS: Final = {
     "tokenised_share_small": (0.03, "bytes tokenised at a hundredth, of all bytes"),
     "peak_memory_over_text": (6.0, "peak memory of the first render, over the text's bytes"),
 }
-"""The most that a figure may be, and what it says."""
+"""Figure → its upper limit, and its description."""
 
 SCALING_BAR: Final = 4.4
-"""The same for four times the messages, in every shape."""
+"""The upper limit for four times the messages, in every shape."""
 
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """One run. The ratios are of medians that were taken in turns; the floor is every content tokenised once."""
+    """The figures of one run. Ratios are of medians that were measured in turns; the floor is every text tokenised once."""
 
     cold_over_floor: float
     cold_small_over_floor: float
@@ -39,7 +39,7 @@ class Figures:
     tokenised_share_small: float
     peak_memory_over_text: float
     scaling: dict[str, float]
-    """Shape → the time for four times the messages over the time for one times, at half of the tokens."""
+    """Shape → the time for four times the messages, divided by the time for one times, at half of the tokens."""
     messages: int
     text_bytes: int
     text_tokens: int
@@ -49,12 +49,12 @@ class Figures:
     tiktoken: str = attrs.field(factory=lambda: version("tiktoken"))
 
     def verdicts(self) -> list[tuple[str, float, float]]:
-        """What is held against a bar: (what it says, figure, bar)."""
+        """Return the figures that have a limit, as (description, figure, limit)."""
         lines: list[tuple[str, float, float]] = [(says, getattr(self, name), bar) for name, (bar, says) in BARS.items()]
         return lines + [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
 
     def table(self) -> str:
-        """The figures beside their bars, one a line, and what they were taken on."""
+        """Return the figures and their limits as a table, one per line, and the software versions."""
         lines = [f"{'':60} {'figure':>8} {'bar':>6}"]
         lines += [f"{says:60} {figure:8.3f} {bar:6.2f}  {'ok' if figure <= bar else 'MISSED'}" for says, figure, bar in self.verdicts()]
         lines.append(
@@ -65,7 +65,7 @@ class Figures:
 
 
 def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
-    """Every figure. Takes about a minute for 5,000 messages."""
+    """Measure all figures. Takes about a minute for 5,000 messages."""
     contents = texts(messages, LONG)
     flat = History(contents, SHAPES[0])
     flat.check(HALF)
@@ -91,7 +91,7 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
 
 
 def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float]) -> float:
-    """How much longer four times the messages take, at half of their tokens; 4 is linear. Adds both to `seconds`."""
+    """Return how much longer four times the messages take, at half of their tokens; 4 is linear. Adds both times to `seconds`."""
     contents = texts(4 * messages * shape.per_message, shape.words)
     few, many = History(contents[: len(contents) // 4], shape), History(contents, shape)
     timed = medians({"few": few.cold(HALF), "many": many.cold(HALF)}, rounds)
@@ -100,7 +100,7 @@ def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float])
 
 
 def profile(messages: int) -> None:
-    """Print where the time of a cold flat render goes."""
+    """Print a profile of a cold render of flat messages."""
     import cProfile
     import pstats
 
@@ -111,7 +111,7 @@ def profile(messages: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0, or with --check 1 if a bar is missed."""
+    """Run the command line. Returns the exit status: 0, or with --check 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--quick", action="store_true", help="1,000 messages and five rounds, where no other number is given")

@@ -1,4 +1,4 @@
-"""The parts of a render, each on its own, in absolute times: `pytest benchmarks/test_parts.py`."""
+"""Measure the parts of a render separately, in absolute times: `pytest benchmarks/test_parts.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Benchmark = Any  # Any: pytest-benchmark's fixture carries no types
 Arguments: TypeAlias = "tuple[tuple[object, ...], dict[str, object]]"
-"""What `pedantic` calls with."""
+"""Positional and keyword arguments for `pedantic`."""
 
 FLAT: Final = SHAPES[0]
 CONTENTS: Final = texts(2_000, LONG)

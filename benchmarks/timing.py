@@ -1,4 +1,4 @@
-"""Stopwatches: times that can be compared because they were taken in turns, and the peak of memory."""
+"""Measure times that can be compared because they are taken in turns, and the peak of memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Case: TypeAlias = Callable[[], Callable[[], object]]
 
 
 def medians(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
-    """Median seconds of processor time of each case: waiting for a busy machine is nobody's cost.
+    """Return the median seconds of processor time of each case. Waiting for a busy machine is not counted.
 
-    Each round takes every case once, so that a machine that slows down slows all of them; every other round goes backwards.
-    The garbage collector rests while a case runs, as it does under `timeit`. One round before the first is not counted.
+    Each round runs every case once, so that a machine that slows down affects all of them alike; every other round runs backwards.
+    The garbage collector is off while a case runs, as in `timeit`. The first round is a warm-up and is not counted.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
@@ -44,7 +44,7 @@ def _seconds(case: Case) -> float:
 
 
 def peak(case: Case) -> int:
-    """The most bytes that Python held for a case at one time, beyond what its preparation held."""
+    """Return the peak of the memory that Python allocated for a case, in bytes, without that of its preparation."""
     run = case()
     gc.collect()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The tokenizer as it is measured: one loaded vocabulary, and an empty cache for every render that is to be cold."""
+"""The tokenizer for measurements: one loaded vocabulary, and an empty cache for every cold render."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ ENCODING: Final = DEFAULT_ENCODING
 
 
 def encoding() -> Encoding:
-    """The vocabulary, loaded once per process."""
+    """Return the vocabulary, which is loaded once per process."""
     return get_encoding(ENCODING)
 
 
 def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer:
-    """The default tokenizer with nothing remembered. With a witness, what it encodes is seen."""
+    """Return the default tokenizer with an empty cache. With a witness, the tokenised bytes are counted."""
     counter = TextCounter(ENCODING)
     counter.encoding = encoding() if witness is None else cast("Encoding", witness)  # it stands in for one
     return OpenAITokenizer(ENCODING, counter=counter)
 
 
 def tokens(contents: Iterable[str]) -> int:
-    """The tokens of all texts, without framing."""
+    """Return the tokens of all texts, without message framing."""
     return sum(map(fresh_tokenizer().count, contents))
 
 
 class WitnessedEncoding:
-    """An encoding that notes how many bytes it is given."""
+    """An encoding that counts the bytes that it tokenises."""
 
     def __init__(self, inner: Encoding) -> None:
         self.inner = inner
         self.bytes = 0
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """The ids of a text."""
+        """Return the token ids of a text."""
         self.bytes += len(text.encode())
         return self.inner.encode_ordinary(text)
 

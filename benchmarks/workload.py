@@ -1,4 +1,4 @@
-"""Seeded prompts to measure with: realistic text, and the shapes in which a history is written."""
+"""Seeded prompts to measure with: realistic text, and the shapes of a history."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ FAN_OUT: Final = 10
 
 @attrs.frozen
 class Shape:
-    """A way to write a history. `build` makes its elements of texts: that is the caller's work, and is never timed."""
+    """A way to write a history as elements. `build` creates the elements; it is never timed."""
 
     name: str
     build: Callable[[Sequence[str]], tuple[Child, ...]]
     words: tuple[int, int] = LONG
     per_message: int = 1
-    """Texts for each message that the benchmark is asked for."""
+    """Texts for each message of the benchmark."""
 
 
 def texts(count: int, words: tuple[int, int], *, seed: int = 2026) -> tuple[str, ...]:
-    """English prose with identifiers, numbers, names, punctuation and some accents: `words` (fewest, most) in each text.
+    """Return English prose with identifiers, numbers, names, punctuation and some accents. `words` are the fewest and most per text.
 
-    The words and how often they occur are those of the language reference that comes with Python, some thousands of different
-    ones; as many invented ones stand for names. What tokenising costs depends on such variety.
+    The words and their frequencies are those of the language reference that comes with Python, some thousands of different ones; as many
+    invented ones serve as names. The time to tokenise a text depends on such variety.
     """
     random = Random(seed)
     words_seen = Counter(re.findall(r"[A-Za-z_][\w.']*\w|[AaI]", "\n".join(topics.values())))
@@ -73,12 +73,12 @@ def _prose(random: Random, pool: Sequence[str], words: int) -> str:
 
 
 def fresh(originals: Sequence[str]) -> tuple[str, ...]:
-    """Equal texts as new objects: a string remembers its hash and its UTF-8, and nothing measured may profit from that."""
+    """Return equal texts as new objects: a string caches its hash and its UTF-8, and no measurement may profit from that."""
     return tuple(text[:1] + text[1:] for text in originals)
 
 
 def turn(question: str, answer: str, priority: int) -> tuple[PromptElement, PromptElement]:
-    """What one more turn appends to a flat history."""
+    """Return the elements that one more turn adds to a flat history."""
     return UserMessage(priority=priority)[question], AssistantMessage(priority=priority + 1)[answer]
 
 
@@ -99,7 +99,7 @@ def _nested(contents: Sequence[str]) -> tuple[Child, ...]:
 
 
 def _deep(contents: Sequence[str]) -> tuple[Child, ...]:
-    """A chain as deep as there are messages: each group holds one message and the older rest."""
+    """Return a chain of nested groups, each with one message and the group of all older ones."""
     chain: tuple[Child, ...] = ()
     for message in _flat(contents):
         chain = (Group(priority=0)[chain, message],)
@@ -107,7 +107,7 @@ def _deep(contents: Sequence[str]) -> tuple[Child, ...]:
 
 
 def _tools(contents: Sequence[str]) -> tuple[Child, ...]:
-    """Every second text is the result of a call; its message and that of the call are two."""
+    """Return calls and results: every second text is a result, and call and result are two messages."""
     elements: list[Child] = []
     for index, text in enumerate(contents[1::2]):
         call = ToolCall(id=f"call_{index}", name="read_file", arguments=f'{{"path": "src/module_{index}.py"}}')

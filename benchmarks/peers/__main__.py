@@ -1,4 +1,4 @@
-"""promptkit and its peers on one workload, side by side: `python -m benchmarks.peers`."""
+"""Compare promptkit with its peers on one workload: `python -m benchmarks.peers`."""
 
 from __future__ import annotations
 
@@ -12,59 +12,66 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.peers.environments import Environments, InstallError, default_folder
 from benchmarks.peers.figures import Case, Comparison, Probe
-from benchmarks.peers.peer import OWN, Peer, UnknownPeerError, chosen, peers
-from benchmarks.peers.place import InstallError, Place, default_place
-from benchmarks.peers.race import Entrant, probe, race
+from benchmarks.peers.peer import OWN, Peer, UnknownPeerError, peers, select_peers
+from benchmarks.peers.process import AdapterProcess
 from benchmarks.peers.report import markdown, table
-from benchmarks.peers.speaker import Speaker
-from benchmarks.peers.work import SHAPES, ShapeName, make
+from benchmarks.peers.runs import RunningPeer, run_case, run_probe
+from benchmarks.peers.work import SHAPES, ShapeName, make_workload
 
 __all__ = ["main"]
 
 PROBE_SIZE: Final = 40
 
 
-def say(line: str) -> None:
-    """Progress, where it does not mix with the figures."""
+def report_progress(line: str) -> None:
+    """Print a line of progress on stderr, apart from the figures."""
     print(line, file=sys.stderr)
 
 
-def entrants_of(wanted: Sequence[Peer], place: Place) -> list[Entrant]:
-    """The peers, installed where they are not there yet; one that cannot be has no speaker."""
+def start_peers(wanted: Sequence[Peer], place: Environments) -> list[RunningPeer]:
+    """Start the peers, after installing those that are missing. A peer that cannot be installed has no process."""
     place.write_vocabulary()
-    entrants: list[Entrant] = []
+    running: list[RunningPeer] = []
     for peer in wanted:
         try:
             if not place.has(peer):
-                say(f"installing {', '.join(peer.packages)} for {peer.name}")
+                report_progress(f"installing {', '.join(peer.packages)} for {peer.name}")
                 place.install(peer)
-            entrants.append(Entrant(peer, Speaker(place.command(peer), place.environment(), place.of(peer) / "said.log")))
+            running.append(RunningPeer(peer, AdapterProcess(place.command(peer), place.environment(), place.of(peer) / "said.log")))
         except InstallError as error:
-            entrants.append(Entrant(peer, None, str(error)))
-    return entrants
+            running.append(RunningPeer(peer, None, str(error)))
+    return running
 
 
 def compare(  # noqa: PLR0913  # what a comparison is made of
-    entrants: Sequence[Entrant], shapes: Sequence[ShapeName], sizes: Sequence[int], *, rounds: int, limit: float, probe_size: int
+    running: Sequence[RunningPeer], shapes: Sequence[ShapeName], sizes: Sequence[int], *, rounds: int, limit: float, probe_size: int
 ) -> Comparison:
-    """Every shape in every size."""
+    """Run every shape in every size."""
     cases: list[Case] = []
     probes: dict[str, dict[str, Probe]] = {}
     try:
         with tempfile.TemporaryDirectory() as folder:
             for shape in shapes:
-                say(f"{shape}: {probe_size} items at several budgets")
-                probes[shape] = probe(entrants, shape, probe_size, Path(folder), limit)
+                report_progress(f"{shape}: {probe_size} items at several budgets")
+                probes[shape] = run_probe(running, shape, probe_size, Path(folder), limit)
                 for size in sizes:
-                    case = race(entrants, make(shape, size), rounds=rounds, folder=Path(folder), limit=limit, say=say)
+                    case = run_case(
+                        running,
+                        make_workload(shape, size),
+                        rounds=rounds,
+                        folder=Path(folder),
+                        limit=limit,
+                        report_progress=report_progress,
+                    )
                     cases.append(case)
     finally:
-        for entrant in entrants:
-            if entrant.speaker is not None:
-                entrant.speaker.end()
+        for entry in running:
+            if entry.process is not None:
+                entry.process.end()
     return Comparison(
-        peers=[entrant.peer for entrant in entrants],
+        peers=[entry.peer for entry in running],
         cases=cases,
         probes=probes,
         probe_size=probe_size,
@@ -75,7 +82,7 @@ def compare(  # noqa: PLR0913  # what a comparison is made of
 
 
 def node_version() -> str:
-    """The version of Node, or a word that there is none."""
+    """Return the version of Node, or "none"."""
     node = shutil.which("node")
     if node is None:
         return "none"
@@ -83,7 +90,7 @@ def node_version() -> str:
 
 
 def shapes_of(text: str) -> list[ShapeName]:
-    """Shapes with commas between. Raises ValueError."""
+    """Parse shapes separated by commas. Raises ValueError."""
     names = text.split(",")
     found: list[ShapeName] = [shape for shape in SHAPES if names.count(shape)]
     if len(found) < len(names):
@@ -92,7 +99,7 @@ def shapes_of(text: str) -> list[ShapeName]:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Sizes with commas between, each a whole number from 1. Raises ValueError."""
+    """Parse sizes separated by commas, each a whole number of at least 1. Raises ValueError."""
     sizes = sorted({int(size) for size in text.split(",")})
     if sizes[0] < 1:
         raise ValueError(text)
@@ -100,7 +107,7 @@ def sizes_of(text: str) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0, or 1 if promptkit itself gave no figures."""
+    """Run the command line. Returns the exit status: 0, or 1 if promptkit itself has no figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--markdown", action="store_true", help="print the tables of the documentation")
@@ -111,18 +118,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", type=sizes_of, help="items of a workload, with commas between (default 100,1000,5000)")
     parser.add_argument("--rounds", type=int, help="counted runs of each peer on each workload (default 7)")
     parser.add_argument("--limit", type=float, help="seconds of processor time after which a run is ended (default 60)")
-    parser.add_argument("--place", type=Path, default=default_place(), help="the folder of the peers' environments (default %(default)s)")
+    parser.add_argument("--place", type=Path, default=default_folder(), help="the folder of the peers' environments (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="100 and 1,000 items, three rounds, ten seconds, where nothing else is given")
     options = parser.parse_args(arguments)
     try:
-        wanted = chosen([OWN, *filter(None, options.peers.split(","))] if options.peers else [])
+        wanted = select_peers([OWN, *filter(None, options.peers.split(","))] if options.peers else [])
     except UnknownPeerError as error:
         parser.error(str(error))
     if options.kept:
         comparison = Comparison.from_json(json.loads(options.kept.read_text(encoding="utf-8")))
     else:
         comparison = compare(
-            entrants_of(wanted, Place(options.place)),
+            start_peers(wanted, Environments(options.place)),
             options.shapes,
             options.sizes or ([100, 1_000] if options.quick else [100, 1_000, 5_000]),
             rounds=options.rounds or (3 if options.quick else 7),

@@ -1,4 +1,4 @@
-"""The times of a comparison as a picture: one panel for each shape, both axes logarithmic, so that a slope is a power of the size."""
+"""Draw the times of a comparison: one panel for each shape, both axes logarithmic, so that a slope is a power of the size."""
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.peers.peer import OWN
-from benchmarks.peers.report import SAID
+from benchmarks.peers.report import SHAPE_TITLES
 from benchmarks.peers.work import SHAPES
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ __all__ = ["draw", "spread"]
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F")
 MARKERS: Final = "osD^vPX*"
 APART: Final = 0.052
-"""How far apart the names beside the lines stand at least, as a share of the panel's height."""
+"""Least distance of the names at the right edge, as a share of the panel's height."""
 
 
 def draw(comparison: Comparison, file: Path) -> None:
-    """Write the chart; what kind of file it is, its name says. The same figures make the same file."""
+    """Write the chart in the format of the file's suffix. The same figures give the same file."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -42,7 +42,7 @@ def draw(comparison: Comparison, file: Path) -> None:
         panels: Any = figure.subplots(1, len(shapes), sharey=True, squeeze=False)  # Any: matplotlib's arrays carry no types
         for panel, shape in zip(panels[0], shapes, strict=True):
             _panel(panel, [case for case in comparison.cases if case.shape == shape], comparison, styles)
-            panel.set_title(SAID[shape], fontsize=9.5, loc="left")
+            panel.set_title(SHAPE_TITLES[shape], fontsize=9.5, loc="left")
             panel.set_xlabel("items")
         panels[0][0].set_ylabel("milliseconds of processor time")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def draw(comparison: Comparison, file: Path) -> None:
 
 
 def _styles(comparison: Comparison) -> dict[str, Mapping[str, Any]]:  # Any: matplotlib's keywords
-    """Peer → how its line looks, in every panel alike."""
+    """Return the line style of each peer, the same in every panel."""
     others = [peer.name for peer in comparison.peers if peer.name != OWN]
     styles: dict[str, Mapping[str, Any]] = {  # Any: as above
         name: {"color": colour, "marker": marker, "linewidth": 1.3, "markersize": 4}
@@ -87,13 +87,13 @@ def _panel(panel: Any, cases: Sequence[Case], comparison: Comparison, styles: Ma
 
 
 def _written(value: float, place: int) -> str:
-    """A time in full where matplotlib would write a power of ten."""
+    """Format a time in full, where matplotlib would write a power of ten."""
     _ = place
     return f"{value:,.10g}"
 
 
 def _heights(comparison: Comparison) -> tuple[float, float]:
-    """The least and the most that is shown, in milliseconds, of all panels."""
+    """Return the lowest and the highest time of all panels, in milliseconds."""
     times = [1000 * outcome.seconds for case in comparison.cases for outcome in case.outcomes.values() if outcome.seconds]
     return min(times, default=1) / 1.6, max([*times, 1000 * comparison.limit]) * 1.6
 
@@ -104,7 +104,7 @@ def _name(
     comparison: Comparison,
     styles: Mapping[str, Mapping[str, Any]],  # Any: matplotlib's keywords
 ) -> None:
-    """The names at the right edge, each as near to the end of its line as the others allow."""
+    """Write the names at the right edge, each as near to the end of its line as the others allow."""
     titles = {peer.name: peer.title.split(" (")[0] for peer in comparison.peers}
     low, high = _heights(comparison)
     places = spread([log(time / low) / log(high / low) for _, _, time in names], APART)
@@ -125,7 +125,10 @@ def _name(
 
 
 def spread(wanted: Sequence[float], apart: float) -> list[float]:
-    """Places near those wanted, in the same order, no two nearer than `apart`: groups that would touch move away from their middle."""
+    """Return positions near the wanted ones, in the same order, with at least `apart` between them.
+
+    Groups that would overlap are moved apart around their middle.
+    """
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     groups: list[list[int]] = []
     for index in order:

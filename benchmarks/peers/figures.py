@@ -1,4 +1,4 @@
-"""The figures of a comparison, as they are written to JSON and shown in tables."""
+"""The figures of a comparison, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from benchmarks.peers.peer import OWN, Peer, chosen
+from benchmarks.peers.peer import OWN, Peer, select_peers
 
 if TYPE_CHECKING:
     from benchmarks.peers.work import ShapeName
@@ -18,69 +18,69 @@ __all__ = ["Case", "Comparison", "Outcome", "Probe"]
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What one peer did with one workload."""
+    """The result of one peer on one workload."""
 
     status: Literal["ran", "over", "failed", "lacks"]
-    """`over`: it took longer than the limit; `lacks`: the peer has nothing for the shape."""
+    """`over`: it exceeded the time limit; `lacks`: the peer has no feature for the shape."""
     note: str = ""
-    """What happened where it did not run."""
+    """Why it did not run."""
     seconds: float | None = None
-    """Median processor time of a run."""
+    """Median processor time of a run, in seconds."""
     clock: float | None = None
-    """The same on the clock."""
+    """Median wall-clock time of a run, in seconds."""
     floor: float | None = None
-    """Median processor time of tokenising every text once, with the peer's own tokenizer in the peer's own process."""
+    """Median processor time to tokenise every text once, with the peer's own tokenizer in its own process."""
     runs: int = 0
     kept: int = 0
     tokens: int = 0
-    """What the result costs, counted exactly."""
+    """Tokens of the result, counted exactly."""
     claim: int | None = None
-    """What the peer says that it costs."""
+    """Tokens of the result as the peer counts them."""
     faults: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Probe:
-    """How often results were right, over several budgets of a small workload: one budget may hide a fault by luck."""
+    """How often the results were right, over several budgets of a small workload: a single budget may hide a fault."""
 
     budgets: int
     fits: int
     sound: int
     faults: Mapping[str, int]
-    """Fault → how often."""
+    """Fault → number of budgets."""
 
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One workload and what every peer did with it."""
+    """One workload, and the result of every peer."""
 
     shape: ShapeName
     size: int
     tokens: int
     budget: int
     most: int
-    """The newest items that fit, so that no peer can keep more without being over."""
+    """The number of newest items that fit. A peer that keeps more exceeds the budget."""
     outcomes: Mapping[str, Outcome]
 
     def over_own(self, name: str) -> float | None:
-        """The time of a peer over that of promptkit, in the same run; None where either has no time."""
+        """Return the time of a peer divided by that of promptkit in the same run. None: one of them has no time."""
         own, its = self.outcomes.get(OWN), self.outcomes[name].seconds
         return its / own.seconds if own and own.seconds and its else None
 
     def over_floor(self, name: str) -> float | None:
-        """The time of a peer over that of tokenising every text once; None where it has no time."""
+        """Return the time of a peer divided by that of tokenising every text once. None: it has no time."""
         outcome = self.outcomes[name]
         return outcome.seconds / outcome.floor if outcome.seconds and outcome.floor else None
 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """A whole run."""
+    """All figures of a run."""
 
     peers: Sequence[Peer]
     cases: Sequence[Case]
     probes: Mapping[str, Mapping[str, Probe]]
-    """Shape → peer → how often it was right."""
+    """Shape → peer → how often its results were right."""
     probe_size: int
     rounds: int
     limit: float
@@ -89,7 +89,7 @@ class Comparison:
     machine: str = attrs.field(factory=lambda: f"{platform.system()} {platform.machine()}")
 
     def to_json(self) -> dict[str, Any]:  # Any: JSON
-        """Everything, and the ratios."""
+        """Return all figures and the ratios as a JSON object."""
         told = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "peers")
         for case, shown in zip(self.cases, told["cases"], strict=True):
             for name, outcome in shown["outcomes"].items():
@@ -102,13 +102,13 @@ class Comparison:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Comparison:  # Any: JSON
-        """A comparison as `to_json` wrote it. Raises UnknownPeerError for a peer that there is no longer."""
+        """Create a comparison from what `to_json` returned. Raises UnknownPeerError for a peer that no longer exists."""
         cases: list[Case] = []
         for case in told["cases"]:
             fields: dict[str, Any] = {**case, "outcomes": {name: _outcome(**each) for name, each in case["outcomes"].items()}}  # Any: JSON
             cases.append(Case(**fields))
         probes = {shape: {name: Probe(**each) for name, each in found.items()} for shape, found in told["probes"].items()}
-        everything: dict[str, Any] = {**told, "peers": chosen(told["peers"]), "cases": cases, "probes": probes}  # Any: JSON
+        everything: dict[str, Any] = {**told, "peers": select_peers(told["peers"]), "cases": cases, "probes": probes}  # Any: JSON
         return cls(**everything)
 
 

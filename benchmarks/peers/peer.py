@@ -1,4 +1,4 @@
-"""The peers: what `peers.toml` says of each."""
+"""The peers, as described in `peers.toml`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, Literal
 
 import attrs
 
-__all__ = ["OWN", "Peer", "UnknownPeerError", "chosen", "peers"]
+__all__ = ["OWN", "Peer", "UnknownPeerError", "peers", "select_peers"]
 
 HERE: Final = Path(__file__).parent
 OWN: Final = "promptkit"
-"""The name of promptkit itself, to which times are compared."""
+"""The name of promptkit itself, which times are compared with."""
 
 
 class UnknownPeerError(Exception):
-    """A name that is in no section of `peers.toml`."""
+    """A name is in no section of `peers.toml`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,22 +29,22 @@ class Peer:
     title: str
     runtime: Literal["python", "node"]
     packages: tuple[str, ...]
-    """Pinned, in the installer's own words: `name==version` for pip, `name@version` for npm."""
+    """Pinned, in the installer's syntax: `name==version` for pip, `name@version` for npm."""
     adapter: Path
     tokenizer: str
     use: str
     lacks: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """Shape → why the peer has nothing for it."""
+    """Shape → why the peer cannot run it."""
 
     @property
     def version(self) -> str:
-        """The version of the library itself, as pinned; promptkit is the checkout."""
+        """The pinned version of the library; that of promptkit is the checkout."""
         return "this checkout" if self.name == OWN else self.packages[0].replace("==", "@").rpartition("@")[2]
 
 
 @cache
 def peers() -> Mapping[str, Peer]:
-    """All peers by name, promptkit first."""
+    """Return all peers by name, promptkit first."""
     told = tomllib.loads((HERE / "peers.toml").read_text(encoding="utf-8"))
     return {name: _peer(name, **given) for name, given in told.items()}
 
@@ -53,8 +53,8 @@ def _peer(name: str, *, packages: Sequence[str], adapter: str, **given: Any) -> 
     return Peer(name=name, packages=tuple(packages), adapter=HERE / "adapters" / adapter, **given)
 
 
-def chosen(names: Iterable[str]) -> tuple[Peer, ...]:
-    """The peers of these names in the order of `peers.toml`; all if there are none.
+def select_peers(names: Iterable[str]) -> tuple[Peer, ...]:
+    """Return the peers with these names in the order of `peers.toml`, or all peers if there are no names.
 
     Raises UnknownPeerError.
     """

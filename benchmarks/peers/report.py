@@ -1,11 +1,11 @@
-"""The figures of a comparison as tables: for a terminal, and for the documentation."""
+"""Format a comparison as tables, for a terminal and for the documentation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.peers.peer import OWN
-from benchmarks.peers.race import SHARES
+from benchmarks.peers.runs import SHARES
 from benchmarks.peers.work import SHAPES
 
 if TYPE_CHECKING:
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from benchmarks.peers.figures import Case, Comparison, Outcome
     from benchmarks.peers.peer import Peer
 
-__all__ = ["SAID", "markdown", "table"]
+__all__ = ["SHAPE_TITLES", "markdown", "table"]
 
-SAID: Final = {
+SHAPE_TITLES: Final = {
     "messages": "messages of some 80 words",
     "tools": "messages, every turn with a call and its result",
     "chunks": "lines of some 10 words in one message",
 }
-"""Shape → what its items are."""
+"""Shape → a description of its items."""
 
 
 def table(comparison: Comparison) -> str:
-    """For a terminal: one block for each shape."""
+    """Return tables for a terminal, one for each shape, and a legend."""
     blocks = [_terminal(shape, _rows(comparison, shape)) for shape in SHAPES if _cases(comparison, shape)]
     return "\n\n".join([*blocks, _about(comparison)])
 
 
 def markdown(comparison: Comparison) -> str:
-    """For the documentation: one table for each shape."""
+    """Return Markdown tables, one for each shape, and a legend."""
     blocks: list[str] = []
     for shape in SHAPES:
         if _cases(comparison, shape):
             head, *rows = _rows(comparison, shape)
             rule = ["---", *("---:" for _ in head[1:])]
             lines = [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
-            blocks.append(f"**{shape}**: {SAID[shape]}\n\n" + "\n".join(lines))
+            blocks.append(f"**{shape}**: {SHAPE_TITLES[shape]}\n\n" + "\n".join(lines))
     return "\n\n".join([*blocks, _about(comparison)])
 
 
@@ -47,7 +47,7 @@ def _cases(comparison: Comparison, shape: str) -> list[Case]:
 
 
 def _rows(comparison: Comparison, shape: str) -> list[list[str]]:
-    """Cells, the head first: times by size, then what the largest workload that a peer finished came to, then its probes."""
+    """Return the cells, header first: times by size, results for the largest size that a peer finished, and its probes."""
     cases = _cases(comparison, shape)
     head = ["", *(f"{case.size:,}" for case in cases), "over promptkit", "over tokenising", "kept", "of budget", "it says", "fits", "sound"]
     return [head, *(_row(comparison, shape, cases, peer) for peer in comparison.peers)]
@@ -100,7 +100,7 @@ def _terminal(shape: str, rows: Sequence[Sequence[str]]) -> str:
         )
         for row in rows
     ]
-    return "\n".join([f"{shape}: {SAID[shape]}", *(line.rstrip() for line in lines)])
+    return "\n".join([f"{shape}: {SHAPE_TITLES[shape]}", *(line.rstrip() for line in lines)])
 
 
 def _about(comparison: Comparison) -> str:

@@ -1,13 +1,12 @@
-"""Speaks for a Python peer, in the peer's own environment: `python -P serve.py ADAPTER.py`. Needs nothing but Python.
+"""Run the adapter of a Python peer in the peer's environment: `python -P serve.py ADAPTER.py`. Needs only Python.
 
-A line with the path of a workload comes in, a line of JSON goes out: the seconds of one run, of the processor and on the clock;
-the processor seconds of tokenising every text once with the same tokenizer; what the peer says that the result counts; the messages
-that it kept. An exception is
-answered as `error`. The adapter is a script with four functions:
+Reads lines with the path of a workload, and writes a line of JSON for each: the processor time and wall-clock time of one run; the
+processor time to tokenise every text once with the same tokenizer; the peer's own token count of the result; the kept messages. An
+exception is answered as `error`. The adapter is a script with four functions:
 
-- `fit(work)` does what is measured, from the plain data to the peer's own result
-- `wire(result)` makes Chat Completions messages of the result
-- `claim(result)` is the tokens of the result as the peer counts them, or None
+- `fit(work)` does what is measured, from plain data to the peer's own result
+- `wire(result)` returns the result as Chat Completions messages
+- `claim(result)` returns the tokens of the result as the peer counts them, or None
 - `encode(text)` is the peer's tokenizer
 """
 
@@ -29,7 +28,7 @@ __all__ = ["answer"]
 
 
 def answer(adapter: dict[str, Any], path: str) -> dict[str, Any]:  # Any: JSON, and functions of any adapter
-    """One run of an adapter on the workload in a file. The file is read anew for all that is timed: a string remembers its hash."""
+    """Run an adapter on the workload in a file. The file is read again for each timed part, because a string caches its hash."""
     work = _read(path)
     seconds, clock, result = _timed(lambda: adapter["fit"](work))
     texts, encode = [text for item in _read(path)["items"] for text in _texts(item)], adapter["encode"]
@@ -44,12 +43,12 @@ def _read(path: str) -> dict[str, Any]:  # Any: JSON
 
 
 def _texts(item: dict[str, Any]) -> list[str]:  # Any: JSON
-    """What there is to tokenise in a message."""
+    """Return the texts to tokenise in a message."""
     return [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:  # Any: whatever a peer gives back
-    """Seconds of processor time and on the clock, and what came out. The garbage collector rests, as under `timeit`."""
+    """Return processor time and wall-clock time in seconds, and the result. The garbage collector is off, as in `timeit`."""
     gc.collect()
     gc.disable()
     try:

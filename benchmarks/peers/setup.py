@@ -1,4 +1,4 @@
-"""Makes the peers' environments: `python -m benchmarks.peers.setup [--place DIR] [--peers a,b]`."""
+"""Create the peers' environments: `python -m benchmarks.peers.setup [--place DIR] [--peers a,b]`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers.peer import UnknownPeerError, chosen, peers
-from benchmarks.peers.place import InstallError, Place, default_place
+from benchmarks.peers.environments import Environments, InstallError, default_folder
+from benchmarks.peers.peer import UnknownPeerError, peers, select_peers
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0, or 1 if an environment could not be made."""
+    """Run the command line. Returns the exit status: 0, or 1 if an environment could not be created."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.setup", description=__doc__)
-    parser.add_argument("--place", type=Path, default=default_place(), help="the folder for all environments (default %(default)s)")
+    parser.add_argument("--place", type=Path, default=default_folder(), help="the folder for all environments (default %(default)s)")
     parser.add_argument("--peers", default="", help=f"some of {', '.join(peers())}, with commas between (default all)")
     options = parser.parse_args(arguments)
-    place = Place(options.place)
+    place = Environments(options.place)
     try:
-        wanted = chosen(filter(None, options.peers.split(",")))
+        wanted = select_peers(filter(None, options.peers.split(",")))
     except UnknownPeerError as error:
         parser.error(str(error))
     place.write_vocabulary()

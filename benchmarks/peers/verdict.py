@@ -1,4 +1,4 @@
-"""What a peer kept, held against what it should keep."""
+"""Compare what a peer kept with what it should keep."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ UNANSWERED: Final = "call without its result"
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """A result, looked at from outside: counted exactly, and told apart item by item."""
+    """The check of a result: counted exactly, and compared item by item."""
 
     kept: tuple[int, ...]
-    """The places of the items that were kept whole, in the order in which they came back."""
+    """The indices of the items that were kept unchanged, in the order of the result."""
     tokens: int
-    """What the result really costs, counted as OpenAI bills it."""
+    """The tokens of the result as OpenAI bills them."""
     faults: tuple[str, ...]
-    """What is wrong with it; empty if nothing is."""
+    """The faults of the result."""
 
     @property
     def fits(self) -> bool:
@@ -39,12 +39,12 @@ class Verdict:
 
     @property
     def sound(self) -> bool:
-        """Whether the newest items are there, whole, in a row, calls with their results; that it fits is another question."""
+        """Whether it consists of the newest items, unchanged, without gaps, and calls with their results. Its size does not matter here."""
         return not {*self.faults} - {OVER}
 
 
 def judge(work: Work, messages: Sequence[Mapping[str, Any]]) -> Verdict:  # Any: JSON
-    """What the messages that came back are worth."""
+    """Check the messages that a peer returned."""
     place = {key(item): index for index, item in enumerate(work.items)}
     found = [place.get(piece) for piece in _pieces(work, messages)]
     kept = tuple(index for index in found if index is not None)
@@ -59,14 +59,14 @@ def judge(work: Work, messages: Sequence[Mapping[str, Any]]) -> Verdict:  # Any:
 
 
 def _pieces(work: Work, messages: Sequence[WireMessage]) -> list[str]:
-    """What tells each item of a result: of the shape `chunks` its lines, without empty ones."""
+    """Return the key of each item of a result; for `chunks`, its lines without empty ones."""
     if work.shape != "chunks":
         return [key(message) for message in messages]
     return [line for message in messages for line in str(message["content"]).split("\n") if line]
 
 
 def _pairs(messages: Sequence[Mapping[str, Any]]) -> dict[str, bool]:  # Any: JSON
-    """Which fault there is between calls and results: a provider refuses a request for either."""
+    """Return which faults there are between calls and results. A provider rejects a request for either."""
     asked: set[str] = set()
     answered: set[str] = set()
     orphan = False

@@ -1,4 +1,4 @@
-"""The workload: one history in three shapes, and how much of it may stay."""
+"""The workloads: one history in three shapes, with a budget for a part of it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from promptkit import count_request
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = ["MODEL", "SHAPES", "ShapeName", "WireMessage", "Work", "count", "key", "make"]
+__all__ = ["MODEL", "SHAPES", "ShapeName", "WireMessage", "Work", "count", "key", "make_workload"]
 
 MODEL: Final = "gpt-4o"
-"""The model whose rules every result is counted by: o200k_base, and a framing that is known."""
+"""The model whose rules count every result: o200k_base, and documented message framing."""
 
 ShapeName: TypeAlias = Literal["messages", "tools", "chunks"]
 SHAPES: Final[tuple[ShapeName, ...]] = get_args(ShapeName)
 
 WireMessage: TypeAlias = "Mapping[str, Json]"
-"""A message as Chat Completions takes it."""
+"""A message in the format of Chat Completions."""
 
 RESULT = 2  # places from the end of a turn: request, answer, result, call
 CALL = 3
@@ -32,7 +32,7 @@ TURN = 4
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """What a peer is asked: keep the newest of `items` that fit into `budget` tokens.
+    """A task for a peer: keep the newest of `items` that fit into `budget` tokens.
 
     The items are the messages of a request, or in the shape `chunks` the lines of its only message.
     """
@@ -41,15 +41,15 @@ class Work:
     size: int
     items: tuple[WireMessage, ...]
     tokens: int
-    """What all items come to in one request, counted exactly."""
+    """The tokens of a request with all items, counted exactly."""
     budget: int
 
     def to_json(self) -> str:
-        """What an adapter reads."""
+        """Return the workload as JSON for an adapter."""
         return json.dumps({"shape": self.shape, "budget": self.budget, "items": self.items}, ensure_ascii=False)
 
     def most(self) -> int:
-        """How many of the newest items fit, no result without its call: what there is to keep."""
+        """Return how many of the newest items fit, without a result whose call does not fit."""
         fewest, over = 0, self.size + 1
         while over - fewest > 1:
             middle = (fewest + over) // 2
@@ -60,9 +60,9 @@ class Work:
         return fewest - 1 if fewest and self.items[self.size - fewest]["role"] == "tool" else fewest
 
 
-def make(shape: ShapeName, size: int) -> Work:
-    """A workload of `size` items, of whose exact tokens half may stay. The same arguments make the same."""
-    items = MAKERS[shape](size)
+def make_workload(shape: ShapeName, size: int) -> Work:
+    """Create a workload of `size` items with a budget of half of their tokens. The same arguments give the same workload."""
+    items = GENERATORS[shape](size)
     if len({key(item) for item in items}) < size:
         message = f"Two of {size:,} items are alike, so that it could not be told which of them a peer kept."
         raise ValueError(message)
@@ -71,19 +71,19 @@ def make(shape: ShapeName, size: int) -> Work:
 
 
 def _request(shape: ShapeName, items: Sequence[WireMessage]) -> list[WireMessage]:
-    """The messages that these items are in a request."""
+    """Return the messages of a request with these items."""
     if shape != "chunks":
         return list(items)
     return [{"role": "user", "content": "\n".join(str(item["content"]) for item in items)}] if items else []
 
 
 def count(messages: Sequence[WireMessage]) -> int:
-    """The tokens of a request of these messages, as OpenAI bills them."""
+    """Return the tokens of a request of these messages, as OpenAI bills them."""
     return count_request({"model": MODEL, "messages": cast("list[Json]", list(messages))}).tokens  # a list is a JSON value
 
 
 def key(item: WireMessage) -> str:
-    """What tells an item from every other: the id of its call, or its text."""
+    """Return what identifies an item: the id of its call, or its text."""
     calls = item.get("tool_calls")
     if calls:
         return str(cast("list[Mapping[str, Json]]", calls)[0]["id"])  # as Chat Completions has it
@@ -91,22 +91,22 @@ def key(item: WireMessage) -> str:
 
 
 def _messages(size: int) -> tuple[WireMessage, ...]:
-    """User and assistant in turn; the last is a user's."""
+    """Return alternating user and assistant messages; the last is a user message."""
     contents = texts(size, LONG)
     return tuple({"role": "assistant" if (size - index) % 2 == 0 else "user", "content": text} for index, text in enumerate(contents))
 
 
 def _tools(size: int) -> tuple[WireMessage, ...]:
-    """Turns of four messages: a request, a call, its result, an answer. The last message is a user's.
+    """Return turns of four messages: a user message, a call, its result, a reply. The last message is a user message.
 
-    By turns a call reads a file, in a few words, and writes one, with the whole text in its arguments.
+    Every other call writes a file, with the whole text in its arguments; the others read one, with short arguments.
     """
     contents = texts(size, LONG)
     return tuple(_in_turn(text, index, (size - 1 - index) % TURN) for index, text in enumerate(contents))
 
 
 def _in_turn(text: str, index: int, place: int) -> WireMessage:
-    """The message at a place from the end of its turn. A result that would come first has no call: it is a request then."""
+    """Return the message at a position from the end of its turn. A result that would come first, without its call, is a user message."""
     if place == CALL:
         path = f"src/module_{index}.py"
         written = index // TURN % 2 > 0
@@ -119,8 +119,12 @@ def _in_turn(text: str, index: int, place: int) -> WireMessage:
 
 
 def _chunks(size: int) -> tuple[WireMessage, ...]:
-    """Lines of some ten words each, for one message of a user."""
+    """Return lines of some ten words each, for one user message."""
     return tuple({"role": "user", "content": " ".join(text.split())} for text in texts(size, SHORT))
 
 
-MAKERS: Final[Mapping[ShapeName, Callable[[int], tuple[WireMessage, ...]]]] = {"messages": _messages, "tools": _tools, "chunks": _chunks}
+GENERATORS: Final[Mapping[ShapeName, Callable[[int], tuple[WireMessage, ...]]]] = {
+    "messages": _messages,
+    "tools": _tools,
+    "chunks": _chunks,
+}

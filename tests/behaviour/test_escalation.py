@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import openai
 import pytest
 
-from benchmarks.conversation import talk
-from benchmarks.conversation_idle import idle
+from benchmarks.conversation import run_conversation
+from benchmarks.conversation_idle import measure_idle
 from benchmarks.conversation_script import FACTS, Script, is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
@@ -68,7 +68,7 @@ async def session(
 
 def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path) -> None:
     script = Script(turns=75, answer_seconds=0, summary_seconds=0)
-    held = asyncio.run(talk(script, tmp_path, window=12_000))
+    held = asyncio.run(run_conversation(script, tmp_path, window=12_000))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert set(held.compactions) == {"background live"}
     assert held.compactions["background live"] >= 2
@@ -78,7 +78,7 @@ def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path)
 
 def test_without_the_background_the_foreground_does_it_all(tmp_path: Path) -> None:
     script = Script(turns=70, answer_seconds=0, summary_seconds=0)
-    held = asyncio.run(talk(script, tmp_path, window=8_000, background=False))
+    held = asyncio.run(run_conversation(script, tmp_path, window=8_000, background=False))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert all(what.startswith("foreground") for what in held.compactions)
     assert sum(held.compactions.values()) >= 2
@@ -223,5 +223,5 @@ def test_a_conversation_goes_on_in_another_process_as_if_nothing_had_been(tmp_pa
 
 
 def test_many_conversations_are_summarized_side_by_side() -> None:
-    rest = asyncio.run(idle(5))
+    rest = asyncio.run(measure_idle(5))
     assert rest.summaries >= 5

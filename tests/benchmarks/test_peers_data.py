@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.peers.peer import OWN, UnknownPeerError, chosen, peers
+from benchmarks.peers.peer import OWN, UnknownPeerError, peers, select_peers
 from benchmarks.peers.work import SHAPES
 
 
@@ -28,10 +28,10 @@ def test_the_version_of_a_peer_is_that_of_its_first_package() -> None:
 
 
 def test_peers_are_chosen_by_name_in_their_own_order() -> None:
-    assert [peer.name for peer in chosen(["litellm", OWN])] == [OWN, "litellm"]
-    assert list(chosen([])) == list(peers().values())
+    assert [peer.name for peer in select_peers(["litellm", OWN])] == [OWN, "litellm"]
+    assert list(select_peers([])) == list(peers().values())
 
 
 def test_an_unknown_peer_is_named_with_those_that_there_are() -> None:
     with pytest.raises(UnknownPeerError, match=r"No peer is called langchian: choose of promptkit, .*langchain"):
-        chosen(["langchian", "litellm"])
+        select_peers(["langchian", "litellm"])

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers.chart import draw, spread
 from benchmarks.peers.figures import Case, Comparison, Outcome, Probe
-from benchmarks.peers.peer import OWN, chosen
+from benchmarks.peers.peer import OWN, select_peers
 from benchmarks.peers.report import markdown, table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def case(size: int, outcomes: dict[str, Outcome]) -> Case:
 
 
 COMPARISON = Comparison(
-    peers=chosen([OWN, "priompt", "litellm", "prompt-poet", "llama-index"]),
+    peers=select_peers([OWN, "priompt", "litellm", "prompt-poet", "llama-index"]),
     cases=[
         case(
             100,

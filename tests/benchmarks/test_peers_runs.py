@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from benchmarks.peers.environments import SERVE
 from benchmarks.peers.peer import OWN, Peer, peers
-from benchmarks.peers.place import SERVE
-from benchmarks.peers.race import SHARES, Entrant, probe, race
-from benchmarks.peers.speaker import Speaker, SpeakerError, TooLongError
+from benchmarks.peers.process import AdapterError, AdapterProcess, AdapterTimeoutError
+from benchmarks.peers.runs import SHARES, RunningPeer, run_case, run_probe
 from benchmarks.peers.verdict import CUT, judge
-from benchmarks.peers.work import SHAPES, ShapeName, make
+from benchmarks.peers.work import SHAPES, ShapeName, make_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Speak = Callable[[str], Speaker]
+    Speak = Callable[[str], AdapterProcess]
 
 LIMIT = 20.0
 """Seconds; nothing here comes near it but what is made to."""
@@ -36,37 +36,37 @@ HANGS_LATER = ENDS + "def fit(work):\n    while len(work['items']) > 30: pass\n 
 
 @pytest.fixture
 def speak(tmp_path: Path) -> Iterator[Speak]:
-    """Makes the speaker of an adapter with this text. All are ended afterwards."""
-    speakers: list[Speaker] = []
+    """Makes the process of an adapter with this text. All are ended afterwards."""
+    speakers: list[AdapterProcess] = []
 
-    def make_speaker(text: str) -> Speaker:
+    def make_speaker(text: str) -> AdapterProcess:
         adapter = tmp_path / f"adapter_{len(speakers)}.py"
         adapter.write_text(text, encoding="utf-8")
         command = [sys.executable, "-P", str(SERVE), str(adapter)]
-        speakers.append(Speaker(command, os.environ, adapter.with_suffix(".log")))
+        speakers.append(AdapterProcess(command, os.environ, adapter.with_suffix(".log")))
         return speakers[-1]
 
     yield make_speaker
-    for speaker in speakers:
-        speaker.end()
+    for process in speakers:
+        process.end()
 
 
 @pytest.fixture
 def work_file(tmp_path: Path) -> Path:
     file = tmp_path / "work.json"
-    file.write_text(make("messages", 10).to_json(), encoding="utf-8")
+    file.write_text(make_workload("messages", 10).to_json(), encoding="utf-8")
     return file
 
 
-def entrant(name: str, speaker: Speaker | None, note: str = "") -> Entrant:
-    return Entrant(attrs.evolve(peers()["langchain"], name=name), speaker, note)
+def entry(name: str, process: AdapterProcess | None, note: str = "") -> RunningPeer:
+    return RunningPeer(attrs.evolve(peers()["langchain"], name=name), process, note)
 
 
 def test_an_adapter_answers_as_often_as_it_is_asked(speak: Speak, work_file: Path) -> None:
-    speaker = speak(KEEPS_TWO)
+    process = speak(KEEPS_TWO)
     for _ in range(3):
-        answer = speaker.ask(work_file, LIMIT)
-        assert list(answer.messages) == list(make("messages", 10).items[-2:])
+        answer = process.ask(work_file, LIMIT)
+        assert list(answer.messages) == list(make_workload("messages", 10).items[-2:])
         assert answer.claim == 7
         assert answer.seconds >= 0
         assert answer.clock > 0
@@ -74,59 +74,62 @@ def test_an_adapter_answers_as_often_as_it_is_asked(speak: Speak, work_file: Pat
 
 
 def test_what_a_library_prints_is_no_answer(speak: Speak, work_file: Path) -> None:
-    speaker = speak(CHATS)
-    assert len(speaker.ask(work_file, LIMIT).messages) == 2
-    assert len(speaker.ask(work_file, LIMIT).messages) == 2
-    assert "there" in speaker.log.read_text(encoding="utf-8")
+    process = speak(CHATS)
+    assert len(process.ask(work_file, LIMIT).messages) == 2
+    assert len(process.ask(work_file, LIMIT).messages) == 2
+    assert "there" in process.log.read_text(encoding="utf-8")
 
 
 def test_an_exception_is_told_in_its_first_line_and_the_adapter_goes_on(speak: Speak, work_file: Path) -> None:
-    speaker = speak(RAISES)
+    process = speak(RAISES)
     for _ in range(2):
-        with pytest.raises(SpeakerError, match=r"^ValueError: no budget$"):
-            speaker.ask(work_file, LIMIT)
+        with pytest.raises(AdapterError, match=r"^ValueError: no budget$"):
+            process.ask(work_file, LIMIT)
 
 
 def test_a_library_that_is_not_there_is_told(speak: Speak, work_file: Path) -> None:
-    with pytest.raises(SpeakerError, match=r"^ModuleNotFoundError: No module named 'nowhere_to_be_found'$"):
+    with pytest.raises(AdapterError, match=r"^ModuleNotFoundError: No module named 'nowhere_to_be_found'$"):
         speak("import nowhere_to_be_found\n").ask(work_file, LIMIT)
 
 
 def test_a_process_that_ends_is_told_by_its_last_words_and_started_again(speak: Speak, work_file: Path) -> None:
-    speaker = speak(DIES)
+    process = speak(DIES)
     for _ in range(2):
-        with pytest.raises(SpeakerError, match=r"^out of memory$"):
-            speaker.ask(work_file, LIMIT)
+        with pytest.raises(AdapterError, match=r"^out of memory$"):
+            process.ask(work_file, LIMIT)
 
 
 def test_an_adapter_that_cannot_be_started_is_told(tmp_path: Path, work_file: Path) -> None:
-    with pytest.raises(SpeakerError, match="No such file"):
-        Speaker([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(work_file, LIMIT)
+    with pytest.raises(AdapterError, match="No such file"):
+        AdapterProcess([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(work_file, LIMIT)
 
 
 def test_a_run_that_takes_too_long_is_ended(speak: Speak, work_file: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.json"
-    small.write_text(make("messages", 20).to_json(), encoding="utf-8")
-    work_file.write_text(make("messages", 40).to_json(), encoding="utf-8")
-    speaker = speak(HANGS_LATER)
-    speaker.ask(small, LIMIT)
-    with pytest.raises(TooLongError, match=r"^over 0\.5 s$"):
-        speaker.ask(work_file, 0.5)
-    assert len(speaker.ask(small, LIMIT).messages) == 2
+    small.write_text(make_workload("messages", 20).to_json(), encoding="utf-8")
+    work_file.write_text(make_workload("messages", 40).to_json(), encoding="utf-8")
+    process = speak(HANGS_LATER)
+    process.ask(small, LIMIT)
+    with pytest.raises(AdapterTimeoutError, match=r"^over 0\.5 s$"):
+        process.ask(work_file, 0.5)
+    assert len(process.ask(small, LIMIT).messages) == 2
 
 
 def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Path) -> None:
-    lacking = Entrant(attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}), speak(KEEPS_TWO))
-    entrants = [
-        entrant("keeps", speak(KEEPS_TWO)),
-        entrant("cuts", speak(CUTS)),
-        entrant("raises", speak(RAISES)),
-        entrant("hangs", speak(HANGS_LATER)),
-        entrant("none", None, "no such version"),
+    lacking = RunningPeer(attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}), speak(KEEPS_TWO))
+    running = [
+        entry("keeps", speak(KEEPS_TWO)),
+        entry("cuts", speak(CUTS)),
+        entry("raises", speak(RAISES)),
+        entry("hangs", speak(HANGS_LATER)),
+        entry("none", None, "no such version"),
         lacking,
     ]
     said: list[str] = []
-    small, large = (race(entrants, make("messages", size), rounds=2, folder=tmp_path, limit=0.5, say=said.append) for size in (20, 40))
+    small, large = (
+        run_case(running, make_workload("messages", size), rounds=2, folder=tmp_path, limit=0.5, report_progress=said.append)
+        for size in (20, 40)
+    )
     assert {name: outcome.status for name, outcome in large.outcomes.items()} == {
         "keeps": "ran",
         "cuts": "ran",
@@ -146,15 +149,15 @@ def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Pat
 
 
 def test_what_took_too_long_is_not_asked_for_more(speak: Speak, tmp_path: Path) -> None:
-    entrants = [entrant("hangs", speak(HANGS_LATER))]
-    probe(entrants, "messages", 10, tmp_path, LIMIT)
-    race(entrants, make("messages", 40), rounds=1, folder=tmp_path, limit=0.5, say=len)
-    larger = race(entrants, make("messages", 50), rounds=1, folder=tmp_path, limit=0.5, say=len)
+    running = [entry("hangs", speak(HANGS_LATER))]
+    run_probe(running, "messages", 10, tmp_path, LIMIT)
+    run_case(running, make_workload("messages", 40), rounds=1, folder=tmp_path, limit=0.5, report_progress=len)
+    larger = run_case(running, make_workload("messages", 50), rounds=1, folder=tmp_path, limit=0.5, report_progress=len)
     assert larger.outcomes["hangs"].note == "over 0.5 s at 40"
 
 
 def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_path: Path) -> None:
-    found = probe([entrant("keeps", speak(KEEPS_TWO)), entrant("cuts", speak(CUTS))], "messages", 10, tmp_path, LIMIT)
+    found = run_probe([entry("keeps", speak(KEEPS_TWO)), entry("cuts", speak(CUTS))], "messages", 10, tmp_path, LIMIT)
     assert (found["keeps"].budgets, found["keeps"].fits, found["keeps"].sound) == (len(SHARES), len(SHARES), len(SHARES))
     assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (len(SHARES), 0, len(SHARES))
 
@@ -162,16 +165,16 @@ def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_
 @pytest.mark.parametrize("shape", SHAPES)
 def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp_path: Path) -> None:
     own: Peer = peers()[OWN]
-    speaker = Speaker([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")
+    process = AdapterProcess([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")
     try:
         for size in (40, 60):
-            work = make(shape, size)
+            work = make_workload(shape, size)
             file = tmp_path / "work.json"
             file.write_text(work.to_json(), encoding="utf-8")
-            answer = speaker.ask(file, LIMIT)
+            answer = process.ask(file, LIMIT)
             verdict = judge(work, answer.messages)
             assert verdict.faults == ()
             assert len(verdict.kept) == work.most()
             assert answer.claim == verdict.tokens
     finally:
-        speaker.end()
+        process.end()

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.place import default_place
+from benchmarks.peers.environments import default_folder
 from tests.conformance.generate import generate
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HARNESS = Path(__file__).with_name("harness.mjs")
 
 def folder() -> Path:
     """Where prompt-tsx is installed: what PROMPT_TSX names, or else the environment of `python -m benchmarks.peers.setup`."""
-    return Path(os.environ.get(FOLDER) or default_place() / "prompt-tsx").resolve()
+    return Path(os.environ.get(FOLDER) or default_folder() / "prompt-tsx").resolve()
 
 
 def missing() -> str:

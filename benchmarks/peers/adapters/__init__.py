@@ -1,1 +1,1 @@
-"""One script for each peer, run in the peer's own environment by `serve.py`; what is in one is said there."""
+"""One script for each peer, run in the peer's environment by `serve.py`, which documents its functions."""

@@ -1,4 +1,4 @@
-"""cendor-contextkit: a history as one block that loses its oldest turns; a long message as one that is cut at its head."""
+"""cendor-contextkit: a history as one block that drops its oldest turns; a long message as one that is truncated at its head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""langchain-core: `trim_messages` with the last messages kept and a counter that follows OpenAI's rule, as in its guide."""
+"""langchain-core: `trim_messages` that keeps the last messages, with a counter that follows OpenAI's rule, as in its guide."""
 
 from __future__ import annotations
 

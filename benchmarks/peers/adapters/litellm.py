@@ -1,4 +1,4 @@
-"""litellm: `trim_messages` with a limit of its own."""
+"""litellm: `trim_messages` with an explicit limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""llama-index: a `ChatMemoryBuffer` that holds the history, and what it gets out of it."""
+"""llama-index: a `ChatMemoryBuffer` with the history, and the messages that it returns."""
 
 from __future__ import annotations
 

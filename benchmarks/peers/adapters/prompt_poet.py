@@ -1,4 +1,4 @@
-"""prompt-poet: a template with one part for each message, tokenised and truncated with a step of 1, so that it drops no more than it must."""
+"""prompt-poet: a template with one part for each message, truncated with a step of 1, so that it drops no more than necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""promptbudget: `pack_chat` for messages, whose calls travel as metadata; a section of items for lines."""
+"""promptbudget: `pack_chat` for messages, with calls as metadata; a section of items for lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""promptkit itself: a new renderer and an empty tokenizer cache for every run, so that nothing is remembered."""
+"""promptkit itself: a new Renderer and an empty tokenizer cache for every run, so that nothing is cached."""
 
 from __future__ import annotations
 

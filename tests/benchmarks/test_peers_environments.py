@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from benchmarks.maintenance.build_vocabularies import SHA256
+from benchmarks.peers.environments import Environments, InstallError, default_folder, digest
 from benchmarks.peers.peer import peers
-from benchmarks.peers.place import InstallError, Place, default_place, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_vocabularies_are_the_official_files_so_that_nothing_is_downloaded(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = Environments(tmp_path)
     place.write_vocabulary()
     folder = Path(place.environment()["TIKTOKEN_CACHE_DIR"])
     assert {hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()} == set(SHA256.values())
@@ -31,14 +31,14 @@ def test_the_vocabularies_are_the_official_files_so_that_nothing_is_downloaded(t
 
 def test_a_peer_runs_with_nothing_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert not [name for name in Place(tmp_path).environment() if name.startswith("PYTHON")]
+    assert not [name for name in Environments(tmp_path).environment() if name.startswith("PYTHON")]
 
 
 def test_the_default_place_is_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_place() == tmp_path / "promptkit" / "peers"
+    assert default_folder() == tmp_path / "promptkit" / "peers"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_place() == Path.home() / ".cache" / "promptkit" / "peers"
+    assert default_folder() == Path.home() / ".cache" / "promptkit" / "peers"
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
 
-    def say(script: str) -> None:
+    def report_progress(script: str) -> None:
         (folder / "npm").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (folder / "npm").chmod(0o755)
 
-    return say
+    return report_progress
 
 
 NODE = peers()["prompt-tsx"]
@@ -60,11 +60,11 @@ NODE = peers()["prompt-tsx"]
 
 def test_a_peer_without_its_installer_is_told(tmp_path: Path, npm: object) -> None:
     with pytest.raises(InstallError, match=r"^there is no npm to install with$"):
-        Place(tmp_path / "place").install(NODE)
+        Environments(tmp_path / "place").install(NODE)
 
 
 def test_a_peer_that_cannot_be_installed_is_told_in_one_line_and_tried_again(tmp_path: Path, npm: Callable[[str], None]) -> None:
-    place = Place(tmp_path / "place")
+    place = Environments(tmp_path / "place")
     npm("echo looking; echo 'npm error 404 no such version' >&2; echo 'npm error more' >&2; exit 1")
     with pytest.raises(InstallError, match=r"^npm error 404 no such version$"):
         place.install(NODE)
@@ -76,7 +76,7 @@ def test_a_peer_that_cannot_be_installed_is_told_in_one_line_and_tried_again(tmp
 
 
 def test_what_is_installed_is_kept_until_another_version_is_pinned(tmp_path: Path, npm: Callable[[str], None]) -> None:
-    place = Place(tmp_path / "place")
+    place = Environments(tmp_path / "place")
     npm('echo "$@" >> asked')
     place.install(NODE)
     place.install(NODE)

@@ -1,4 +1,4 @@
-"""A running adapter: asked by a line, answered by a line, ended when it takes too long."""
+"""The process of an adapter: it reads a line, answers with a line, and is killed if it takes too long."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["Answer", "Speaker", "SpeakerError", "TooLongError"]
+__all__ = ["AdapterError", "AdapterProcess", "AdapterTimeoutError", "Answer"]
 
-START: Final = 60.0
-"""Seconds that a process may take beyond the limit before its first answer: it imports its library and loads a vocabulary."""
+STARTUP_SECONDS: Final = 60.0
+"""Additional seconds for the first answer of a process, in which it imports its library and loads a vocabulary."""
 
-TICK: Final = 0.25
-"""Seconds between two looks at what a process has used."""
+POLL_SECONDS: Final = 0.25
+"""Seconds between two checks of the processor time of a process."""
 
-STUCK: Final = 20
-"""How often the limit may pass on the clock, on a machine that is busy with something else."""
-
-
-class SpeakerError(Exception):
-    """An adapter that raised, or ended. The message is its first line about it."""
+CLOCK_FACTOR: Final = 20
+"""The limit of wall-clock time as a multiple of the limit of processor time, for busy machines."""
 
 
-class TooLongError(SpeakerError):
-    """An adapter that did not answer in time. It was ended."""
+class AdapterError(Exception):
+    """An adapter raised an error, or its process ended. The message is the first relevant line."""
+
+
+class AdapterTimeoutError(AdapterError):
+    """An adapter did not answer in time, and was killed."""
 
 
 @attrs.frozen
 class Answer:
-    """What one run came to."""
+    """The result of one run."""
 
     seconds: float
-    """Processor time."""
+    """Processor time in seconds."""
     clock: float
-    """The same in seconds on the clock, which say little on a busy machine."""
+    """Wall-clock time in seconds, which means little on a busy machine."""
     floor: float
-    """Processor seconds of tokenising every text once, with the tokenizer that the peer uses."""
+    """Processor time to tokenise every text once with the peer's tokenizer, in seconds."""
     claim: int | None
     """The tokens of the result as the peer counts them."""
     messages: Sequence[Mapping[str, Any]]  # Any: JSON
 
 
-class Speaker:
-    """The process that speaks for a peer. It starts with the first question, and again after it was ended."""
+class AdapterProcess:
+    """The process of a peer's adapter. It starts with the first question, and again after it was killed."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.command = list(command)
         self.environment = dict(environment)
         self.log = log
-        """Where all that the process says beside its answers goes."""
+        """The file for everything that the process prints besides its answers."""
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def ask(self, work: Path, limit: float) -> Answer:
-        """One run on the workload in a file. Raises TooLongError after `limit` seconds of processor time, and SpeakerError."""
-        patience = limit if self._process else limit + START
+        """Run the workload in a file. Raises AdapterTimeoutError after `limit` seconds of processor time, and AdapterError."""
+        patience = limit if self._process else limit + STARTUP_SECONDS
         try:
             process = self._running()
             assert process.stdin is not None  # noqa: S101  # it was opened with a pipe
@@ -72,21 +72,21 @@ class Speaker:
             line = self._answered(process, patience)
         except OSError as error:
             self.end()
-            raise SpeakerError(self._last_words() or str(error)) from error
+            raise AdapterError(self._last_words() or str(error)) from error
         if line is None:
             self.end()
             message = f"over {limit:g} s"
-            raise TooLongError(message)
+            raise AdapterTimeoutError(message)
         if not line:
             self.end()
-            raise SpeakerError(self._last_words() or "the adapter ended without a word")
+            raise AdapterError(self._last_words() or "the adapter ended without a word")
         told: dict[str, Any] = json.loads(line)  # Any: JSON
         if "error" in told:
-            raise SpeakerError(told["error"])
+            raise AdapterError(told["error"])
         return Answer(**told)
 
     def end(self) -> None:
-        """End the process and all that it started, if it runs."""
+        """Kill the process and its children, if it runs."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -99,11 +99,11 @@ class Speaker:
                 pipe.close()
 
     def _answered(self, process: subprocess.Popen[str], patience: float) -> str | None:
-        """The next line; an empty one if there will be none, None if the process took too long."""
+        """Return the next line, an empty one if there will be none, or None if the process took too long."""
         before, start = _used(process), time.monotonic()
-        while _used(process) - before < patience and time.monotonic() - start < STUCK * patience:
+        while _used(process) - before < patience and time.monotonic() - start < CLOCK_FACTOR * patience:
             try:
-                return self._lines.get(timeout=TICK)
+                return self._lines.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 pass
         return None
@@ -126,13 +126,13 @@ class Speaker:
         return self._process
 
     def _last_words(self) -> str:
-        """The last line of the log: there a traceback says what happened."""
+        """Return the last line of the log, where a traceback has its message."""
         lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         return lines[-1] if lines else ""
 
 
 def _used(process: subprocess.Popen[str]) -> float:
-    """Seconds of processor time that a process has used; where the system does not say, the clock."""
+    """Return the seconds of processor time that a process has used. Falls back to the clock if the system does not tell."""
     try:
         fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
@@ -141,7 +141,7 @@ def _used(process: subprocess.Popen[str]) -> float:
 
 
 def _read(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:
-    """Pass lines on as they come; an empty one says that there will be no more."""
+    """Queue lines as they arrive; an empty one marks the end."""
     assert process.stdout is not None  # noqa: S101  # it was opened with a pipe
     try:
         for line in process.stdout:

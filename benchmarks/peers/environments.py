@@ -1,4 +1,4 @@
-"""Where the peers live: an environment for each, made once and kept, outside the repository."""
+"""The environments of the peers: one for each, created once and kept outside the repository."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.maintenance.build_vocabularies import format_official
 from benchmarks.peers.peer import OWN, Peer
 from promptkit.tokens.encodings import load_vocabulary
 
-__all__ = ["SERVE", "InstallError", "Place", "default_place", "digest"]
+__all__ = ["SERVE", "Environments", "InstallError", "default_folder", "digest"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVE: Final = Path(__file__).with_name("serve.py")
@@ -32,31 +32,31 @@ CACHED: Final = {
 
 
 class InstallError(Exception):
-    """A peer's environment that could not be made. The message is the installer's first line about it."""
+    """A peer's environment could not be created. The message is the first relevant line of the installer."""
 
 
-def default_place() -> Path:
-    """Where the environments are if nobody says otherwise: a folder of the user's cache."""
+def default_folder() -> Path:
+    """Return the default folder of the environments, in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "promptkit", "peers")
 
 
 @attrs.frozen
-class Place:
+class Environments:
     """A folder with one folder for each peer, and the vocabularies that tiktoken would otherwise download."""
 
     folder: Path
 
     def of(self, peer: Peer) -> Path:
-        """The folder of a peer: a virtual environment of Python, or one with `node_modules`."""
+        """Return the folder of a peer: a Python virtual environment, or a folder with `node_modules`."""
         return self.folder / peer.name
 
     def has(self, peer: Peer) -> bool:
-        """Whether a peer is there as it is pinned now, and promptkit as this checkout has it now."""
+        """Return True if a peer is installed in its pinned version, and promptkit in the state of this checkout."""
         note = self._note(peer)
         return note.is_file() and note.read_text(encoding="utf-8") == _contents(peer)
 
     def install(self, peer: Peer) -> None:
-        """Make a peer's environment, unless it is there. Needs the package index. Raises InstallError."""
+        """Create a peer's environment if it is missing. Needs the package index. Raises InstallError."""
         if self.has(peer):
             return
         folder = self.of(peer)
@@ -74,7 +74,7 @@ class Place:
         self._note(peer).write_text(_contents(peer), encoding="utf-8")
 
     def command(self, peer: Peer) -> list[str]:
-        """What speaks for a peer that is installed."""
+        """Return the command that runs the adapter of an installed peer."""
         folder = self.of(peer)
         if peer.runtime == "python":
             # -P: an adapter has the name of its peer, and must not be imported for it.
@@ -82,12 +82,12 @@ class Place:
         return ["node", "--expose-gc", str(peer.adapter), str(folder)]
 
     def environment(self) -> Mapping[str, str]:
-        """The environment variables that a peer runs with: the vocabularies are here, nothing is fetched."""
+        """Return the environment variables of a peer's process: vocabularies are local, and nothing is downloaded."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return {**kept, "TIKTOKEN_CACHE_DIR": str(self._vocabulary), "LITELLM_LOCAL_MODEL_COST_MAP": "True", "CENDOR_TELEMETRY": "off"}
 
     def write_vocabulary(self) -> None:
-        """The official vocabulary files, from promptkit's own data, as tiktoken's cache has them; tiktoken checks their sums."""
+        """Write the official vocabulary files from promptkit's data, named as in tiktoken's cache; tiktoken checks their hashes."""
         self._vocabulary.mkdir(parents=True, exist_ok=True)
         for encoding, name in CACHED.items():
             file = self._vocabulary / name
@@ -101,7 +101,7 @@ class Place:
         return self.folder / "vocabulary"
 
     def _note(self, peer: Peer) -> Path:
-        """Written when all else is there, so that a half-made environment is made again."""
+        """Return the file that is written last, so that an incomplete environment is created again."""
         return self.of(peer) / "installed.json"
 
 
@@ -114,7 +114,7 @@ def _contents(peer: Peer) -> str:
 
 
 def digest(checkout: Path) -> str:
-    """What tells the promptkit of one checkout from that of another."""
+    """Return a hash of promptkit's source, which tells checkouts apart."""
     summed = hashlib.sha256()
     for file in (checkout / "pyproject.toml", *sorted((checkout / "promptkit").rglob("*"))):
         if file.is_file() and "__pycache__" not in file.parts:
