@@ -172,7 +172,7 @@ def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Out
     kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
     noun = "message" if len(dropped) == 1 else "messages"
     would = "would be replaced" if options.dry_run else "replaced"
-    click.echo(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role and tokens:")
+    click.echo(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:")
     for index, item in enumerate(dropped):
         if LISTED_FIRST <= index < len(dropped) - LISTED_LAST:
             if index == LISTED_FIRST:

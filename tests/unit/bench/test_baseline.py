@@ -88,7 +88,7 @@ def test_notes_say_what_else_differs() -> None:
     sweep = attrs.evolve(sweep_of(model="gpt-5"), whole=250, tokenizer="cl100k_base")
     assert compare(run_of(sweep), before).notes == (
         "The baseline was measured with b.py:B.",
-        "With room for everything, for gpt-5: 200 tokens before, 250 now.",
+        "Without a budget, for gpt-5: 200 tokens before, 250 now.",
         "Counted with o200k_base before, with cl100k_base now, for gpt-5.",
         "The baseline was timed with Python 3.12.1, this run with 3.11.0.",
     )

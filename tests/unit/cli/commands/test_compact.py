@@ -75,7 +75,7 @@ class TestWithoutAModel:
 
         status, out, err = run(capsys, "talk.jsonl")
 
-        assert (status, err) == (0, "No --model is given, so no model is asked: the summary is made of the transcript's own words.\n")
+        assert (status, err) == (0, "No --model was given: the summary is extracted from the transcript, without a model.\n")
         assert file.read_bytes().startswith(before)
         transcript = Transcript(JsonlStore(file))
         (checkpoint,) = [entry for entry in transcript.entries if isinstance(entry.payload, Checkpoint)]
@@ -129,8 +129,8 @@ class TestWithoutAModel:
         assert status == 0
         assert "Summary (extractive)" in out
         assert err == (
-            "OPENAI_API_KEY is not set, so no model is asked: the summary is made of the transcript's own words. "
-            "The instructions are not heeded.\n"
+            "OPENAI_API_KEY is not set: the summary is extracted from the transcript, without a model. "
+            "--instructions has no effect.\n"
         )
 
     def test_a_smaller_window_makes_a_smaller_summary(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ class TestWithoutAModel:
 
         assert (status, err) == (0, "")
         assert out.startswith("talk.jsonl: ")
-        assert out.endswith("nothing to summarize: all of it is recent.\n")
+        assert out.endswith("nothing to summarize: all messages are recent.\n")
         assert file.read_bytes() == written
         assert as_json(capsys, "talk.jsonl", "--extractive")["entry"] is None
 
@@ -186,7 +186,7 @@ class TestDryRun:
         _, out, _ = run(capsys, str(file), "--dry-run")
 
         lines = out.splitlines()
-        assert lines[0] == "40 messages would be left out, 2 kept:"
+        assert lines[0] == "40 messages would be replaced by a summary, 2 kept. Each with its id, role, tokens and text:"
         assert lines[1].split()[:2] == ["e0", "user"]
         assert any(line.strip().startswith("…") and line.endswith(" more") for line in lines)
         assert "1. Conversation Overview" in lines
