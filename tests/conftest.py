@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.examples import load_profile
+
 # pytest and rich print longer lines, colours or plain text for these; a continuous integration host sets the first ones.
 _CHANGE_OUTPUT = ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+# Every process that a test starts would compile the whole package anew.
+_SLOWS_DOWN = ("PYTHONDONTWRITEBYTECODE",)
 
 __all__ = ["interruptible", "pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
@@ -20,14 +24,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Take these variables out of this process, and so out of every process and nested session that a test starts."""
-    for name in _CHANGE_OUTPUT:
+    for name in (*_CHANGE_OUTPUT, *_SLOWS_DOWN):
         os.environ.pop(name, None)
+    load_profile(whole=_is_whole(config))
 
 
+def _is_whole(config: pytest.Config) -> bool:
+    expression: str = config.option.markexpr
+    return "slow" in expression and "not slow" not in expression
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what `--spec` does not ask for."""
+    """Count properties, of which other runs take a share, to the slow tests of a slow run, and deselect what `--spec` does not ask for."""
+    if _is_whole(config):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker("slow")
     numbers: set[str] = set(config.getoption("--spec"))
     if numbers:
         chosen = [item for item in items if numbers & {number for mark in item.iter_markers("spec") for number in mark.args}]

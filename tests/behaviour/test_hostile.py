@@ -69,26 +69,20 @@ class TestDepth:
         assert repr(one).count("Group") == 10_000
 
 
+WIDE = [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
+
+
 class TestWidth:
-    def test_two_hundred_thousand_messages(self) -> None:
-        many = [UserMessage(priority=index)[f"turn {index}"] for index in range(200_000)]
+    @pytest.mark.parametrize("count", WIDE)
+    def test_very_many_messages(self, count: int) -> None:
+        many = [UserMessage(priority=index)[f"turn {index}"] for index in range(count)]
         made = render(many, budget=1_000, tokenizer=WordTokenizer())
-        assert [message.text for message in made.messages] == [f"turn {index}" for index in range(199_500, 200_000)]
+        assert [message.text for message in made.messages] == [f"turn {index}" for index in range(count - 500, count)]
 
-    def test_two_hundred_thousand_texts_of_one_message(self) -> None:
-        made = render(UserMessage()[[f"{index} " for index in range(200_000)]], budget=10, tokenizer=WordTokenizer())
-        assert made.messages[0].text == " ".join(str(index) for index in range(199_990, 200_000)) + " "
-
-    @pytest.mark.slow
-    def test_a_million_children(self) -> None:
-        many = [UserMessage(priority=index)["turn"] for index in range(1_000_000)]
-        made = render(many, budget=1_000, tokenizer=WordTokenizer())
-        assert len(made.messages) == 1_000
-
-    @pytest.mark.slow
-    def test_a_million_texts_of_one_message(self) -> None:
-        made = render(UserMessage()[["w "] * 1_000_000], budget=1_000, tokenizer=WordTokenizer())
-        assert made.tokens == 1_000
+    @pytest.mark.parametrize("count", WIDE)
+    def test_very_many_texts_of_one_message(self, count: int) -> None:
+        made = render(UserMessage()[[f"{index} " for index in range(count)]], budget=10, tokenizer=WordTokenizer())
+        assert made.messages[0].text == " ".join(str(index) for index in range(count - 10, count)) + " "
 
 
 def test_an_endless_generator_is_no_reason_to_recurse() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, note, settings, strategies as st
 from promptkit import BudgetExceededError, Child, PromptElement, Rendered, Renderer, Sizing, Text, UserMessage, component, render
 from promptkit.testing import WordTokenizer
 from tests.behaviour.strategies import prompts, tokenizers
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
@@ -24,7 +25,7 @@ def answer(renderer: Renderer, prompt: Child) -> Rendered | None:
         return None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(prompts(size=5), min_size=1, max_size=5), tokenizers(), st.integers(0, 60), st.booleans())
 def test_appended_turns_render_as_if_from_scratch(turns: list[Child], tokenizer: Tokenizer, budget: int, rebuilt: bool) -> None:
     note(f"{turns!r}\n{tokenizer!r}, {budget}")
@@ -124,7 +125,7 @@ class TestStablePrefix:
 
 
 @pytest.mark.slow
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 @given(st.lists(prompts(size=6), min_size=1, max_size=6), tokenizers(), st.integers(0, 80))
 def test_appended_turns_render_as_if_from_scratch_thoroughly(turns: list[Child], tokenizer: Tokenizer, budget: int) -> None:
     renderer = Renderer(budget=budget, tokenizer=tokenizer)

@@ -12,6 +12,7 @@ from promptkit import BudgetExceededError, render
 from promptkit.tokens import tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from promptkit import Child
@@ -47,7 +48,7 @@ def test_equals_the_oracle_at_every_budget(prompt: Child, tokenizer: Tokenizer) 
     check(prompt, tokenizer)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(prompts(size=10))
 def test_equals_the_oracle_in_a_real_vocabulary(prompt: Child) -> None:
     check(prompt, tokenizer_for(None))

@@ -31,6 +31,7 @@ from promptkit.rendering.tree import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from promptkit import Rendered
@@ -48,7 +49,7 @@ def traced(prompt: Child, budget: int, tokenizer: Tokenizer, prune_step: int = 0
     return rendered, rendered.trace
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60), step=st.sampled_from([0, 0, 3, 10]))
 def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokenizer: Tokenizer, budget: int, step: int) -> None:
     rendered, trace = traced(prompt, budget, tokenizer, step)
@@ -71,7 +72,7 @@ def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokeniz
         assert (state, trace.counts[state or 0]) == (again.trace.state, again.tokens)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60))
 def test_recording_changes_nothing(prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
     rendered, _ = traced(prompt, budget, tokenizer)
@@ -86,7 +87,7 @@ def test_recording_changes_nothing(prompt: Child, tokenizer: Tokenizer, budget: 
     assert [removal.tokens for removal in rendered.removals] == [removal.tokens for removal in plain.removals]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60))
 def test_what_a_record_keeps_is_what_the_messages_say(prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
     rendered, trace = traced(prompt, budget, tokenizer)
@@ -117,7 +118,7 @@ def _is_blank(trace: Trace, number: int) -> bool:
     return message.role != "tool" and not calls and not any(item.part or (item.text and not item.text.isspace()) for item in inside)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers())
 def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(prompt: Child, tokenizer: Tokenizer) -> None:
     rendered, trace = traced(prompt, 10_000, tokenizer)
@@ -140,7 +141,7 @@ def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(prompt: C
             assert item.calls[removal.call].until == removal.step
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers())
 def test_a_record_is_a_tree_in_written_order(prompt: Child, tokenizer: Tokenizer) -> None:
     _, trace = traced(prompt, 10_000, tokenizer)

@@ -18,6 +18,7 @@ from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import HOSTILE, RICH, conversation, hostile, many
 from tests.browser.reading import ANSWERS, CONTRASTS, OUTSIDE, READ, SLIDE
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,7 +115,7 @@ def without_ids(answer: Answer) -> Answer:
     return answer
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(prompt=prompts(), tokenizer=tokenizers(), step=st.sampled_from([0, 0, 3, 10]))
 def test_the_rules_of_the_page_are_those_of_the_renderer(rules: Page, prompt: Child, tokenizer: Tokenizer, step: int) -> None:
     try:
@@ -128,7 +129,7 @@ def test_the_rules_of_the_page_are_those_of_the_renderer(rules: Page, prompt: Ch
     assert found["paths"] == [item.path for item in rendered.trace.items]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(prompt=prompts(), tokenizer=tokenizers(), step=st.sampled_from([0, 3, 10]))
 def test_the_page_knows_at_which_budgets_an_element_is_kept(rules: Page, prompt: Child, tokenizer: Tokenizer, step: int) -> None:
     try:

@@ -18,17 +18,17 @@ import io
 import os
 import re
 import shlex
-import subprocess
 import sys
 import types
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jinja2
 import pytest
 
 from promptkit import PromptKitError, Template, render
+from tests.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
@@ -123,12 +123,12 @@ def run_command(command: list[str], written: str, *, may_fail: bool) -> str:
     assert command[0] in {"promptkit", "pytest", "cat"}, f"only promptkit, pytest and cat are run here: {written}"
     if command[0] == "cat":
         return "".join(Path(name).read_text(encoding="utf-8") for name in command[1:])
-    scripts = {"promptkit": [str(Path(sys.executable).parent / "promptkit")], "pytest": [sys.executable, "-m", "pytest"]}
     # What this session of pytest sets is none of the page's. A module is written twice within a second: no cache of it would notice.
     passed_on = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = passed_on | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:benchmark -p no:hypothesispytest"  # which take longer to load than the tests
-    done = subprocess.run([*scripts[command[0]], *command[1:]], capture_output=True, text=True, check=False, env=environment)
+    program: Literal["promptkit", "pytest"] = "promptkit" if command[0] == "promptkit" else "pytest"
+    done = run_program(program, *command[1:], folder=Path.cwd(), environment=environment)
     assert done.returncode == 0 or may_fail, f"{written}\n{done.stdout}{done.stderr}"
     printed = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
     return re.sub(r"(?<= in )\d+\.\d\ds\b", "0.10s", printed) if command[0] == "pytest" else printed
@@ -140,7 +140,7 @@ def test_the_gate_runs_what_the_readme_says() -> None:
     steps = [step.strip().removeprefix(".venv/bin/") for step in command.split("&&")[1:]]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace('"$venv/bin/pip"', "pip").replace('"$venv/bin/pytest"', "pytest")
     assert steps == ["pip install -e '.[dev]'", "pytest"]
-    assert all(re.search(rf"^{re.escape(step)}\b", script, re.MULTILINE) or f"\n{step} " in script for step in steps)
+    assert all(re.search(rf" {re.escape(step)}( --quiet|$)", script, re.MULTILINE) for step in steps)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

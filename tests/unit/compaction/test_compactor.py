@@ -28,6 +28,7 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message, build_view
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
+from tests.examples import examples
 from tests.unit.compaction.compacting import checkpoint, compact, made
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import Writer, draft
@@ -131,7 +132,7 @@ def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
     assert whole.text == words(500)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(talk=talks(), keep=keeps(), late=st.integers(0, 2))
 def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: Talk, keep: Keep, late: int) -> None:
     if not talk.leaf:

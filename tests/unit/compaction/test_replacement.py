@@ -32,6 +32,7 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
 from tests.behaviour.conversations import TOKENIZER as FRAMED, keeps, talks
+from tests.examples import examples
 from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import draft
 
@@ -237,7 +238,8 @@ def forms() -> st.SearchStrategy[Replacement]:
         place=st.sampled_from(["first", "last"]),
         role=st.sampled_from(["user", "system"]),
         preface=st.sampled_from([None, f"{OURS}: "]),
-        originals=st.none() | st.builds(VerbatimUserMessages, max_tokens=st.integers(0, 30), max_message_tokens=st.none() | st.integers(0, 8)),
+        originals=st.none()
+        | st.builds(VerbatimUserMessages, max_tokens=st.integers(0, 30), max_message_tokens=st.none() | st.integers(0, 8)),
         carry=st.sampled_from([None, carry]),
     )
 
@@ -254,7 +256,7 @@ def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
     assert list(talk.view.messages) == [*replaced.messages, *kept]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(talk=talks(), form=forms(), keep=keeps())
 def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)
@@ -264,7 +266,7 @@ def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, fo
     assert build_view(loaded.path()) == talk.view
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(talk=talks(), form=forms(), keep=keeps())
 def test_e69_nothing_that_we_made_survives_the_next_checkpoint_and_no_request_is_doubled(talk: Talk, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)

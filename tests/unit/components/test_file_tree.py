@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from promptkit_components import FileTree
 
 from promptkit import TokenLimit, UserMessage, render
+from tests.examples import examples
 
 PATHS = [f"src/package_{i}/module_{j}.py" for i in range(12) for j in range(12)] + ["README.md", "pyproject.toml"]
 
@@ -54,7 +55,7 @@ def test_survives_a_path_of_any_depth() -> None:
 names = st.lists(st.sampled_from(["a", "b", "long_name.py"]), min_size=1, max_size=4).map("/".join)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(names, max_size=12), st.integers(5, 120))
 def test_every_line_is_a_name_or_a_count(paths: list[str], budget: int) -> None:
     for line in shown(paths, budget).split("\n"):

@@ -11,6 +11,7 @@ from promptkit_components import History
 from promptkit import Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from tests.examples import examples
 
 MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
 
@@ -203,7 +204,7 @@ any_messages = st.lists(
 
 
 class TestLaws:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=examples(60))
     @given(any_messages, st.floats(0, 1))
     def test_whatever_was_recorded_is_well_paired_and_within_the_budget(self, turns: list[Message], part: float) -> None:
         history = History(turns=turns)

@@ -10,7 +10,21 @@ from pathlib import Path
 
 import attrs
 
+from tests.processes import run_program
+
 __all__ = ["Project"]
+
+
+OPTIONS = ["-q", "-W", "error"]
+# hypothesis alone takes as long to load as all else, and a cache would be one more file in the project.
+OPTIONS += [word for plugin in ("hypothesispytest", "benchmark", "cacheprovider") for word in ("-p", f"no:{plugin}")]
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process without those that this test session has set."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    # A module that is changed within one second must not be taken from its cache.
+    return {**known, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1", "COLUMNS": "80", "NO_COLOR": "1"}
 
 
 @attrs.frozen
@@ -24,15 +38,15 @@ class Project:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).write_text(text, encoding="utf-8")
 
-    def run(self, *arguments: str, python: tuple[str, ...] = ("-m", "pytest")) -> str:
-        """What pytest prints. Warnings are errors; what this test session sets in the environment is not passed on."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-        # A module that is changed within one second must not be taken from its cache.
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1", "COLUMNS": "80", "NO_COLOR": "1"}
-        # hypothesis alone takes as long to load as all else, and a cache would be one more file in the project.
-        without = [word for plugin in ("hypothesispytest", "benchmark", "cacheprovider") for word in ("-p", f"no:{plugin}")]
-        command = [sys.executable, *python, "-q", "-W", "error", *without, *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, encoding="utf-8")
+    def run(self, *arguments: str) -> str:
+        """What pytest prints."""
+        done = run_program("pytest", *OPTIONS, *arguments, folder=self.folder, environment=environment())
+        return f"{done.stdout}{done.stderr}"
+
+    def run_script(self, name: str, *arguments: str) -> str:
+        """What a script of the project prints that runs pytest, in a fresh process."""
+        command = [sys.executable, name, *OPTIONS, *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, check=False, encoding="utf-8")
         return f"{done.stdout}{done.stderr}"
 
     def counts(self, *arguments: str) -> dict[str, int]:

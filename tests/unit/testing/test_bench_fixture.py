@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.processes import run_program
+from tests.unit.testing.project import environment
 
 pytest_plugins = ["pytester"]
 
@@ -36,8 +36,7 @@ def test_remarks(prompt_bench):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take longer to load than the tests to run
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makepyprojecttoml(
         '[tool.pytest.ini_options]\naddopts = ["--strict-markers"]\npythonpath = ["."]\nfilterwarnings = ["error"]\n'
     )
@@ -47,9 +46,11 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 def said(suite: pytest.Pytester, *arguments: str, **outcomes: int) -> str:
     """What pytest prints in a process of its own, with no other plugin, which must end with these outcomes."""
-    result = suite.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "promptkit.testing.snapshots.plugin", *arguments)
-    result.assert_outcomes(**outcomes)
-    return result.stdout.str()
+    options = ("-q", "-p", "no:cacheprovider", "-p", "promptkit.testing.snapshots.plugin")
+    alone = environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = run_program("pytest", *options, *arguments, folder=Path.cwd(), environment=alone)
+    assert pytest.RunResult.parse_summary_nouns(done.stdout.splitlines()) == outcomes, done.stdout + done.stderr
+    return done.stdout
 
 
 def baseline(suite: pytest.Pytester) -> Path:
@@ -144,8 +145,7 @@ def test_one_baseline_is_one_prompt(suite: pytest.Pytester) -> None:
     assert "the baseline bench/remarks.json is that of test_remarks.py::test_remarks: give each test its own." in text
 
 
-def test_a_run_without_such_tests_loads_nothing_of_it(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+def test_a_run_without_such_tests_loads_nothing_of_it(suite: pytest.Pytester) -> None:
     loaded = "[name for name in sys.modules if name.startswith('promptkit.bench')]"
     suite.makepyfile(test_remarks=f"import sys\n\ndef test_nothing():\n    assert {loaded} == []\n")
     suite.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -6,16 +6,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from promptkit import ToolCall, UserMessage, render, tokenizer_for
+from promptkit import ToolCall, UserMessage, render
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import serve
 from promptkit.testing.server.prompt_cache import PromptCache, prompt_ids
-from promptkit.testing.server.validation import as_chat
+from promptkit.testing.server.validation import convert_to_chat
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
+from tests.examples import examples
 from tests.unit.testing.server.posting import chat, post, responses
 
 SYSTEM = {"role": "system", "content": " ".join(f"rule{number}" for number in range(700))}  # some 2,000 tokens
@@ -76,8 +77,8 @@ class TestThePrompt:
         offered = [ToolDefinition(name="read", description="Reads.", parameters={"type": "object"})]
         asked: Any = {"model": "gpt-4.1", "input": to_responses(messages), "tools": tools_to_responses(offered)}
         written: Any = {"model": "gpt-4.1", "messages": to_chat(messages), "tools": tools_to_chat(offered)}
-        assert prompt_ids(as_chat(asked)) == prompt_ids(written)
-        assert count_request(as_chat(asked)) == count_request(written)
+        assert prompt_ids(convert_to_chat(asked)) == prompt_ids(written)
+        assert count_request(convert_to_chat(asked)) == count_request(written)
 
     def test_begins_with_the_tools(self) -> None:
         tools = [{"type": "function", "function": {"name": name}} for name in ("a", "b")]
@@ -92,7 +93,7 @@ class TestThePrompt:
 
 
 class TestTheRule:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=6))
     def test_is_the_longest_common_prefix_with_any_earlier_request_in_steps(self, requests: list[list[int]]) -> None:
         asked = [of(*(user(f"{number} " * 450) for number in numbers)) for numbers in requests]

@@ -243,7 +243,7 @@ def test_without_the_extra_the_fixtures_say_what_to_install_and_all_else_works(p
     project.write(THREE_LINES.replace("prompt_snapshot", "receipt_snapshot") + THREE_LINES + "\ndef test_other():\n    assert True\n")
     project.write(BLOCKER, "without.py")
     # What is not installed has no entry point either; hypothesis is left out of all these runs.
-    printed = project.run("-p", "no:syrupy", python=("without.py",))
+    printed = project.run_script("without.py", "-p", "no:syrupy")
     assert "\nprompt_snapshot needs syrupy, which is not loaded here: install promptkit with its `testing` extra.\n" in printed
     assert "1 passed, 1 error" in printed
     assert "Traceback" not in printed

@@ -33,9 +33,10 @@ from promptkit import (
 from promptkit.element import flatten
 from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
-from promptkit.testing.strategies.generate import DEPTH, Grower, says
+from promptkit.testing.strategies.generate import MAX_DEPTH, PromptGenerator, has_visible_content
 from tests.behaviour.nodes import Node, build, is_empty
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester"]
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
-QUICK = settings(deadline=None, max_examples=40, suppress_health_check=SLOW)
+QUICK = settings(deadline=None, max_examples=examples(40), suppress_health_check=SLOW)
 MANY = settings(deadline=None, max_examples=300, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=SLOW)
 AMPLE = 10_000
 
@@ -101,7 +102,7 @@ def smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool])
 @st.composite
 def grown(draw: DrawFn, features: set[strategies.Feature]) -> Child:
     """A prompt that has all of these features, where `prompts` takes some of them."""
-    return Grower(draw, features, draw(st.integers(4, 14))).prompt()
+    return PromptGenerator(draw, features, draw(st.integers(4, 14))).prompt()
 
 
 def has_text(element: PromptElement) -> bool:
@@ -135,7 +136,7 @@ class TestPrompts:
     def test_render_where_there_is_room(self, prompt: Child, tokenizer: Tokenizer) -> None:
         assert rendered(prompt, AMPLE, tokenizer)
 
-    @settings(MANY, max_examples=500)
+    @settings(MANY, max_examples=examples(500))
     @given(grown({"alternatives", "tools"}))
     def test_have_calls_and_results_in_one_alternative(self, prompt: Child) -> None:
         for element in elements(prompt):
@@ -166,13 +167,13 @@ class TestPrompts:
             assert len(marks) == len(set(marks))
             assert all(re.search(r"w\d", text) or text in {"instead", "cut", "…", "short", "one ", "two"} for text in texts)
 
-    @settings(MANY, max_examples=100)
+    @settings(MANY, max_examples=examples(100))
     @given(st.integers(1, 20).flatmap(lambda size: st.tuples(st.just(size), strategies.prompts(features=["pass"], size=size))))
     def test_are_no_larger_than_asked_for(self, drawn: tuple[int, Child]) -> None:
         size, prompt = drawn
         # A text is a piece, and so is what is left empty.
         pieces = [child for element in elements(prompt) for child in (element.children or (None,)) if not isinstance(child, PromptElement)]
-        assert len(pieces) <= size + DEPTH  # what was begun is brought to its end
+        assert len(pieces) <= size + MAX_DEPTH  # what was begun is brought to its end
 
     def test_have_every_feature_every_element_of_the_grammar_and_every_prop_of_it(self) -> None:
         kinds: set[str] = set()
@@ -215,13 +216,13 @@ class TestPrompts:
         with pytest.raises(ValueError, match="'tool' is no feature: take some of alternatives, attached"):
             find(strategies.prompts(features=[wrong]), lambda _: True)
 
-    @settings(MANY, max_examples=150)
+    @settings(MANY, max_examples=examples(150))
     @given(prompts())
     def test_know_as_the_oracle_does_what_says_nothing(self, prompt: Child) -> None:
         for element in elements(prompt):
             root = Node(key=0)
             build(element, root, WordTokenizer(), itertools.count(1))
-            assert says(element) == (not is_empty(root)), element
+            assert has_visible_content(element) == (not is_empty(root)), element
 
     def test_shrink_to_what_matters(self) -> None:
         kept = smallest_with(["keep", "tools"], lambda element: isinstance(element, KeepWith) and bool(element.children))

@@ -1,0 +1,37 @@
+"""How many examples a property test takes.
+
+By default a law is tried with a third of its examples, the same ones in every run. `pytest -m slow` tries all properties with all of
+them, and `HYPOTHESIS_PROFILE=thorough` with fifty times as many, other ones in every run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+__all__ = ["examples", "load_profile"]
+
+_WHOLE = 100
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile(
+    "quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=33, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "whole", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=_WHOLE, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "thorough", deadline=None, report_multiple_bugs=False, max_examples=50 * _WHOLE, suppress_health_check=_SLOW_IS_FINE
+)
+
+
+def load_profile(*, whole: bool) -> None:
+    """Choose how hard properties are tried. Not by hypothesis's own option: a conftest is read after it, and would overrule it."""
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "whole" if whole else "quick"))
+
+
+def examples(count: int) -> int:
+    """The share of `count` examples that this run takes: all of them in a whole run."""
+    taken: int = settings.default.max_examples if settings.default else _WHOLE
+    return max(5, count * taken // _WHOLE)
