@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -19,6 +18,7 @@ from promptkit.elements.layout import (
 from promptkit.elements.media import Image, Opaque
 from promptkit.elements.text import TextChunk
 from promptkit.messages import CacheBreakpointPart, ImagePart, Message, OpaquePart, ToolCall
+from tests.paths import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORDED", "UnjudgedError", "cases", "converted", "shown"]
 
-RECORDED = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "prompt_tsx.jsonl"
+RECORDED = SHARED / "conformance" / "prompt_tsx.jsonl"
 
 Case = dict[str, Any]  # Any: JSON that is walked by key
 

@@ -9,13 +9,14 @@ import pytest
 
 from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import DoesNotFitError, Oracle, oracle
-from tests.behaviour.recorded import RECORDED, Case, UnjudgedError, cases, converted, shown
+from tests.behaviour.recorded import Case, UnjudgedError, cases, converted, shown
 from tests.behaviour.tokenizers import Chars
+from tests.paths import needs_shared
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded cases of prompt-tsx are not beside this checkout")
+pytestmark = needs_shared("conformance", "prompt_tsx.jsonl")
 
 DEVIATING = {
     "TokenLimit: max=2 inside message (upper bound counts +1 per chunk)": "D5: exact counts inside a message keep as much as fits",

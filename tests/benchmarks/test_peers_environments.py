@@ -14,11 +14,10 @@ import pytest
 from benchmarks.maintenance.build_vocabularies import SHA256
 from benchmarks.peers.environments import Environments, InstallError, default_folder, digest
 from benchmarks.peers.peer import peers
+from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_vocabularies_are_the_official_files_so_that_nothing_is_downloaded(tmp_path: Path) -> None:

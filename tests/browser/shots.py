@@ -10,10 +10,11 @@ from promptkit import render
 from promptkit.tracing import trace_to_html
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import conversation
+from tests.paths import ROOT
 
 __all__ = ["IMAGES", "main"]
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+IMAGES = ROOT / "docs" / "images"
 
 BUDGET = 4_000  # tokens
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.conformance.cases import OWN, check, deviations, read
 from tests.conformance.differences import differences
+from tests.paths import ROOT, SHARED, needs_shared
 
 if TYPE_CHECKING:
     from tests.conformance.schema import Job
 
-ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "conformance" / "prompt_tsx.jsonl"
+PEER_CASES = SHARED / "conformance" / "prompt_tsx.jsonl"
 
 
 def cases(file: Path) -> list[Job]:
@@ -32,8 +32,8 @@ def test_renders_as_the_reference_does(case: Job) -> None:
     assert check(case) == []
 
 
-@pytest.mark.skipif(not SHARED.is_file(), reason="the shared recordings of the reference are not beside the project")
-@pytest.mark.parametrize("case", cases(SHARED), ids=names(SHARED))
+@needs_shared("conformance", "prompt_tsx.jsonl")
+@pytest.mark.parametrize("case", cases(PEER_CASES), ids=names(PEER_CASES))
 def test_agrees_with_the_shared_recordings(case: Job) -> None:
     assert check(case) == []
 

@@ -15,8 +15,7 @@ from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 WRITER = """
 import json, sys

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import promptkit
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "api.md"
 
 HEAD = """# The names of promptkit

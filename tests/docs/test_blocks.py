@@ -28,9 +28,9 @@ import jinja2
 import pytest
 
 from promptkit import PromptKitError, Template, render
+from tests.paths import ROOT
 from tests.processes import run_program
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
+
 PAGE = ROOT / "docs" / "edge-cases.md"
 CASES = range(1, 113)
 NONE = "none"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from pathlib import Path
 
 import attrs
 import pytest
@@ -19,8 +18,8 @@ from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
 from promptkit.compaction.presets.pi import Pi
 from promptkit.compaction.presets.vscode import VSCode
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "systems.md"
 ROWS = range(1, 93)
 LINES = 80

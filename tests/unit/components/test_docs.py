@@ -7,11 +7,12 @@ import doctest
 import importlib
 import io
 import re
-from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "components.md"
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs" / "components.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 MODULES = ["agent_prompt", "attachments", "file_tree", "history", "instructions", "reminder", "tool_calls", "workspace"]
 

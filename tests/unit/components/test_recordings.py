@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from promptkit_components import History
 
 from promptkit import Message, Rendered, ToolCall, render
+from tests.paths import SHARED, needs_shared
 
-TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
+TRANSCRIPTS = SHARED / "transcripts"
 
-pytestmark = pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="the recorded conversations of ../shared are not here")
+pytestmark = needs_shared("transcripts")
 
 
 def message(data: dict[str, Any]) -> Message:  # JSON of other projects

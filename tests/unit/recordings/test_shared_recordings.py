@@ -15,11 +15,12 @@ from promptkit.recordings.importing import import_recording
 from promptkit.transcript import build_view
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.validate import find_problems
+from tests.paths import SHARED, needs_shared
 
-TRANSCRIPTS = Path(__file__).resolve().parents[4] / "shared" / "transcripts"
+TRANSCRIPTS = SHARED / "transcripts"
 FILES = sorted(path for path in TRANSCRIPTS.glob("*/*") if path.is_file())
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the recorded conversations of ../shared are not here")
+pytestmark = needs_shared("transcripts")
 
 
 @attrs.define

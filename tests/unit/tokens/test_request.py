@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, strategies as st
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.request import count_request
+from tests.paths import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
 
 
-COUNTING = Path(__file__).resolve().parents[4] / "shared" / "counting"
+COUNTING = SHARED / "counting"
 
 
 def recorded(name: str) -> list[Any]:

@@ -15,9 +15,9 @@ import pytest
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.main import main
 from promptkit.cli.output.bench_table import print_run
+from tests.paths import ROOT
 from tests.unit.bench.prompts import run_of, sweep_of
 
-ROOT = Path(__file__).resolve().parents[4]
 SCRIPT = Path(sys.executable).parent / "promptkit"
 
 PROMPT = """
