@@ -130,9 +130,9 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
         return f"{what}: that failed. {text.removeprefix('Error: ')}"
     lines = text.splitlines()
     quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
-    begin = ", beginning with" if len(lines) > len(quoted) else ""
+    begin = ", which begin with" if len(lines) > len(quoted) else ""
     excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
-    return f"{what} has {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
+    return f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
 
 
 def _subject(call: ToolCall) -> str:

@@ -131,7 +131,7 @@ class _ChatLoop:
         elif options.model is None:
             screen.print_note("A scripted model answers.", "")
         if options.transcript is None:
-            screen.print_note("The conversation is deleted when you leave. To keep it, name a transcript file, or use /fork FILE.", "")
+            screen.print_note("This conversation is not kept: name a file to keep it, or use /fork FILE.", "")
         if self._interactive:
             tools = "may write in" if options.write else "may read"
             screen.print_note(f"{self._chat.session.model.name} {tools} {options.folder}. /help lists commands, Ctrl-D leaves.")

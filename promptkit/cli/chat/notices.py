@@ -57,7 +57,7 @@ class CompactionNotices:
                     self._wait_for_it()
             case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
                 self._ready = True
-                self._note(f"a summary ({mode}) replaced the older messages: {before:,} → {after:,} tokens (/undo reverts it)")
+                self._note(f"summary applied ({mode}): {before:,} → {after:,} tokens; /undo reverts it")
             case CompactionFailed(trigger="manual"):
                 pass  # the command reports the error
             case CompactionFailed(detail=detail):

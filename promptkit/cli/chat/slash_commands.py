@@ -33,10 +33,10 @@ MAX_DIGITS = 9
 
 HELP = """\
 /help              show this list
-/context           show the contents of the context window, and when a summary is made
+/context           show what the context window contains
 /receipt           show what the last request left out, and the summaries so far
-/compact [TEXT]    summarize now; TEXT is an additional instruction for the summary
-/undo              revert the latest summary, and restore the messages it replaced
+/compact [TEXT]    summarize now; TEXT adds instructions for the summary
+/undo              revert the latest summary
 /rewind [N]        go back to before your last message, or your last N messages
 /resume            continue a turn that was interrupted
 /fork FILE         copy the conversation to another file

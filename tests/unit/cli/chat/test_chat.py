@@ -64,7 +64,7 @@ class TestWithoutAKey:
     def test_quiet_prints_the_answers_alone(self, folder: Path) -> None:
         done = chat(folder, "--folder", "docs", "--quiet", "-m", "read alpha.md")
 
-        assert done.stdout.splitlines()[0] == "alpha.md has 39 lines, beginning with:"
+        assert done.stdout.splitlines()[0] == "alpha.md gave 39 lines, which begin with:"
         assert "context" not in done.stdout
 
     def test_nothing_is_left_of_a_conversation_without_a_file(self, folder: Path) -> None:
@@ -81,8 +81,8 @@ class TestSummaries:
         done = chat(folder, "talk.jsonl", "--folder", "docs", *LONG, *answers("hello", "look up ahpla", "/receipt"))
 
         assert (done.returncode, done.stderr) == (0, "")
-        steps = ["> read epsilon.md", "messages is being made, beside the conversation", "the summary is ready", "> hello"]
-        steps += ["the summary (extractive) is in place: ", "> look up ahpla", "  · search 'ahpla' in the transcript → ", "summaries: 1"]
+        steps = ["> read epsilon.md", "messages, in the background", "the summary is ready", "> hello"]
+        steps += ["summary applied (extractive): ", "> look up ahpla", "  · search 'ahpla' in the transcript → ", "summaries: 1"]
         places = [done.stdout.find(step) for step in steps]
         assert -1 not in places
         assert places == sorted(places)
@@ -100,7 +100,7 @@ class TestSummaries:
             (folder / "talk.jsonl").unlink()
 
         assert shown[0] == shown[1]
-        assert "replaced the older messages" in shown[0]
+        assert "summary applied" in shown[0]
 
     def test_where_no_summary_is_to_be_had_the_receipt_says_what_was_left_out(self, folder: Path) -> None:
         done = chat(folder, "--folder", "docs", "--window", "600", *LONG[:6], "-m", "/receipt")

@@ -135,7 +135,7 @@ class TestFailures:
         assert main(["chat", "-m", "hello"]) == 1
         out, err = capsys.readouterr()
         assert err == ""
-        assert out.startswith("The conversation is deleted when you leave.")
+        assert out.startswith("This conversation is not kept: ")
         assert sum(line.startswith("error: ") for line in out.splitlines()) == 1
 
 

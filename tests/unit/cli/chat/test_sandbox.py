@@ -243,7 +243,7 @@ class TestWriting:
         inside = Folder(folder.root, transcript=transcript)
         names = ["talk.jsonl", ".talk.jsonl.lock", "./src/../talk.jsonl", str(transcript)]
 
-        assert all("not for writing" in use(inside, "write_file", path=name, content="x") for name in names)
+        assert all("must not be written" in use(inside, "write_file", path=name, content="x") for name in names)
         assert not transcript.exists()
         transcript.write_text("kept", encoding="utf-8")
         os.link(transcript, folder.root / "twin.jsonl")
@@ -252,6 +252,6 @@ class TestWriting:
         assert transcript.read_text(encoding="utf-8") == "kept"
 
     def test_what_is_too_large_or_nowhere_is_refused(self, folder: Folder) -> None:
-        assert "too many" in use(folder, "write_file", path="new.md", content="x" * 1_000_001)
+        assert "too large" in use(folder, "write_file", path="new.md", content="x" * 1_000_001)
         assert "there is no nowhere/new.md" in use(folder, "write_file", path="nowhere/new.md", content="x")
         assert "is not a file" in use(folder, "write_file", path="src", content="x")

@@ -128,10 +128,10 @@ class TestPrompt:
             for name in NAMES:
                 terminal.press(f"read {name}.md\n")
                 place = terminal.until(r"of 4,500 tokens, \d+% cached", after=place)
-            begun = terminal.until("a summary of 19 messages is being made, beside the conversation")
-            terminal.until("the summary is ready; it takes its place when you go on", after=begun)
+            begun = terminal.until("summarizing 19 messages, in the background")
+            terminal.until("the summary is ready and will be used in the next request", after=begun)
             terminal.press("hello\n")
-            terminal.until(r"the summary \(extractive\) is in place: 3,464 → \d+ tokens", after=place)
+            terminal.until(r"summary applied \(extractive\): 3,464 → \d+ tokens", after=place)
             terminal.press("/quit\n")
 
             assert terminal.end() == 0
@@ -143,7 +143,7 @@ class TestPrompt:
             place = terminal.until("never said", after=place)
             place = terminal.press_until(CTRL_C, r"Ctrl-D leaves\.(.*\n)+> ", after=place)
             terminal.press("hello\n")
-            place = terminal.until(r"shown\s+2 messages", after=place)
+            place = terminal.until(r"received\s+2\s+messages", after=place)
             terminal.press("/quit\n")
 
             assert terminal.end() == 0

@@ -129,8 +129,7 @@ class TestWithoutAModel:
         assert status == 0
         assert "Summary (extractive)" in out
         assert err == (
-            "OPENAI_API_KEY is not set: the summary is extracted from the transcript, without a model. "
-            "--instructions has no effect.\n"
+            "OPENAI_API_KEY is not set: the summary is extracted from the transcript, without a model. --instructions has no effect.\n"
         )
 
     def test_a_smaller_window_makes_a_smaller_summary(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:

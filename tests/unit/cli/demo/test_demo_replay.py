@@ -99,12 +99,12 @@ class TestCommand:
         assert "\x1b" not in shown
         for line in (
             "6 turns, replayed in a window of 12,000 tokens",
-            "       14     2   7,233  ████████████████░░░░  31 messages: summary begun",
-            "       15     2     797  ██░░░░░░░░░░░░░░░░░░  summary in place: 7,287 → 723",
+            "       14     2   7,233  ████████████████░░░░  31 messages: summary started",
+            "       15     2     797  ██░░░░░░░░░░░░░░░░░░  summary applied: 7,287 → 723",
             "  1. Conversation Overview",
             "  63 messages are summarized here. What the person said, word for word:",
             '  there: read_file({"path": "demo.jsonl"})',
-            "3,541 of 9,000 tokens.",
+            "results: 3,541 of 9,000 tokens.",
         ):
             assert line in lines
 
