@@ -22,7 +22,7 @@ __all__ = ["print_run"]
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
-    ("used", "tokens of the rendered prompt"),
+    ("used", "tokens of the rendered prompt; if the required elements do not fit, the tokens that these need"),
     ("filled", "share of the budget that is used"),
     ("dropped", "tokens of the elements that were removed"),
     ("stable prefix", "tokens of the leading messages that are the same as without a budget, so that a prompt cache can serve them"),

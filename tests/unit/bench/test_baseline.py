@@ -111,7 +111,7 @@ def test_each_model_is_held_against_itself() -> None:
 def test_a_baseline_of_something_else_is_refused(changes: dict[str, object], said: str) -> None:
     asked: dict[str, object] = {"budgets": BUDGETS, "models": (None,), "depth": 3}
     with pytest.raises(BaselineMismatchError, match=said):
-        check_comparable(run_of(sweep_of()), **(asked | changes))  # type: ignore[arg-type]  # the arguments of require_same
+        check_comparable(run_of(sweep_of()), **(asked | changes))  # type: ignore[arg-type]  # the arguments of check_comparable
     with pytest.raises(BaselineMismatchError):
         compare(run_of(sweep_of(), depth=2), run_of(sweep_of()))
 
