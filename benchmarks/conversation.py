@@ -83,7 +83,7 @@ async def run_conversation(
 ) -> ConversationResult:
     """Hold the conversation.
 
-    `pause` is how many seconds the person takes before the next turn. Without `background` summaries are made when nothing else is left.
+    `pause` is the seconds between two turns. Without `background`, a summary is made only when a request does not fit.
     """
     made: list[CompactionCommitted | CompactionFailed] = []
     events = Events(lambda event: made.append(event) if isinstance(event, CompactionCommitted | CompactionFailed) else None)
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--conversations", type=int, default=1_000, help="that are idle in one process (default 1,000)")
     parser.add_argument("--answer", type=float, default=0.02, help="seconds that an answer takes (default 0.02)")
     parser.add_argument("--summary", type=float, default=2.0, help="seconds that a summary takes (default 2)")
-    parser.add_argument("--pause", type=float, default=0.3, help="seconds before the person goes on (default 0.3)")
+    parser.add_argument("--pause", type=float, default=0.3, help="seconds between two turns (default 0.3)")
     asked = parser.parse_args(arguments)
     figures = asyncio.run(
         measure(

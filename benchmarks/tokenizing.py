@@ -26,7 +26,7 @@ def encoding() -> Encoding:
 def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer:
     """Return the default tokenizer with an empty cache. With a witness, the tokenised bytes are counted."""
     counter = TextCounter(ENCODING)
-    counter.encoding = encoding() if witness is None else cast("Encoding", witness)  # it stands in for one
+    counter.encoding = encoding() if witness is None else cast("Encoding", witness)  # has the methods that a counter uses
     return OpenAITokenizer(ENCODING, counter=counter)
 
 
@@ -48,6 +48,6 @@ class WitnessedEncoding:
         return self.inner.encode_ordinary(text)
 
     def __getattr__(self, name: str) -> object:
-        # What is used besides goes unnoticed only where nobody asks for it in a render: better loud than wrong.
+        # Any other method would tokenise bytes without counting them.
         message = f"A render asked the encoding for {name}, which is not witnessed."
         raise AttributeError(message)

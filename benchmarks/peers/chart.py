@@ -121,7 +121,7 @@ def _name(
             color=styles[name]["color"],
             arrowprops={"arrowstyle": "-", "color": styles[name]["color"], "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3},
         )
-        note.set_in_layout(False)  # it stands in the panel's own room
+        note.set_in_layout(False)  # it is inside the panel
 
 
 def spread(wanted: Sequence[float], apart: float) -> list[float]:

@@ -113,7 +113,7 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
         why = "start must be at least 1, and end at least start."
         raise RefusedError(why)
     shown: list[str] = []
-    left, last, number, goes_on = most, 0, 0, 0
+    left, last, number, rest = most, 0, 0, 0
     with folder.open_text(path) as file:
         for number, line in enumerate(file, 1):  # the number of the last line is used below
             if number < start or (end is not None and number > end) or left <= 0:
@@ -122,14 +122,14 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
             if shown and len(text) > left:
                 left = 0  # only the first line is ever cut
                 continue
-            goes_on = max(0, len(text) - left)
+            rest = max(0, len(text) - left)
             shown.append(text[:left])
             left -= len(text) + 1
             last = number
     if not shown and number:
         why = f"{path} has only {_pluralize(number, 'line')}."
         raise RefusedError(why)
-    notes = [f"line {last} goes on for {goes_on:,} characters: search finds text in it"] if goes_on else []
+    notes = [f"line {last} has {rest:,} more characters: search finds text in it"] if rest else []
     if last < min(number, end or number):
         notes.append(f"lines {start} to {last} of {number:,}; read on with start={last + 1}")
     note = f"\n({'; '.join(notes)})" if notes else ""

@@ -68,7 +68,7 @@ def _read(file: Path) -> Transcript:
 
 
 def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
-    """Return the entries up to a leaf, given by its id, the beginning of its id, or a label. A label stands for the end of its branch."""
+    """Return the entries up to a leaf, given by its id, the beginning of its id, or a label. A label selects the branch that contains it."""
     if leaf is None or leaf in transcript:
         return transcript.path(leaf)
     found = [entry.id for entry in transcript.entries if entry.id.startswith(leaf)]

@@ -13,7 +13,7 @@ from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 
 if TYPE_CHECKING:
-    from promptkit.replay.results import Failed, FileResult
+    from promptkit.replay.results import FailedFile, FileResult
     from promptkit.replay.runner import ReplayOptions
 
 __all__ = ["replay"]
@@ -93,8 +93,8 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     """
     from promptkit.replay.policies.registry import names
     from promptkit.replay.prices import read_prices
-    from promptkit.replay.prompt_cache import rule_for
-    from promptkit.replay.results import Failed
+    from promptkit.replay.prompt_cache import cache_rule_for
+    from promptkit.replay.results import FailedFile
     from promptkit.replay.runner import ReplayOptions
     from promptkit.replay.simulate import ReplayRules
 
@@ -109,26 +109,26 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         if not file.is_file():
             usage_error(f"there is no file {file}.")
     _check_outputs(files, json_file, plot)
-    price = read_prices(prices).of(model)
-    rules = ReplayRules(model=model, window=window, cache=rule_for(model) if cache == "auto" else cache, life=ttl)
+    price = read_prices(prices).for_model(model)
+    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model) if cache == "auto" else cache, life=ttl)
     options = ReplayOptions(policies=policy_names, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
     all_results = _play(files, options, workers or os.cpu_count() or 1)
-    results = [result for result in all_results if not isinstance(result, Failed)]
-    failures = [result for result in all_results if isinstance(result, Failed)]
+    results = [result for result in all_results if not isinstance(result, FailedFile)]
+    failures = [result for result in all_results if isinstance(result, FailedFile)]
     if not results:
-        usage_error(f"{failures[0].file}: {failures[0].why}")
+        usage_error(f"{failures[0].file}: {failures[0].reason}")
     _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
         from promptkit.replay.plot import draw_timeline
 
         _write(plot, draw_timeline(results, plot.suffix))
     for failure in failures:
-        click.echo(f"promptkit: {failure.file}: {' '.join(failure.why.split())}", err=True)
+        click.echo(f"promptkit: {failure.file}: {' '.join(failure.reason.split())}", err=True)
     if failures:
         ctx.exit(1)
 
 
-def _play(files: tuple[Path, ...], options: ReplayOptions, workers: int) -> list[FileResult | Failed]:
+def _play(files: tuple[Path, ...], options: ReplayOptions, workers: int) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.replay.runner import replay as play
 
@@ -140,15 +140,15 @@ def _play(files: tuple[Path, ...], options: ReplayOptions, workers: int) -> list
     columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(files))
-        return play(files, options, workers=workers, done=lambda _: progress.advance(task))
+        return play(files, options, workers=workers, on_file_done=lambda _: progress.advance(task))
 
 
 def _show(
-    all_results: list[FileResult | Failed], results: list[FileResult], options: ReplayOptions, *, each: bool, json_file: Path | None
+    all_results: list[FileResult | FailedFile], results: list[FileResult], options: ReplayOptions, *, each: bool, json_file: Path | None
 ) -> None:
-    from promptkit.replay.results import as_json
+    from promptkit.replay.results import results_to_json
 
-    text = as_json(all_results)
+    text = results_to_json(all_results)
     if str(json_file) == "-":
         click.echo(text, nl=False)
         return
@@ -163,11 +163,11 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
     """Check, before anything is played, that the output files can be written."""
     if plot:
         from promptkit.bench.plot import check_drawable
-        from promptkit.replay.plot import MOST
+        from promptkit.replay.plot import MAX_FILES
 
         check_drawable(plot.suffix)
-        if len(files) > MOST:
-            usage_error(f"a picture shows at most {MOST} files, and {len(files)} are named.")
+        if len(files) > MAX_FILES:
+            usage_error(f"a picture shows at most {MAX_FILES} files, and {len(files)} are named.")
     recordings = {file.resolve() for file in files}
     for path in (json_file, plot):
         if path is None or str(path) == "-":

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from promptkit.bench.plot import format_size
 from promptkit.cli.output.terminal import escape_control_chars, print_legend
-from promptkit.replay.results import ReplayTotals, priced
+from promptkit.replay.results import ReplayTotals, price_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +70,8 @@ def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
 
 def _sum_results(files: Sequence[FileResult], options: ReplayOptions) -> list[PolicyResult]:
     hour = options.rules.cache == "anthropic-1h"
-    totals = [(name, sum((file.policies[index].tally for file in files), ReplayTotals())) for index, name in enumerate(options.policies)]
-    return [priced(name, total, options.price, hour=hour) for name, total in totals]
+    totals = [(name, sum((file.policies[index].totals for file in files), ReplayTotals())) for index, name in enumerate(options.policies)]
+    return [price_totals(name, total, options.price, hour=hour) for name, total in totals]
 
 
 def _print(console: Console, results: Sequence[PolicyResult]) -> None:
@@ -86,8 +86,8 @@ def _print(console: Console, results: Sequence[PolicyResult]) -> None:
 
 
 def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
-    tally = result.tally
-    bill = tally.bill
+    tally = result.totals
+    bill = tally.requests_billed
     return (
         result.policy,
         f"{tally.requests:,}",

@@ -168,7 +168,7 @@ class TestReading:
 
         said = call(folder, "read_file", {"path": "wide.txt"}, characters=1_000)
 
-        assert said.startswith("x" * 1_000 + "\n(line 1 goes on for 4,000 characters")
+        assert said.startswith("x" * 1_000 + "\n(line 1 has 4,000 more characters")
 
     def test_what_is_no_text_or_no_file_is_refused(self, folder: Folder) -> None:
         (folder.root / "data.bin").write_bytes(b"PNG\0\1\2")
