@@ -9,7 +9,6 @@ import attrs
 
 from promptkit.compaction.planning.blocks import block_spans, extract_summary_text
 from promptkit.element import Child, PromptElement, Sizing, component
-from promptkit.elements.chat import SystemMessage
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Chunk, Group
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["Conversation", "ConversationView", "ElementCache", "Prompt"]
+__all__ = ["Conversation", "ConversationPrompt", "ConversationView", "ElementCache", "Prompt"]
 
 
 @attrs.frozen(kw_only=True)
@@ -71,27 +70,24 @@ class ElementCache:
 
 @component
 class Conversation(PromptElement):
-    """Instructions and the messages of a conversation, in order.
+    """The messages of a conversation, in order.
 
     If messages may be pruned, the oldest are removed first, tool calls together with their results. The summary and the last user message
     are kept.
     """
 
     view: ConversationView
-    instructions: Child = None
-    """The content of the system message."""
     elements: ElementCache | None = None
     """The elements of messages that were rendered before."""
 
     def render(self, sizing: Sizing) -> Child:
-        """Return the system message and the conversation; required, unless the view allows pruning."""
+        """Return the messages; all of them are required, unless the view allows pruning."""
         _ = sizing
-        system = SystemMessage(required=True)[self.instructions] if self.instructions is not None else None
         messages = self.view.messages
         elements = (self.elements or ElementCache()).elements(messages)
         if not self.view.may_prune:
-            return system, Group(required=True)[elements]
-        return system, list(self._chunks(messages, elements))
+            return Group(required=True)[elements]
+        return list(self._chunks(messages, elements))
 
     def _chunks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
         summary = next((at for at, message in enumerate(messages) if extract_summary_text(message) is not None), None)
@@ -106,3 +102,19 @@ class Conversation(PromptElement):
         for start, end in blocks:
             required = start in {summary, last_user} or messages[start].role == "system"
             yield Chunk(priority=priorities[start], required=required)[elements[start:end]]
+
+
+class ConversationPrompt:
+    """The default prompt: system content, and then every message of the view.
+
+    Since it shows all messages, a request builder can tell from their tokens that a request does not fit, without rendering it.
+    """
+
+    def __init__(self, system: Child = None) -> None:
+        """Show `system`, for example a SystemMessage, before the messages."""
+        self._system = system
+        self._elements = ElementCache()
+
+    def __call__(self, view: ConversationView) -> Child:
+        """Return the prompt of one request."""
+        return self._system, Conversation(view=view, elements=self._elements)

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import Conversation, ConversationView, ElementCache
+from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.pruning.processors import Processor, RequestLimits
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
+from promptkit.elements.chat import SystemMessage
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
-from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.renderer import Renderer, render_async
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
@@ -145,13 +146,15 @@ class RequestBuilder:
             raise InvalidArgumentError(problem)
         self.tools = tuple(tools)
         self._transcript = transcript
-        elements = ElementCache()
-        self._custom = prompt is not None
-        self._prompt: Prompt = prompt or (lambda view: Conversation(view=view, instructions=instructions, elements=elements))
+        system = None if instructions is None else SystemMessage(required=True)[instructions]
+        self._prompt: Prompt = prompt or ConversationPrompt(system)
         self._processors = tuple(processors)
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
+        self._counts: dict[int, tuple[Message, int]] = {}
+        self._counted_by: Tokenizer | None = None
+        self._fixed: tuple[tuple[str, Tokenizer], int] | None = None
 
     async def build(  # noqa: PLR0913  # what a request depends on, each a plain value
         self,
@@ -187,11 +190,13 @@ class RequestBuilder:
         omitted = self._report_omitted(view.messages, messages, tokenizer)
         renderer = self._renderer_for(model, tokenizer, UNLIMITED if limit is None else limit)
         try:
+            if limit is not None and not pruned:
+                await self._refuse_early(messages, limit, model, tokenizer)
             rendered = await renderer.render_async(self._prompt(ConversationView(messages=messages, may_prune=pruned)))
         except BudgetExceededError as error:
             error.required += adaptation.tokens
             raise
-        if pruned and not self._custom:
+        if pruned and isinstance(self._prompt, ConversationPrompt):
             shown = {item.entry_id for item in match_items(rendered.messages, view.items) if item is not None}
             omitted = tuple(item.message for item in view.items if item.entry_id not in shown)
         return WindowRequest(
@@ -204,6 +209,26 @@ class RequestBuilder:
             pruned=pruned,
             items=view.items,
         )
+
+    async def _refuse_early(self, messages: Sequence[Message], limit: int, model: str, tokenizer: Tokenizer) -> None:
+        """Raise BudgetExceededError if the messages alone exceed the limit, as the render would, but in the time of adding up counts."""
+        if not isinstance(self._prompt, ConversationPrompt):
+            return
+        if self._counted_by is not tokenizer:
+            self._counts, self._counted_by = {}, tokenizer
+        count = Sizer(tokenizer).count_message
+        known = self._counts  # by identity; holding a message guarantees that no other one gets its identity
+        self._counts = {id(message): known.get(id(message)) or (message, count(message)) for message in messages}
+        tokens = sum(self._counts[id(message)][1] for message in messages)
+        # A system message in the view may change the framing of the request, which only the render knows.
+        if tokens <= limit or any(message.role == "system" for message in messages):
+            return
+        if self._fixed is None or self._fixed[0] != (model, tokenizer):
+            empty = self._prompt(ConversationView(messages=()))
+            rendered = await render_async(empty, budget=UNLIMITED, model=model, tokenizer=tokenizer, tools=self.tools)
+            self._fixed = (model, tokenizer), rendered.tokens
+        required = self._fixed[1] + tokens
+        raise BudgetExceededError(budget=limit, required=required, largest={}, messages=messages, metadata=(), removed=())
 
     def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
         """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""

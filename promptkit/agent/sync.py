@@ -6,8 +6,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import Conversation, ConversationView, ElementCache
+from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.events import CompactionCommitted, DecisionMade, Events
+from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Group
 from promptkit.errors import ContextWindowFullError
-from promptkit.replay.policies.strategy import TRANSCRIPT_PLACE
+from promptkit.replay.policies.strategy import TRANSCRIPT_PATH
 from promptkit.replay.policies.summary_cost import MeteredSummarizer, asks_inline
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
@@ -66,17 +67,17 @@ class _PresetRun:
 
     def __init__(self, preset: Preset, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
-        self.calls: list[SummaryCall] = []
-        self.place: str | None = TRANSCRIPT_PLACE
+        self.summary_calls: list[SummaryCall] = []
+        self.transcript_path: str | None = TRANSCRIPT_PATH
         self._waited = False
         ids = iter(range(1, 1 << 62))
         context = SummarizerContext(model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer)
-        summarizer = MeteredSummarizer(preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.calls)
-        self._system = len(terms.system)
+        summarizer = MeteredSummarizer(preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls)
+        self._terms = terms
         self._window = ContextWindow(
             model=terms.budget.model or "",
             transcript=Transcript(_ReplayStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}"),
-            prompt=_prompt_with(terms.system),
+            prompt=_ReplayPrompt(terms, lambda: self._window.budget.render_budget),
             tools=terms.tools,
             budget=terms.budget,
             preset=preset,
@@ -95,7 +96,7 @@ class _PresetRun:
         """Return the messages that a session would send."""
         self._waited = False
         try:
-            messages: Sequence[Message] = (await self._window.request()).messages[self._system :]
+            messages: Sequence[Message] = (await self._window.request()).messages[len(self._terms.system) :]
         except ContextWindowFullError:
             messages = self._window.view.messages
         self.waits += self._waited
@@ -124,15 +125,41 @@ class _ReplayStore(InMemoryStore):
 
     @property
     def file_path(self) -> str | None:
-        return TRANSCRIPT_PLACE
+        return TRANSCRIPT_PATH
 
     @property
     def line_count(self) -> int:
         return len(self._entries) + 1
 
 
-def _prompt_with(system: Sequence[Message]) -> Callable[[ConversationView], Child]:
-    """Return a prompt of system messages and the conversation."""
-    first = Group(required=True)[[element_from_message(message) for message in system]]
-    elements = ElementCache()
-    return lambda view: (first, Conversation(view=view, elements=elements))
+class _ReplayPrompt(ConversationPrompt):
+    """The recorded system messages and the conversation. A pruned request gets only the messages that it can contain."""
+
+    def __init__(self, terms: ReplayTerms, limit: Callable[[], int | None]) -> None:
+        super().__init__(Group(required=True)[[element_from_message(message) for message in terms.system]])
+        self._terms = terms
+        self._limit = limit
+
+    def __call__(self, view: ConversationView) -> Child:
+        """Return the prompt of one request."""
+        limit = self._limit()
+        if view.may_prune and limit is not None:
+            view = attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
+        return super().__call__(view)
+
+
+def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> tuple[Message, ...]:
+    """Return the messages that a pruned request of at most `limit` tokens can contain.
+
+    These are the newest messages, until they exceed the limit, the user message of their turn, and the messages that are always kept. The
+    oldest messages are pruned first, so the request is the same as with all messages, but its cost depends on what it contains.
+    """
+    start, tokens = len(messages), 0
+    while start > 0 and (tokens <= limit or messages[start].role == "tool"):
+        start -= 1
+        tokens += terms.count(messages[start : start + 1])
+    last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
+    turn_start = next((at for at in range(start - 1, -1, -1) if messages[at].role == "user"), None)
+    summary = next((at for at, message in enumerate(messages) if extract_summary_text(message) is not None), None)
+    kept = (at for at in range(start) if at in {last_user, turn_start, summary} or messages[at].role == "system")
+    return (*(messages[at] for at in kept), *messages[start:])

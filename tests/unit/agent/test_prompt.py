@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit import BudgetExceededError, Message, ToolCall, render
-from promptkit.agent.prompt import Conversation, ConversationView, ElementCache
+from promptkit import BudgetExceededError, Message, SystemMessage, ToolCall, render
+from promptkit.agent.prompt import Conversation, ConversationPrompt, ConversationView, ElementCache
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_summary_message
@@ -40,12 +40,13 @@ TALK = (
 
 
 def test_everything_is_shown_as_it_was_said_behind_the_instructions() -> None:
-    rendered = render(Conversation(view=ConversationView(messages=TALK), instructions="Be brief."), tokenizer=TOKENIZER)
+    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(ConversationView(messages=TALK))
+    rendered = render(prompt, tokenizer=TOKENIZER)
     assert rendered.messages == (Message(role="system", content=("Be brief.",)), *TALK)
 
 
 def test_nothing_leaves_unless_it_may() -> None:
-    prompt = Conversation(view=ConversationView(messages=TALK), instructions="Be brief.")
+    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(ConversationView(messages=TALK))
     whole = render(prompt, tokenizer=TOKENIZER).tokens
     assert render(prompt, tokenizer=TOKENIZER, budget=whole).tokens == whole
     with pytest.raises(BudgetExceededError):

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from promptkit import AgentSession, ContextBudget, Message, OpaquePart
-from promptkit.agent.requests import find_adaptation
+from promptkit import AgentSession, ContextBudget, Message, OpaquePart, SystemMessage
+from promptkit.agent.prompt import ConversationPrompt
+from promptkit.agent.requests import RequestBuilder, find_adaptation
+from promptkit.compaction import Events
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
+from promptkit.errors import BudgetExceededError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
+from tests.behaviour.conversations import talks
 from tests.unit.agent.holding import READ, calls, held
-from tests.unit.compaction.conversation_builder import words
+from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
@@ -184,3 +189,20 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
         assert again.messages[: len(model.requests[-1].messages)] == model.requests[-1].messages
 
     asyncio.run(talk())
+
+
+@given(talk=talks(), system=st.sampled_from([None, "Be brief."]), budget=st.integers(1, 60))
+@settings(deadline=None, max_examples=60)
+def test_a_request_that_is_refused_early_is_refused_with_the_renders_own_figure(talk: Talk, system: str | None, budget: int) -> None:
+    tokenizer = WordTokenizer(per_message=1, per_call=2, per_image=5)
+
+    async def required(prompt: Prompt | None) -> int | None:
+        builder = RequestBuilder(talk.log, prompt, instructions=None if prompt else system, tools=(READ,), events=Events())
+        try:
+            await builder.build(talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
+        except BudgetExceededError as error:
+            return error.required
+        return None
+
+    rendered_whole = ConversationPrompt(None if system is None else SystemMessage(required=True)[system])
+    assert asyncio.run(required(None)) == asyncio.run(required(rendered_whole.__call__))
