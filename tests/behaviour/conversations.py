@@ -18,7 +18,7 @@ from promptkit.compaction.planning.selection import (
 )
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -44,9 +44,9 @@ def keeps() -> st.SearchStrategy[Keep]:
 
 
 @st.composite
-def talks(draw: DrawFn, *, size: int = 14) -> Talk:
+def talks(draw: DrawFn, *, size: int = 14) -> ConversationBuilder:
     """A conversation of up to `size` steps."""
-    talk = Talk()
+    talk = ConversationBuilder()
     unanswered: list[str] = []
     for number, step in enumerate(draw(st.lists(st.sampled_from((*SAID, *CHANGES)), max_size=size))):
         text = words(draw(st.integers(1, 12)), f"w{number}")
@@ -61,7 +61,7 @@ def talks(draw: DrawFn, *, size: int = 14) -> Talk:
     return talk
 
 
-def _say(talk: Talk, step: str, text: str, call: str) -> None:
+def _say(talk: ConversationBuilder, step: str, text: str, call: str) -> None:
     match step:
         case "user":
             talk.user(text)
@@ -81,7 +81,7 @@ def _say(talk: Talk, step: str, text: str, call: str) -> None:
             talk.setting()
 
 
-def _round(draw: DrawFn, talk: Talk, number: int, text: str, unanswered: list[str]) -> None:
+def _round(draw: DrawFn, talk: ConversationBuilder, number: int, text: str, unanswered: list[str]) -> None:
     calls = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
     talk.calls(*calls, name=draw(st.sampled_from(["read", "skill"])))
     for call in calls:
@@ -91,7 +91,7 @@ def _round(draw: DrawFn, talk: Talk, number: int, text: str, unanswered: list[st
             unanswered.append(call)
 
 
-def _change(draw: DrawFn, talk: Talk, step: str, unanswered: list[str]) -> None:
+def _change(draw: DrawFn, talk: ConversationBuilder, step: str, unanswered: list[str]) -> None:
     """What changes the view of what is there."""
     if step == "reset":
         talk.reset()

@@ -19,8 +19,8 @@ from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, MessageEntry
 from promptkit.transcript.view import build_summary_message
+from tests.conversations import ConversationBuilder, words
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.tasks import parser_talk
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -29,7 +29,7 @@ SECRET = "ghp_" + "a1B2" * 9
 
 
 def test_E11_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_and_repeats_nothing() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(50))
     talk.round("c1", words(50))
     talk.answer(words(50))
@@ -69,7 +69,7 @@ def test_E17_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -
 
 
 def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(50))
     talk.answer(words(50))
     talk.setting("effort")
@@ -84,7 +84,7 @@ def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
 
 
 def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("Build it.")
     for number in range(4):
         talk.round(f"c{number}", words(50, f"r{number}"))
@@ -101,7 +101,7 @@ def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning()
 
 
 def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=Usage(input_tokens=100, output_tokens=10))
     talk.user(words(4))
@@ -187,9 +187,9 @@ def test_E68_what_every_request_begins_with_is_not_repeated_by_a_checkpoint() ->
         assert "Be brief." not in [message.text for message in entry.payload.replacement or ()]
 
 
-def reading(*sizes: int) -> Talk:
+def reading(*sizes: int) -> ConversationBuilder:
     """The same file read again and again, each time with so many words; then an answer."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("Read the rules.")
     for number, size in enumerate(sizes):
         call = ToolCall(id=f"c{number}", name="read", arguments='{"path": "AGENTS.md"}')

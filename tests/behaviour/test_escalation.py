@@ -18,7 +18,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.errors import ModelUnavailableError, RateLimitedError
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.testing.server import Hang, Rule, api_error, rate_limited, serve, server_error
+from promptkit.testing.server import Hang, Rule, api_error, rate_limit_error, serve, server_error
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
@@ -174,7 +174,7 @@ def test_a_real_refusal_is_answered_with_a_smaller_request_and_its_window_is_kep
     told.check()
 
 
-@pytest.mark.parametrize(("fault", "error"), [(rate_limited(), RateLimitedError), (server_error(503), ModelUnavailableError)])
+@pytest.mark.parametrize(("fault", "error"), [(rate_limit_error(), RateLimitedError), (server_error(503), ModelUnavailableError)])
 def test_E36_what_is_no_overflow_comes_out_and_the_turn_is_resumed(fault: Answer, error: type[Exception]) -> None:
     told = Recorder()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from tests.unit.compaction.conversation_builder import Talk
+    from tests.conversations import ConversationBuilder
 
     Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduction]]
 
@@ -169,7 +169,7 @@ def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
 
 
 @given(talk=talks(size=20), protect=st.integers(0, 40), least=st.integers(0, 60))
-def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: Talk, protect: int, least: int) -> None:
+def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: ConversationBuilder, protect: int, least: int) -> None:
     # The outputs of these conversations are small: they are made large enough to be worth it.
     for entry in list(talk.path):
         if entry.message and entry.message.role == "tool" and entry.id in {item.entry_id for item in talk.view.items}:
@@ -188,7 +188,7 @@ def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: Talk, protec
 
 
 @given(talk=talks(size=20))
-def test_a_reduction_that_was_made_to_last_is_what_the_view_shows(talk: Talk) -> None:
+def test_a_reduction_that_was_made_to_last_is_what_the_view_shows(talk: ConversationBuilder) -> None:
     done = cap_results(talk.view.messages, 3, tokenizer=TOKENIZER)
     edits = edits_from_reduction(talk.path, talk.view, done, reason="capped")
     if edits:

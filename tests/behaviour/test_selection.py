@@ -22,13 +22,13 @@ from tests.behaviour.conversations import TOKENIZER, keeps, talks
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
     from promptkit.transcript.view import ViewItem
-    from tests.unit.compaction.conversation_builder import Talk
+    from tests.conversations import ConversationBuilder
 
 Key: TypeAlias = "tuple[str, str, str | None, tuple[str, ...]]"
 PARTS = ("dropped", "prefix", "kept", "pinned", "replayed")
 
 
-def plan(talk: Talk, keep: Keep, *, split: bool = False, pin_first: bool = False, replay: bool = True) -> Plan:
+def plan(talk: ConversationBuilder, keep: Keep, *, split: bool = False, pin_first: bool = False, replay: bool = True) -> Plan:
     return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, pin_first=pin_first, replay=replay)
 
 
@@ -38,7 +38,7 @@ def key(item: ViewItem) -> Key:
     return item.entry_id, message.role, message.tool_call_id, tuple(call.id for call in message.tool_calls)
 
 
-def numbered(made: Plan, talk: Talk) -> dict[str, list[int]]:
+def numbered(made: Plan, talk: ConversationBuilder) -> dict[str, list[int]]:
     """The places of each part's messages in the view. Messages of one checkpoint are told apart by their order."""
     places: dict[Key, list[int]] = {}
     for at, item in enumerate(talk.view.items):
@@ -59,7 +59,9 @@ def _is(shown: ViewItem, item: ViewItem) -> bool:
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans(), replay=st.booleans())
-def test_a_plan_is_a_partition_of_the_view_in_its_order(talk: Talk, keep: Keep, split: bool, pin_first: bool, replay: bool) -> None:
+def test_a_plan_is_a_partition_of_the_view_in_its_order(
+    talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool, replay: bool
+) -> None:
     found = numbered(plan(talk, keep, split=split, pin_first=pin_first, replay=replay), talk)
     assert sorted(at for part in PARTS for at in found[part]) == list(range(len(talk.view.items)))
     assert all(places == sorted(places) for places in found.values())
@@ -70,7 +72,7 @@ def test_a_plan_is_a_partition_of_the_view_in_its_order(talk: Talk, keep: Keep, 
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans())
-def test_E03_E04_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep, split: bool, pin_first: bool) -> None:
+def test_E03_E04_calls_and_their_results_are_in_one_part(talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool) -> None:
     found = numbered(plan(talk, keep, split=split, pin_first=pin_first), talk)
     part_of = {at: part for part, places in found.items() for at in places}
     for block in group_blocks(talk.view.items):
@@ -78,7 +80,7 @@ def test_E03_E04_calls_and_their_results_are_in_one_part(talk: Talk, keep: Keep,
 
 
 @given(talk=talks(), keep=keeps())
-def test_E25_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: Talk, keep: Keep) -> None:
+def test_E25_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: ConversationBuilder, keep: Keep) -> None:
     if isinstance(keep, KeepLastRound) and keep.background:
         return  # covers a turn's only round, which another plan may have kept
     made = plan(talk, keep)
@@ -91,7 +93,7 @@ def test_E25_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: Talk, keep: 
 
 
 @given(talk=talks(), keep=keeps())
-def test_in_the_end_nothing_is_left_to_do_in_the_background_either(talk: Talk, keep: Keep) -> None:
+def test_in_the_end_nothing_is_left_to_do_in_the_background_either(talk: ConversationBuilder, keep: Keep) -> None:
     for _ in range(3):
         made = plan(talk, keep)
         if made.is_empty:
@@ -101,7 +103,9 @@ def test_in_the_end_nothing_is_left_to_do_in_the_background_either(talk: Talk, k
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans())
-def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_summary(talk: Talk, keep: Keep, split: bool) -> None:
+def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_summary(
+    talk: ConversationBuilder, keep: Keep, split: bool
+) -> None:
     made = plan(talk, keep, split=split)
     if made.is_empty:
         return
@@ -121,7 +125,7 @@ def test_what_was_carried_out_is_a_view_without_repairs_that_starts_with_one_sum
     more=st.integers(0, 70),
     kind=st.sampled_from(["tokens", "messages", "turns", "rounds", "background"]),
 )
-def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind: str) -> None:
+def test_who_may_keep_more_keeps_no_less(talk: ConversationBuilder, less: int, more: int, kind: str) -> None:
     less, more = sorted((less, more))
 
     def kept(amount: int) -> int:
@@ -138,7 +142,7 @@ def test_who_may_keep_more_keeps_no_less(talk: Talk, less: int, more: int, kind:
 
 
 @given(talk=talks(), tokens=st.integers(0, 80))
-def test_of_recent_tokens_no_more_are_kept_than_asked_or_it_is_said(talk: Talk, tokens: int) -> None:
+def test_of_recent_tokens_no_more_are_kept_than_asked_or_it_is_said(talk: ConversationBuilder, tokens: int) -> None:
     made = plan(talk, KeepRecentTokens(tokens=tokens))
     size = sum(tokens_of(item) for item in made.kept)
     assert made.oversized_tokens == (size if size > tokens else None) or made.is_empty
@@ -153,7 +157,7 @@ def tokens_of(item: ViewItem) -> int:
 
 
 @given(talk=talks(), keep=keeps(), split=st.booleans())
-def test_E05_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, keep: Keep, split: bool) -> None:
+def test_E05_what_the_model_works_on_is_never_only_in_the_summary(talk: ConversationBuilder, keep: Keep, split: bool) -> None:
     made = plan(talk, keep, split=split)
     found = numbered(made, talk)
     summarized = {*found["dropped"], *found["prefix"]}
@@ -164,7 +168,7 @@ def test_E05_what_the_model_works_on_is_never_only_in_the_summary(talk: Talk, ke
 
 
 @given(talk=talks(), keep=keeps())
-def test_a_plan_asks_for_a_summary_only_where_there_is_something_new(talk: Talk, keep: Keep) -> None:
+def test_a_plan_asks_for_a_summary_only_where_there_is_something_new(talk: ConversationBuilder, keep: Keep) -> None:
     made = plan(talk, keep)
     new = [item for item in (*made.dropped, *made.prefix) if item.kind not in {"summary", "replacement"}]
     assert bool(new) is not made.is_empty

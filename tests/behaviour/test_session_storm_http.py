@@ -16,7 +16,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import Events
 from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.testing.server import Hang, Malformed, Reset, Truncated, rate_limited, serve, server_error
+from promptkit.testing.server import Hang, MalformedBody, ConnectionReset, TruncatedBody, rate_limit_error, serve, server_error
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.jsonl.reader import TranscriptReader
@@ -48,7 +48,7 @@ class Weather:
     def fault(self, number: int) -> Fault | None:
         if self.rng.random() > 0.15:
             return None
-        faults: list[Fault] = [Reset(), Truncated(), Malformed(), rate_limited(), server_error(), Hang()]
+        faults: list[Fault] = [ConnectionReset(), TruncatedBody(), MalformedBody(), rate_limit_error(), server_error(), Hang()]
         fault = self.rng.choice(faults)
         if isinstance(fault, Hang):
             self.hangs -= 1

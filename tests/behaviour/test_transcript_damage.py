@@ -17,7 +17,8 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps
+from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, steps
+from tests.conversations import user_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(ste
         except TranscriptError:
             assert damage.at < len(HEADER), "only a file without its header is refused"
             with pytest.raises(TranscriptError):
-                JsonlStore(path).append(new_transcript().append_messages(said("no")))
+                JsonlStore(path).append(new_transcript().append_messages(user_message("no")))
             assert path.read_bytes() == damage.content, "and it is left as it is"
             return
         found = [entry.id for entry in transcript.entries]
@@ -87,7 +88,7 @@ def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(ste
         for leaf in transcript.leaves():
             build_view(transcript.path(leaf.id))
         list(find_problems(TranscriptReader(path)))
-        new = transcript.append_messages(said("afterwards"))[0].id
+        new = transcript.append_messages(user_message("afterwards"))[0].id
         assert [entry.id for entry in Transcript(JsonlStore(path)).entries] == [*found, new]
 
 
@@ -136,7 +137,7 @@ def test_whatever_records_hold_a_loader_reads_them_or_reports_them(records: list
         assert len(transcript) + len(transcript.problems) + 1 >= bool(records)
         for leaf in transcript.leaves():
             build_view(transcript.path(leaf.id))
-        transcript.append_messages(said("afterwards"))
+        transcript.append_messages(user_message("afterwards"))
         assert transcript.leaf in Transcript(JsonlStore(path))
 
 
@@ -146,7 +147,7 @@ def test_a_damaged_archive_costs_what_is_in_it_and_no_more(data: st.DataObject) 
         store = JsonlStore(path)
         transcript = new_transcript(store)
         for number in range(8):
-            transcript.append_messages(said(f"{number}"))
+            transcript.append_messages(user_message(f"{number}"))
         segment = archive_entries(store, through="e3")
         place = path.with_name(segment.file)
         damage = data.draw(damages(place.read_bytes()))
@@ -155,8 +156,8 @@ def test_a_damaged_archive_costs_what_is_in_it_and_no_more(data: st.DataObject) 
         ids = [entry.id for entry in loaded.entries]
         assert ids[-4:] == ["e4", "e5", "e6", "e7"]
         assert ids == ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"] or loaded.problems
-        loaded.append_messages(said("afterwards"))
-        assert JsonlStore(path, read_archives=False).load().entries[-1].message == said("afterwards")
+        loaded.append_messages(user_message("afterwards"))
+        assert JsonlStore(path, read_archives=False).load().entries[-1].message == user_message("afterwards")
 
 
 def deep(depth: int) -> bytes:
@@ -174,8 +175,8 @@ def test_hostile_lines_are_reported(content: Callable[[], bytes], tmp_path: Path
     path.write_bytes(content())
     transcript = Transcript(JsonlStore(path))
     assert len(transcript) == 0
-    transcript.append_messages(said("afterwards"))
-    assert Transcript(JsonlStore(path)).path()[-1].message == said("afterwards")
+    transcript.append_messages(user_message("afterwards"))
+    assert Transcript(JsonlStore(path)).path()[-1].message == user_message("afterwards")
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path: Path) -> None:
@@ -197,6 +198,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path: Path) ->
 def test_any_text_comes_back_as_it_was(text: str, half: str) -> None:
     with new_file() as path:
         message = Message(role="user", content=(text, "\u2028\u2029\x85\x0b\x1c\r\n", half))
-        new_transcript(JsonlStore(path)).append_messages(message, said(text))
+        new_transcript(JsonlStore(path)).append_messages(message, user_message(text))
         assert Transcript(JsonlStore(path)).path()[0].message == message
         assert path.read_bytes().count(b"\n") == 3

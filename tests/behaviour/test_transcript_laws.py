@@ -18,7 +18,8 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import UNREPLAYABLE_FINISHES, ViewBuilder, build_summary_message, build_view
-from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, said, steps, transcripts
+from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, steps, transcripts
+from tests.conversations import user_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,7 @@ def test_I7_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_th
         assert left.problems == ()
         # A last line that lacks nothing but its line break is all there.
         assert written in [file.ends[max(end for end in file.ends if end <= cut + more)] for more in (0, 1)]
-        left.append_messages(said("afterwards"))
+        left.append_messages(user_message("afterwards"))
         after = new_transcript(JsonlStore(path))
         assert [entry.id for entry in after.entries] == [entry.id for entry in left.entries]
         assert after.problems == ()
@@ -293,5 +294,5 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
 
 
 def test_a_memory_store_holds_what_a_file_holds() -> None:
-    entries = new_transcript(InMemoryStore()).append_messages(said("one"), said("two"))
+    entries = new_transcript(InMemoryStore()).append_messages(user_message("one"), user_message("two"))
     assert Transcript(InMemoryStore(entries)).path() == tuple(entries)

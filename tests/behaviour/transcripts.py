@@ -27,6 +27,7 @@ from promptkit.transcript.entries import (
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
+from tests.conversations import user_message
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry, EntryPayload
     from promptkit.transcript.store import TranscriptStore
 
-__all__ = ["FileInMemory", "grow", "new_file", "new_transcript", "said", "steps", "transcripts"]
+__all__ = ["FileInMemory", "grow", "new_file", "new_transcript", "steps", "transcripts"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # a file system without a disk, where there is one
 
@@ -89,10 +90,6 @@ def new_transcript(store: TranscriptStore | None = None) -> Transcript:
     return Transcript(store, clock=lambda: float(next(times)), new_id=lambda: f"e{next(ids)}")
 
 
-def said(text: str) -> Message:
-    return Message(role="user", content=(text,))
-
-
 def steps() -> st.SearchStrategy[list[Step]]:
     return st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1_000)), max_size=30)
 
@@ -139,7 +136,7 @@ def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -
                     message=Message(role="tool", tool_call_id=waiting[number % len(waiting)], content=(f"result {number}",))
                 )
         case "checkpoint":
-            replacement = (said(f"instead {number}"),) if number % 5 == 0 else None
+            replacement = (user_message(f"instead {number}"),) if number % 5 == 0 else None
             return Checkpoint(summary=f"summary {number}", first_kept=some if number % 4 else None, replacement=replacement)
         case "edit" if some:
             return Edit(target=some, content=None if number % 2 else (f"edited {number}",), reason="pruned")
@@ -156,7 +153,7 @@ def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -
             )
             return Label(target=some, label="here") if some and number % 5 == 4 else quiet[number % 4]
         case "custom":
-            return CustomMessage(name="hook", message=said(f"hook {number}"))
+            return CustomMessage(name="hook", message=user_message(f"hook {number}"))
         case _:
             pass
-    return MessageEntry(message=said(f"said {number}"))
+    return MessageEntry(message=user_message(f"said {number}"))

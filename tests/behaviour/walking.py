@@ -32,7 +32,7 @@ from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -8,8 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit.messages import Message, Repair, ToolCall
 from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, ToolCallPairer, pair_tool_calls

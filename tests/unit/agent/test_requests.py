@@ -22,8 +22,8 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
 from tests.behaviour.conversations import talks
+from tests.conversations import ConversationBuilder, words
 from tests.unit.agent.holding import READ, calls, held
-from tests.unit.compaction.conversation_builder import Talk, words
 
 if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
@@ -193,7 +193,9 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
 
 @given(talk=talks(), system=st.sampled_from([None, "Be brief."]), budget=st.integers(1, 60))
 @settings(deadline=None, max_examples=60)
-def test_a_request_that_is_refused_early_is_refused_with_the_renders_own_figure(talk: Talk, system: str | None, budget: int) -> None:
+def test_a_request_that_is_refused_early_is_refused_with_the_renders_own_figure(
+    talk: ConversationBuilder, system: str | None, budget: int
+) -> None:
     tokenizer = WordTokenizer(per_message=1, per_call=2, per_image=5)
 
     async def required(prompt: Prompt | None) -> int | None:

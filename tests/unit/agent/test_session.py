@@ -24,8 +24,8 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
+from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

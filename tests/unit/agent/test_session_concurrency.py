@@ -18,8 +18,8 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Edit
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.view import build_summary_message
+from tests.conversations import words
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
-from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

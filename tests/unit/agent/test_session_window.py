@@ -20,8 +20,8 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Setting
 from promptkit.transcript.view import build_summary_message
+from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
-from tests.unit.compaction.conversation_builder import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.store import InMemoryStore
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

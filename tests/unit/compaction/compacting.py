@@ -10,11 +10,10 @@ import attrs
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.events import Events
-from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
@@ -46,9 +45,10 @@ def made(transcript: Transcript | None = None, *, writer: Writer | None = None, 
     """Two turns of a hundred words a message, of which the first is what a compaction drops."""
     log = Transcript() if transcript is None else transcript
     if not len(log):
+        talk = ConversationBuilder(log)
         for name in ("one", "two"):
-            log.say(Message(role="user", content=(words(100, f"ask-{name}"),)))
-            log.say(Message(role="assistant", content=(words(100, f"answer-{name}"),)))
+            talk.user(words(100, f"ask-{name}"))
+            talk.answer(words(100, f"answer-{name}"))
     writing, told = writer or Writer(), Recorder()
     compactor = Compactor(
         log,

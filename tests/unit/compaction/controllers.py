@@ -12,18 +12,18 @@ from promptkit.compaction.controller import CompactionController, RequestState
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
-from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.messages import Message
 
 __all__ = ["BUDGET", "Kept", "grown", "kept", "run", "turns"]
 
@@ -45,13 +45,13 @@ class Kept:
         return self.controller.compactor.transcript
 
     def user(self, tokens: int, word: str = "ask") -> None:
-        self.log.append_messages(Message(role="user", content=(words(tokens, word),)))
+        self.log.append_messages(user_message(words(tokens, word)))
         self.controller.on_user_message()
 
     def round(self, call: str, tokens: int) -> None:
         """A request that the model answers with a call, the decision after it, and the result."""
-        self.request(Message(role="assistant", tool_calls=(ToolCall(id=call, name="read"),)))
-        self.log.append_messages(Message(role="tool", content=(words(tokens, call),), tool_call_id=call))
+        self.request(call_message(call))
+        self.log.append_messages(result_message(call, words(tokens, call)))
         self.controller.on_tool_results()
 
     def request(self, reply: Message) -> None:
@@ -67,7 +67,7 @@ class Kept:
         self.state = await self.controller.make_room(self.state, tokens, refused_by=refused_by)
 
     def answer(self, tokens: int) -> None:
-        self.request(Message(role="assistant", content=(words(tokens, "answer"),)))
+        self.request(assistant_message(words(tokens, "answer")))
 
     @property
     def texts(self) -> list[str]:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from promptkit.compaction.background import Background

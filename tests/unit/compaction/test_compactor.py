@@ -28,9 +28,9 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message, build_view
 from tests.behaviour.conversations import TOKENIZER, keeps, talks
+from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
 from tests.unit.compaction.compacting import checkpoint, compact, made
-from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import Writer, draft
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(talk=talks(), keep=keeps(), late=st.integers(0, 2))
-def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: Talk, keep: Keep, late: int) -> None:
+def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: ConversationBuilder, keep: Keep, late: int) -> None:
     if not talk.leaf:
         return
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep)
@@ -408,14 +408,14 @@ def test_a_checkpoint_that_cannot_be_written_is_a_failure_and_is_said() -> None:
     assert each.texts == texts
 
 
-def known(talk: Talk) -> dict[str, object]:
+def known(talk: ConversationBuilder) -> dict[str, object]:
     """Before all but the last request is summarized."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=WordTokenizer())
     return dict(collect_facts(talk.log, plan))
 
 
 def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer("ok")
     talk.user("more")
@@ -424,7 +424,7 @@ def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:
 
 
 def test_E107_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoint() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     before = Facts(read=("a.py",), changed=("b.py",), requests=("Build it.",)).to_json()
     talk.append(Checkpoint(summary="S1", facts={**before, "odd": 1}))
     talk.user(words(9))
@@ -441,7 +441,7 @@ def test_E107_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoi
 
 
 def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer("ok")
     talk.user("more")

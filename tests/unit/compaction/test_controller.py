@@ -14,8 +14,8 @@ from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.transcript import Transcript
+from tests.conversations import words
 from tests.unit.compaction.controllers import BUDGET, Kept, grown, kept, run, turns
-from tests.unit.compaction.conversation_builder import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer, state
 
 # pyright: reportPrivateUsage=false

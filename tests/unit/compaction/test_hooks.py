@@ -16,7 +16,7 @@ from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.conversation_builder import words
+from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 

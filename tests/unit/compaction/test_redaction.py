@@ -24,7 +24,7 @@ from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.redaction import redact_secrets
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -39,9 +39,9 @@ SECRET = "ghp_" + "a1B2" * 9
 TOLD = f"<summary>The key is {SECRET}. {words(30)}</summary>"
 
 
-def secret_talk() -> Talk:
+def secret_talk() -> ConversationBuilder:
     """A conversation that has its secret wherever one can be."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.append(Checkpoint(summary=f"S1 {SECRET}", facts={"requests": [f"old {SECRET}"], "earlier": SECRET, "odd": {SECRET: [SECRET]}}))
     talk.user(f"Use {SECRET}. {words(50)}")
     talk.say(
@@ -57,7 +57,9 @@ def secret_talk() -> Talk:
     return talk
 
 
-def compacted(talk: Talk, summarizer: Summarizer, *, hooks: CompactionHooks | None = None, last: LastRequest | None = None) -> Checkpoint:
+def compacted(
+    talk: ConversationBuilder, summarizer: Summarizer, *, hooks: CompactionHooks | None = None, last: LastRequest | None = None
+) -> Checkpoint:
     compactor = Compactor(
         talk.log, summarizer=summarizer, tokenizer=TOKENIZER, max_summary_tokens=200, redactor=redact_secrets, hooks=hooks
     )
@@ -114,7 +116,7 @@ def test_E73_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> No
 
 
 def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(f"Use {SECRET}. {words(50)}")
     last = LastRequest(messages=talk.view.messages)
     talk.answer(f"It is {words(50)}")

@@ -32,8 +32,8 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
 from tests.behaviour.conversations import TOKENIZER as FRAMED, keeps, talks
+from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
-from tests.unit.compaction.conversation_builder import Talk, words
 from tests.unit.compaction.summarizers.writers import draft
 
 if TYPE_CHECKING:
@@ -58,28 +58,28 @@ class Telling:
         return Summary(text=f"summary-{len(self.tasks)}", mode="test", facts=updated_facts(task))
 
 
-def compactor(talk: Talk, replacement: Replacement, telling: Telling) -> Compactor:
+def compactor(talk: ConversationBuilder, replacement: Replacement, telling: Telling) -> Compactor:
     return Compactor(talk.log, summarizer=telling, keep=KeepNothing(), replacement=replacement, tokenizer=TOKENIZER, max_summary_tokens=50)
 
 
-def compacted(talk: Talk, replacement: Replacement, telling: Telling) -> Checkpoint:
+def compacted(talk: ConversationBuilder, replacement: Replacement, telling: Telling) -> Checkpoint:
     entry = asyncio.run(compactor(talk, replacement, telling).compact(trigger="manual"))
     assert entry is not None
     assert isinstance(entry.payload, Checkpoint)
     return entry.payload
 
 
-def shown(talk: Talk) -> list[str]:
+def shown(talk: ConversationBuilder) -> list[str]:
     return [f"{item.kind} {item.message.role}: {item.message.text}" for item in talk.view.items]
 
 
-def turn(talk: Talk, request: str) -> None:
+def turn(talk: ConversationBuilder, request: str) -> None:
     talk.user(request)
     talk.answer(words(100, "answer"))
 
 
 def test_by_default_a_checkpoint_is_the_summary_in_its_tags_and_nothing_is_stored_twice() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     turn(talk, "please")
     made = compacted(talk, Replacement(), Telling())
     assert (made.replacement, made.own, made.portable) == (None, (), None)
@@ -87,7 +87,7 @@ def test_by_default_a_checkpoint_is_the_summary_in_its_tags_and_nothing_is_store
 
 
 def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_prefix() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.system("rules")
     turn(talk, "first wish")
     turn(talk, "second wish")
@@ -101,7 +101,7 @@ def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_
 
 
 def test_e69_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_whatever_its_form() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     turn(talk, "first wish")
     compacted(talk, CODEX, telling)
     turn(talk, "second wish")
@@ -115,7 +115,7 @@ def test_e69_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_wha
 
 
 def test_e68_what_every_conversation_begins_with_is_there_once_after_any_number_of_checkpoints() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     talk.system("rules of the project")
     for wish in ("first wish", "second wish", "third wish"):
         turn(talk, wish)
@@ -124,7 +124,7 @@ def test_e68_what_every_conversation_begins_with_is_there_once_after_any_number_
 
 
 def test_what_is_still_shown_is_no_new_request_in_the_facts() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     for wish in ("first wish", "second wish", "third wish"):
         turn(talk, wish)
         made = compacted(talk, CODEX, telling)
@@ -134,7 +134,7 @@ def test_what_is_still_shown_is_no_new_request_in_the_facts() -> None:
 
 
 def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     form = Replacement(role="system")
     for wish in ("first wish", "second wish"):
         turn(talk, wish)
@@ -143,7 +143,7 @@ def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned()
 
 
 def test_e71_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     form = Replacement(originals=VerbatimUserMessages(max_tokens=20, max_message_tokens=10))
     for wish in ("a", "b", "c"):
         turn(talk, words(30, wish))
@@ -160,7 +160,7 @@ def test_e71_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
 
 
 def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     plans = iter(("asked for the room", "asked for the check", "plan A", "room", "check", "plan B"))
 
     def carry(plan: Plan, summary: Summary) -> CarriedContext:
@@ -180,7 +180,7 @@ def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
 
 
 def test_a_request_that_is_still_worked_on_is_said_once_and_later_messages_follow() -> None:
-    talk, telling = Talk(), Telling()
+    talk, telling = ConversationBuilder(), Telling()
     turn(talk, "old wish")
     talk.user("open wish")
     talk.round("c1", words(100, "result"))
@@ -195,7 +195,7 @@ def test_a_request_that_is_still_worked_on_is_said_once_and_later_messages_follo
 
 
 def test_e55_a_replacement_that_is_no_smaller_is_not_written() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(50))
     talk.answer("yes")
     before = len(talk.log)
@@ -207,7 +207,7 @@ def test_e55_a_replacement_that_is_no_smaller_is_not_written() -> None:
 
 def test_what_was_built_is_stored_and_read_back_byte_for_byte(tmp_path: Path) -> None:
     store: TranscriptStore = JsonlStore(tmp_path / "t.jsonl")
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.log = Transcript(store)
     turn(talk, "first wish")
     compacted(talk, CODEX, Telling())
@@ -216,7 +216,7 @@ def test_what_was_built_is_stored_and_read_back_byte_for_byte(tmp_path: Path) ->
 
 
 def test_e23_an_edit_of_the_checkpoint_shows_the_edited_text_alone() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     turn(talk, "first wish")
     compacted(talk, CODEX, Telling())
     talk.edit(talk.leaf, "redacted")
@@ -244,7 +244,7 @@ def forms() -> st.SearchStrategy[Replacement]:
     )
 
 
-def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
+def compact_as(talk: ConversationBuilder, form: Replacement, keep: Keep, number: int) -> None:
     """Put a summary in place, as a compactor would."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=FRAMED, keep=keep)
     assume(not plan.is_empty)
@@ -258,7 +258,7 @@ def compact_as(talk: Talk, form: Replacement, keep: Keep, number: int) -> None:
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(talk=talks(), form=forms(), keep=keeps())
-def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, form: Replacement, keep: Keep) -> None:
+def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: ConversationBuilder, form: Replacement, keep: Keep) -> None:
     assume(talk.leaf)
     compact_as(talk, form, keep, 1)
     assert pair_tool_calls(talk.view.messages).repairs == ()
@@ -268,7 +268,9 @@ def test_i5_i8_what_is_shown_is_paired_and_the_same_after_loading(talk: Talk, fo
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(talk=talks(), form=forms(), keep=keeps())
-def test_e69_nothing_that_we_made_survives_the_next_checkpoint_and_no_request_is_doubled(talk: Talk, form: Replacement, keep: Keep) -> None:
+def test_e69_nothing_that_we_made_survives_the_next_checkpoint_and_no_request_is_doubled(
+    talk: ConversationBuilder, form: Replacement, keep: Keep
+) -> None:
     assume(talk.leaf)
     numbers = itertools.count(1)
     compact_as(talk, form, keep, next(numbers))

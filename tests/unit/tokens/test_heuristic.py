@@ -10,7 +10,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.heuristic import HeuristicTokenizer
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 EXACT = HeuristicTokenizer(margin=1.0)
 USUAL = HeuristicTokenizer()
@@ -68,7 +68,7 @@ def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_the_provider_s_count_goes_first_and_the_estimate_is_for_what_came_since() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("x" * 4_000)
     meter = UsageMeter(EXACT)
     assert meter.read(talk.path, talk.view).tokens == 1_004  # nothing else is known

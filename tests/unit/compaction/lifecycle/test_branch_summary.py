@@ -15,13 +15,13 @@ from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import BranchSummary, Entry
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 from tests.unit.compaction.summarizers.writers import Writer
 
 
-def forked() -> tuple[Talk, str]:
+def forked() -> tuple[ConversationBuilder, str]:
     """A conversation of two turns; the id of the answer to the first."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("shared wish")
     target = talk.answer("shared answer")
     talk.user("tried wish")
@@ -34,7 +34,7 @@ def told(writer: Writer) -> list[str]:
     return [item.message.text for item in writer.tasks[0].plan.dropped]
 
 
-def go(talk: Talk, to: str | None, writer: Writer) -> Entry:
+def go(talk: ConversationBuilder, to: str | None, writer: Writer) -> Entry:
     return asyncio.run(switch_branch(talk.log, to, summarizer=writer))
 
 
@@ -141,7 +141,7 @@ def test_edits_hold_and_a_reset_hides_what_was_before_it() -> None:
 
 
 def test_e10_a_result_whose_call_is_on_the_shared_path_is_no_orphan() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("wish")
     target = talk.calls("c1")
     talk.result("c1", "late")

@@ -18,7 +18,7 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
 GOAL = "Port the parser to Rust."
 
 
-def spoken() -> Talk:
-    talk = Talk()
+def spoken() -> ConversationBuilder:
+    talk = ConversationBuilder()
     talk.system("rules")
     talk.user("Read the parser.")
     talk.answer("It descends recursively.")
     return talk
 
 
-def handed(talk: Talk, writer: Summarizer, store: TranscriptStore | None = None, *, last: LastRequest | None = None) -> Handoff:
+def handed(
+    talk: ConversationBuilder, writer: Summarizer, store: TranscriptStore | None = None, *, last: LastRequest | None = None
+) -> Handoff:
     given = InMemoryStore() if store is None else store
     return asyncio.run(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=given, max_tokens=50, last_request=last))
 
@@ -108,7 +110,7 @@ def test_a_store_that_holds_something_is_refused_before_anybody_is_asked() -> No
 
 def test_an_empty_conversation_cannot_be_handed_on() -> None:
     with pytest.raises(SummaryError):
-        handed(Talk(), Writer())
+        handed(ConversationBuilder(), Writer())
 
 
 def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:

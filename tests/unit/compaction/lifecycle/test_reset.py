@@ -16,7 +16,7 @@ from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +68,8 @@ def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
         IdleReset(minutes=0)
 
 
-def spoken(path: Path | None = None) -> Talk:
-    talk = Talk()
+def spoken(path: Path | None = None) -> ConversationBuilder:
+    talk = ConversationBuilder()
     if path is not None:
         talk.log = Transcript(JsonlStore(path))
     talk.user("Always run the tests.")
@@ -95,7 +95,7 @@ def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path)
         is None
     )
     assert len(talk.log) == count
-    assert asyncio.run(reset(Talk().log, reason="idle", now=at(4))) is None
+    assert asyncio.run(reset(ConversationBuilder().log, reason="idle", now=at(4))) is None
 
 
 def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: Path) -> None:

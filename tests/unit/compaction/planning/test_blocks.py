@@ -16,11 +16,11 @@ from promptkit.compaction.planning.blocks import (
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.view import ViewItem, build_summary_message
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 
 def test_calls_and_all_their_results_are_one_block() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("q")
     talk.calls("a", "b")
     talk.result("a", "1")
@@ -31,7 +31,7 @@ def test_calls_and_all_their_results_are_one_block() -> None:
 
 @pytest.mark.parametrize("answered", [(), ("a",), ("b",)])
 def test_calls_without_all_results_are_running_while_the_model_has_not_gone_on(answered: tuple[str, ...]) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("q")
     talk.calls("a", "b")
     for call in answered:
@@ -43,13 +43,13 @@ def test_calls_without_all_results_are_running_while_the_model_has_not_gone_on(a
 
 
 def test_a_result_that_says_what_the_placeholder_says_is_a_result() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.round("a", "[no result was recorded]")
     assert group_blocks(talk.view.items) == [Block(0, 2)]
 
 
 def test_calls_that_a_checkpoint_baked_in_are_not_running() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     baked = (Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),)), Message(role="tool", content=("r",), tool_call_id="a"))
     talk.append(Checkpoint(summary="S", replacement=baked))
     assert group_blocks(talk.view.items) == [Block(0, 2)]
@@ -78,13 +78,13 @@ def test_what_has_not_the_tags_is_no_summary(text: str) -> None:
 
 
 def test_tags_that_the_user_writes_are_a_request() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("<conversation-summary>\nI am no summary\n</conversation-summary>")
     assert is_user_request(talk.view.items[0])
 
 
-def _mixed() -> Talk:
-    talk = Talk()
+def _mixed() -> ConversationBuilder:
+    talk = ConversationBuilder()
     talk.user("one")
     talk.round("a", "r")
     talk.answer("done")
@@ -132,7 +132,7 @@ def test_E18_turns_start_at_the_first_message_from_outside() -> None:
     ],
 )
 def test_the_cache_is_warm_once_a_round_of_this_turn_is_complete(steps: str, warm: bool) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number, step in enumerate(["user", "round", "answer", "user", *steps.split()]):
         match step:
             case "call":

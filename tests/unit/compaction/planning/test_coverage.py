@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from promptkit.compaction.planning.coverage import find_covered_entries, find_covered_items
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 
-def texts(talk: Talk, checkpoint: str) -> list[str]:
+def texts(talk: ConversationBuilder, checkpoint: str) -> list[str]:
     return [item.message.text for item in find_covered_items(talk.path, checkpoint)]
 
 
-def ids(talk: Talk, checkpoint: str) -> list[str]:
+def ids(talk: ConversationBuilder, checkpoint: str) -> list[str]:
     at = [entry.id for entry in talk.path].index(checkpoint)
     return [entry.id for entry in find_covered_entries(talk.path[:at], talk.path[at].payload)]
 
 
 def test_everything_before_what_is_kept_is_covered() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("one")
     talk.answer("two")
     kept = talk.user("three")
@@ -26,7 +26,7 @@ def test_everything_before_what_is_kept_is_covered() -> None:
 
 
 def test_e100_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("one")
     kept = talk.user("two")
     first = talk.checkpoint("S1", kept)
@@ -40,7 +40,7 @@ def test_e100_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice(
 
 
 def test_e24_nothing_before_a_reset_is_covered() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("old")
     talk.reset()
     talk.user("new")
@@ -48,7 +48,7 @@ def test_e24_nothing_before_a_reset_is_covered() -> None:
 
 
 def test_a_checkpoint_that_was_undone_covered_nothing() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("one")
     wrong = talk.checkpoint("wrong")
     talk.edit(wrong, reason="undone")
@@ -56,7 +56,7 @@ def test_a_checkpoint_that_was_undone_covered_nothing() -> None:
 
 
 def test_what_is_no_checkpoint_covers_nothing() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     said = talk.user("one")
     assert find_covered_items(talk.path, said) == ()
     assert find_covered_items(talk.path, "nowhere") == ()

@@ -21,7 +21,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_summary_message, build_view
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 TOKENIZER = WordTokenizer()
 
 
-def plan(talk: Talk, keep: Keep | None = None, *, split: bool = False, room: int | None = None, pin_first: bool = False) -> Plan:
+def plan(
+    talk: ConversationBuilder, keep: Keep | None = None, *, split: bool = False, room: int | None = None, pin_first: bool = False
+) -> Plan:
     return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, max_kept_tokens=room, pin_first=pin_first)
 
 
@@ -39,9 +41,9 @@ def entries(made: Plan) -> dict[str, str]:
     return {part: " ".join(item.entry_id for item in getattr(made, part)) for part in parts if getattr(made, part)}
 
 
-def conversation(history: int, rounds: int) -> Talk:
+def conversation(history: int, rounds: int) -> ConversationBuilder:
     """Turns of a request, a round and an answer each (4 messages); then a request with rounds of a call and a result each."""
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(history):
         talk.user(f"question {number}")
         talk.round(f"h{number}", f"output {number}")
@@ -118,7 +120,7 @@ def test_E20_a_turn_that_is_split_has_a_prefix_of_its_own(history: int, rounds: 
 
 
 def test_where_nothing_is_shown_there_is_nothing_to_do() -> None:
-    nothing = Talk()
+    nothing = ConversationBuilder()
     assert entries(plan(nothing)) == {}
     assert plan(nothing).is_empty
 
@@ -174,7 +176,7 @@ def test_replaying_can_be_left_off() -> None:
 
 
 def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("q")
     talk.calls("lost")
     talk.answer("never mind")
@@ -245,7 +247,7 @@ def test_E16_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail(
 
 
 def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
     assert (made.is_empty, made.oversized_tokens) == (True, 500)
@@ -262,7 +264,7 @@ def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
 
 
 def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(10))
     talk.answer(words(10))
     talk.reminder(words(10))
@@ -293,7 +295,7 @@ def test_the_request_of_a_split_turn_that_was_answered_is_in_its_prefix() -> Non
 
 
 def test_E21_where_no_turn_starts_none_is_split() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.answer("hello")
     talk.answer("still here")
     talk.answer("anybody?")
@@ -305,7 +307,7 @@ def test_E21_where_no_turn_starts_none_is_split() -> None:
 
 
 def test_system_messages_stay_and_so_does_the_first_request_if_asked_for() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.system("be brief")
     talk.user("first")
     talk.answer("yes")
@@ -324,7 +326,7 @@ def test_what_is_pinned_takes_its_block_with_it() -> None:
 
 
 def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.system("be brief")
     talk.answer("hello")
     made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True)
@@ -343,7 +345,7 @@ def test_of_the_users_messages_the_newest_stay() -> None:
 
 
 def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(" ".join(f"w{number}" for number in range(100)), ImagePart(url="https://example.com/x.png"))
     talk.answer("ok")
     talk.user("go on")
@@ -360,7 +362,7 @@ def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
 
 @pytest.mark.parametrize("tokens", range(0, 40, 3))
 def test_E71_what_is_cut_is_whole_characters(tokens: int) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("👩‍👩‍👧 🇩🇪 é " * 20)
     talk.answer("ok")
     for item in plan(talk, KeepUserMessages(tokens=tokens)).pinned:

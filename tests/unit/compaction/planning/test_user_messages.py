@@ -10,18 +10,18 @@ from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.view import ViewItem
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer()
 
 
-def kept(talk: Talk, originals: VerbatimUserMessages) -> tuple[list[str], int]:
+def kept(talk: ConversationBuilder, originals: VerbatimUserMessages) -> tuple[list[str], int]:
     said, omitted = originals.select(talk.view.items, TOKENIZER)
     return [item.message.text for item in said], omitted
 
 
-def asked(*texts: str) -> Talk:
-    talk = Talk()
+def asked(*texts: str) -> ConversationBuilder:
+    talk = ConversationBuilder()
     for text in texts:
         talk.user(text)
         talk.answer("yes")
@@ -53,7 +53,7 @@ def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
 
 
 def test_e69_earlier_summaries_reminders_and_injected_context_are_not_collected() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.checkpoint("the summary before")
     talk.reminder("mind the gap")
     talk.branch("a branch")
@@ -70,7 +70,7 @@ def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_
 
 
 def test_pictures_stay_with_what_stays_whole() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     picture = ImagePart(url="https://example.org/a.png")
     talk.user("look", picture)
     (item,), _ = VerbatimUserMessages().select(talk.view.items, TOKENIZER)

@@ -16,12 +16,12 @@ from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.view import build_view
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer(per_message=1)
 
 
-def read(talk: Talk, *, model: str | None = None, window: int | None = None, fixed: int = 0) -> UsageReading:
+def read(talk: ConversationBuilder, *, model: str | None = None, window: int | None = None, fixed: int = 0) -> UsageReading:
     return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, fixed_tokens=fixed, window=window)
 
 
@@ -29,9 +29,9 @@ def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
     return Usage(input_tokens=tokens, output_tokens=output, cached_tokens=cached)
 
 
-def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = None, finish: str = "stop") -> Talk:
+def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = None, finish: str = "stop") -> ConversationBuilder:
     """9 + 1 tokens asked, 4 + 1 answered, as counted here."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=used(tokens, output), model=model, finish=finish)
     return talk
@@ -48,7 +48,7 @@ def test_the_reading_is_the_last_count_and_exactly_what_came_since() -> None:
 
 
 def test_a_conversation_without_a_count_is_read_as_counted_here() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4))
     assert read(talk, fixed=50) == UsageReading(local=65)
@@ -80,7 +80,7 @@ def test_the_newest_of_several_counts_is_the_anchor() -> None:
     ],
 )
 def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, why: str) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=usage)
     reading = read(talk, window=1_000)
@@ -142,7 +142,7 @@ def test_E29_persistent_errors_leave_the_last_good_count() -> None:
     reading = read(talk)
     assert (reading.counted_entry_id, reading.provider) == ("e2", 110 + 10 + 6)
     assert len(reading.rejected) == 3
-    nothing = Talk()
+    nothing = ConversationBuilder()
     nothing.user(words(9))
     nothing.answer("failed", finish="error")
     assert read(nothing).provider is None
@@ -178,7 +178,7 @@ def test_E35_the_latest_checkpoint_counts_and_not_the_first() -> None:
 
 
 def test_E38_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(1_200))
     talk.answer("cut", used=used(1_203, 2))
     reading = read(talk, window=1_000)
@@ -194,7 +194,7 @@ def test_E39_an_aborted_turn_near_the_limit_is_read_at_the_next_request() -> Non
 
 
 def test_E40_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.round("c1", words(5), used=used(50, 5))
     assert read(talk).provider == 55 + 6
@@ -203,7 +203,7 @@ def test_E40_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
 
 
 def test_E42_a_provider_that_counts_oddly_does_not_move_the_reading() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     for step, odd in enumerate([used(0), used(0, 9), used(10**9), used(1, 0, 7)]):
         talk.round(f"c{step}", words(5), used=odd)
@@ -220,7 +220,7 @@ def test_E43_a_count_of_zeros_falls_to_the_one_before() -> None:
 
 
 def test_E44_cached_tokens_are_not_counted_twice() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=used(100, 10, cached=90))
     assert read(talk).provider == 110
@@ -241,7 +241,7 @@ def test_E46_reminders_of_programs_and_images_of_users_are_counted() -> None:
 
 
 def test_E47_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(500))
     talk.answer(words(4), used=used(60, 4))
     reading = read(talk)
@@ -271,7 +271,7 @@ def test_E53_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> Non
 
 
 def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for _ in range(50):
         talk.user(words(1_000))
         talk.answer(words(1_000))
@@ -280,7 +280,7 @@ def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
 
 
 def test_E77_an_edit_is_counted_anew() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.round("c1", words(500))
     talk.user(words(9))
@@ -298,7 +298,7 @@ def test_a_count_of_an_answer_that_is_not_shown_is_passed_over() -> None:
 
 
 def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.calls("c1", used=used(50, 5))
     assert read(talk).provider == 55 + 1 + 4  # "[no result was recorded]" is four words, in a message
@@ -314,7 +314,7 @@ def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(t
 
 
 def test_the_factor_is_the_median_of_the_newest_counts() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     local = 0
     meter = UsageMeter(TOKENIZER)
     for factor in (2.0, 2.0, 1.2, 1.1, 1.3, 1.9, 1.25):  # the last five: 1.25
@@ -365,7 +365,7 @@ class Counting(WordTokenizer):
 def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
     tokenizer = Counting()
     meter = UsageMeter(tokenizer)
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(200):
         talk.user(f"question {number}")
         talk.round(f"c{number}", f"output {number}")
@@ -376,7 +376,7 @@ def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
 def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
     tokenizer = Counting()
     meter = UsageMeter(tokenizer)
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(100):
         talk.user(f"question {number}")
         talk.round(f"c{number}", f"output {number}")
@@ -393,7 +393,7 @@ def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
 
 @pytest.mark.parametrize("left_out", [slice(10, None), slice(0, 5), slice(0, 0), slice(10, 12)])
 def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(10):
         talk.user(words(number))
         talk.round(f"c{number}", words(number), used=used(100 * number + 1))
@@ -406,7 +406,7 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.calls("c1", used=used(50, 5))
     meter = UsageMeter(TOKENIZER)
@@ -416,7 +416,7 @@ def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
 
 
 def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     start = talk.setting()
     talk.user("same")
     talk.answer("words", used=used(100, 10))
@@ -429,7 +429,7 @@ def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
 
 
 def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for _ in range(3 * MAX_REJECTED):
         talk.answer("x", used=used(0))
     assert len(read(talk).rejected) == MAX_REJECTED

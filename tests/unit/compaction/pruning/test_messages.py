@@ -10,7 +10,7 @@ from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.view import build_summary_message
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer()
 MARKER = TOKENIZER.count(CUT_MARKER)
@@ -140,7 +140,7 @@ def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
 
 
 def test_E82_a_truncation_leaves_the_transcript_as_it_was() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(20):
         talk.user(words(5))
         talk.round(f"c{number}", words(5))

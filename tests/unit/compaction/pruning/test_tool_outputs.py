@@ -8,14 +8,14 @@ from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import PRUNED_REASON, Pruning, edits_from_reduction, prune_outputs
 from promptkit.messages import ImagePart, Part
 from promptkit.testing import WordTokenizer
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer(per_image=100)
 PLACEHOLDER = 6  # "[old tool output removed: 100 tokens]"
 IMAGE = ImagePart(url="https://example.com/x.png")
 
 
-def prune(talk: Talk, *, protect: int = 1_000, least: int = 1, tools: tuple[str, ...] = ("skill",)) -> Pruning:
+def prune(talk: ConversationBuilder, *, protect: int = 1_000, least: int = 1, tools: tuple[str, ...] = ("skill",)) -> Pruning:
     return prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=least, exempt=tools)
 
 
@@ -23,9 +23,9 @@ def pruned(made: Pruning) -> list[str]:
     return [edit.target for edit in made.edits]
 
 
-def outputs(*sizes: int, name: str = "read") -> Talk:
+def outputs(*sizes: int, name: str = "read") -> ConversationBuilder:
     """A question, then a round for each size: the results are the entries e3, e5, … ; then an answer."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("q")
     for number, size in enumerate(sizes):
         talk.round(f"c{number}", words(size), name=name)
@@ -122,7 +122,7 @@ def test_E77_nothing_before_the_checkpoint_is_touched() -> None:
     ],
 )
 def test_E79_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after: tuple[Part, ...]) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.round("a", *content)
     talk.round("b", words(1_000))
     talk.answer("done")
@@ -132,7 +132,7 @@ def test_E79_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after
 
 
 def test_an_output_of_images_alone_stays() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.round("a", IMAGE, IMAGE)
     talk.round("b", words(2_000))
     talk.answer("done")
@@ -140,7 +140,7 @@ def test_an_output_of_images_alone_stays() -> None:
 
 
 def test_what_the_model_has_not_answered_to_stays_however_large_it_is() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("q")
     talk.round("a", words(500))
     talk.round("b", words(90_000))
@@ -153,7 +153,7 @@ def test_what_the_model_has_not_answered_to_stays_however_large_it_is() -> None:
 
 
 def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.calls("a", "b")
     talk.result("a", words(500))
     talk.answer("never mind")
@@ -162,7 +162,7 @@ def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
 
 
 def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("look", IMAGE)
     talk.answer("yes")
     talk.checkpoint("S", first_kept="e1")

@@ -16,7 +16,7 @@ from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def compactor(log: Transcript, folder: Path, told: Recorder, writer: Writer | No
     return made
 
 
-def spoken(talk: Talk, name: str) -> None:
+def spoken(talk: ConversationBuilder, name: str) -> None:
     talk.user(f"{name} {words(50)}")
     talk.answer(words(50))
 
 
 def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_two(tmp_path: Path) -> None:
-    talk, told = Talk(), Recorder()
+    talk, told = ConversationBuilder(), Recorder()
     made = compactor(talk.log, tmp_path / "a", told)
     for name in ("one", "two", "three"):
         spoken(talk, name)
@@ -69,7 +69,7 @@ def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_
 
 def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) -> None:
     log, told = Transcript(Full()), Recorder()
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.log = log
     spoken(talk, "one")
     talk.user("next")
@@ -80,7 +80,7 @@ def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) 
 
 
 def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: Path) -> None:
-    talk, told = Talk(), Recorder()
+    talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
     talk.user("next")
 
@@ -99,7 +99,7 @@ def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: P
 
 
 def test_e34_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> None:
-    talk, told = Talk(), Recorder()
+    talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
 
     async def run() -> None:
@@ -118,7 +118,7 @@ def test_e34_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> 
 
 
 def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_event(tmp_path: Path) -> None:
-    talk, told = Talk(), Recorder()
+    talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
     talk.user("next")
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -131,7 +131,7 @@ def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_e
 
 
 def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_deleted(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     spoken(talk, "one")
     archives = ArchiveDirectory(tmp_path)
     with archives.hold(talk.path) as held:
@@ -144,7 +144,7 @@ def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_delete
 
 
 def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     spoken(talk, "one")
     with pytest.raises(KeyboardInterrupt), ArchiveDirectory(tmp_path).hold(talk.path):
         raise KeyboardInterrupt
@@ -152,7 +152,7 @@ def test_an_error_in_the_block_deletes_the_archive(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     spoken(talk, "one")
     with ArchiveDirectory(tmp_path).hold(talk.path) as held:
         held.keep()
@@ -164,7 +164,7 @@ def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_it_is_any_compactor(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     spoken(talk, "one")
     made = compactor(talk.log, tmp_path, Recorder())
     made.archives = None

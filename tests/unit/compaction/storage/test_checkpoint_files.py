@@ -21,7 +21,7 @@ from promptkit.compaction.storage.checkpoint_files import (
 )
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_a_title_is_what_the_summary_says_of_itself_or_its_first_sentence(summar
 
 
 def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(100))
     talk.answer(words(100))
     talk.user("next")

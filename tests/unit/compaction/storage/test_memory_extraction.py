@@ -22,7 +22,7 @@ from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_mem
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ class Counting:
         return tuple(texts)
 
 
-def extracted(extractor: MemoryExtractor, talk: Talk) -> tuple[str, ...]:
+def extracted(extractor: MemoryExtractor, talk: ConversationBuilder) -> tuple[str, ...]:
     return asyncio.run(extractor.extract(talk.view.items))
 
 
-def spoken(*firsts: str) -> Talk:
-    talk = Talk()
+def spoken(*firsts: str) -> ConversationBuilder:
+    talk = ConversationBuilder()
     for first in firsts:
         talk.user(f"{first} {words(9)}")
     return talk
 
 
 def test_without_a_model_it_is_what_the_user_says_to_remember() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("Hello. I prefer tabs. Always run the tests!\nThe rest is up to you.")
     talk.answer("I always do.")
     talk.reminder("Never say never.")
@@ -100,7 +100,7 @@ def test_if_every_chunk_fails_that_is_an_error() -> None:
 
 
 def test_calls_and_their_results_are_read_together() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user(words(9))
     talk.round("c1", words(9))
     listing = Listing()
@@ -128,7 +128,7 @@ def test_secrets_are_not_remembered() -> None:
 
 
 def test_i39_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
-    talk, counting = Talk(), Counting()
+    talk, counting = ConversationBuilder(), Counting()
     files = MemoryDirectory(tmp_path)
     hooks = MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)
     compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)

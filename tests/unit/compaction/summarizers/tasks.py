@@ -11,7 +11,7 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary
@@ -25,9 +25,9 @@ TOKENIZER = WordTokenizer()
 TAGGED = "<analysis>I think.</analysis>\n<summary>\nThe parser was read.\n</summary>"
 
 
-def parser_talk(previous: str | None = None) -> Talk:
+def parser_talk(previous: str | None = None) -> ConversationBuilder:
     """A conversation of two turns, behind a summary if there is one."""
-    talk = Talk()
+    talk = ConversationBuilder()
     if previous is not None:
         talk.checkpoint(previous)
     talk.user("Read the parser.")
@@ -41,7 +41,7 @@ def parser_talk(previous: str | None = None) -> Talk:
 
 def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, max_tokens: int = 50) -> SummaryTask:
     """Many turns of `size` words each; that of number 7 says w7 over and over."""
-    talk = Talk()
+    talk = ConversationBuilder()
     if previous is not None:
         talk.checkpoint(previous)
     for number in range(turns):
@@ -51,7 +51,9 @@ def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, m
     return task_of(talk, max_tokens=max_tokens)
 
 
-def task_of(talk: Talk, *, max_tokens: int = 500, instructions: str | None = None, last: LastRequest | None = None) -> SummaryTask:
+def task_of(
+    talk: ConversationBuilder, *, max_tokens: int = 500, instructions: str | None = None, last: LastRequest | None = None
+) -> SummaryTask:
     """What a compaction of a conversation would ask for."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound())
     checkpoint = talk.view.checkpoint_id
@@ -78,7 +80,7 @@ def shown(model: ScriptedModel, request: int = -1) -> str:
 
 def nothing_new() -> SummaryTask:
     """A task whose plan has the summary before and nothing else."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.checkpoint("S1")
     (item,) = talk.view.items
     return SummaryTask(plan=Plan(leaf=talk.leaf, previous="S1", dropped=(item,)), max_tokens=100)

@@ -16,7 +16,7 @@ from promptkit.messages import Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothing_new, refusal, shown, summarized, task_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_E62_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseE
 
 
 def test_calls_are_not_parted_from_their_results() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(12):
         talk.round(f"c{number}", words(60))
     talk.round("last", "x")
@@ -137,7 +137,7 @@ class TestFitting:
             assert refusal(chunked(model, window), long_task()).reason == "does_not_fit"
 
     def test_E56_E109_one_huge_message_is_named_and_not_sent(self) -> None:
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("small")
         talk.answer("fine")
         talk.user(words(20_000, "huge"))

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts, find_skill_name
 from promptkit.messages import Message, OpaquePart, ToolCall
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 if TYPE_CHECKING:
     from promptkit.transcript.view import ViewItem
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
 
 
-def call(talk: Talk, name: str, outcome: str = "ok", **arguments: object) -> None:
+def call(talk: ConversationBuilder, name: str, outcome: str = "ok", **arguments: object) -> None:
     key = f"c{len(talk.log)}"
     talk.say(Message(role="assistant", tool_calls=(ToolCall(id=key, name=name, arguments=json.dumps(arguments)),)))
     talk.result(key, outcome)
 
 
-def facts_of(talk: Talk) -> Facts:
+def facts_of(talk: ConversationBuilder) -> Facts:
     return extend_facts(Facts(), talk.view.items)
 
 
 def test_requests_are_kept_word_for_word_and_nothing_else_is_one() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.checkpoint("S")
     talk.user("  Fix it.\nNow. ")
     talk.user("<conversation-summary>")
@@ -46,14 +46,14 @@ def test_requests_are_kept_word_for_word_and_nothing_else_is_one() -> None:
 
 
 def test_E69_an_earlier_summary_is_no_request() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.checkpoint("S1")
 
     assert facts_of(talk).requests == ()
 
 
 def test_E107_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     call(talk, "read_file", path="a.py")
     call(talk, "view", file_path="b.py")
     call(talk, "replace_string_in_file", filePath="b.py")
@@ -70,7 +70,7 @@ def test_E107_files_that_were_read_and_changed_are_told_apart_the_newest_last() 
 
 
 def test_commands_have_the_end_of_what_they_returned_and_errors_are_noted() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     call(talk, "bash", "collected 2\nE  TypeError: no\n\n1 failed\n", command="pytest")
     call(talk, "bash", "", cmd="true")
     call(talk, "deploy", "refused by host", target="prod")
@@ -87,7 +87,7 @@ def test_commands_have_the_end_of_what_they_returned_and_errors_are_noted() -> N
 
 
 def test_the_open_points_of_the_last_list_count() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.answer("- [ ] one\n- [ ] two")
     talk.answer("1. [x] one\n  2. [ ] two")
     talk.answer("Nothing of the kind.")
@@ -103,7 +103,7 @@ def test_the_open_points_of_the_last_list_count() -> None:
 
 
 def test_E14_the_last_thought_is_kept_whole_or_not_at_all() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.say(Message(role="assistant", content=(THOUGHT, "I look.")))
 
     assert Facts.from_json(json.loads(json.dumps(facts_of(talk).to_json()))).thinking == THOUGHT
@@ -113,15 +113,15 @@ def test_E14_the_last_thought_is_kept_whole_or_not_at_all() -> None:
 
 
 def test_arguments_that_are_no_object_are_taken_as_they_are() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number, arguments in enumerate(["{", "[1]", "[" * 100_000]):
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="x", arguments=arguments),)))
 
     assert [command.what[:1] for command in facts_of(talk).commands] == ["{", "[", "["]
 
 
-def conversation(numbers: list[int]) -> Talk:
-    talk = Talk()
+def conversation(numbers: list[int]) -> ConversationBuilder:
+    talk = ConversationBuilder()
     for number in numbers:
         match number % 5:
             case 0:
@@ -162,7 +162,7 @@ def test_I39_nothing_more_changes_nothing() -> None:
 
 
 def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(3_000):
         talk.user(f"request {number} " + "x" * 5_000)
     for number in range(1_000):
@@ -178,7 +178,7 @@ def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
 
 
 def test_of_many_short_entries_the_newest_stay() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(2 * module.MAX_ENTRIES):
         call(talk, "read", path=f"{number}")
 
@@ -208,7 +208,7 @@ def test_facts_are_the_same_after_a_way_through_a_file() -> None:
 
 
 def test_hostile_lists_cost_linear_time() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.answer("x" + "\n" * 200_000 + "x")
     talk.answer("- [ ] " * 50_000)
     talk.answer("x\n" + " \t" * 100_000 + "x")
@@ -232,7 +232,7 @@ def test_a_call_names_the_skill_that_it_invokes(tool: str, arguments: dict[str, 
 
 
 def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for call, arguments in enumerate(('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")):
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),)))
         talk.result(f"c{call}", "how to do it")

@@ -19,7 +19,7 @@ from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
-from tests.unit.compaction.conversation_builder import Talk
+from tests.conversations import ConversationBuilder
 
 TOKENIZER = WordTokenizer()
 
@@ -37,12 +37,12 @@ class Telling:
         return Summary(text=self.text, mode="test", facts=updated_facts(task) if self.facts else {})
 
 
-def touch(talk: Talk, call: str, name: str, path: str) -> None:
+def touch(talk: ConversationBuilder, call: str, name: str, path: str) -> None:
     talk.say(Message(role="assistant", tool_calls=(ToolCall(id=call, name=name, arguments=f'{{"path": "{path}"}}'),)))
     talk.result(call, "done")
 
 
-def summarized(talk: Talk, telling: Telling, max_tokens: int = 400) -> Summary:
+def summarized(talk: ConversationBuilder, telling: Telling, max_tokens: int = 400) -> Summary:
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing())
     checkpoint = talk.view.checkpoint_id
     facts: dict[str, Json] = {}
@@ -55,14 +55,14 @@ def summarized(talk: Talk, telling: Telling, max_tokens: int = 400) -> Summary:
 
 
 def test_read_and_modified_files_stand_in_two_sorted_lists_and_modified_wins() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for call, (name, path) in enumerate([("read", "z.py"), ("read", "a.py"), ("edit", "z.py"), ("write", "b.py")]):
         touch(talk, f"c{call}", name, path)
     assert summarized(talk, Telling()).text == ("S\n\n<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\nz.py\n</modified-files>")
 
 
 def test_e107_the_lists_accumulate_over_checkpoints_without_being_summarized_themselves() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     touch(talk, "c1", "read", "a.py")
     touch(talk, "c2", "read", "b.py")
     first = summarized(talk, Telling())
@@ -80,20 +80,20 @@ def test_e107_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
 
 
 def test_the_facts_of_the_checkpoint_are_there_even_if_the_summarizer_has_none() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     touch(talk, "c1", "edit", "a.py")
     assert Facts.from_json(summarized(talk, Telling(facts=False)).facts).changed == ("a.py",)
 
 
 def test_a_model_that_copies_the_old_lists_does_not_double_them() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     touch(talk, "c1", "edit", "a.py")
     copied = summarized(talk, Telling("S\n\n<modified-files>\nold.py\n</modified-files>"))
     assert copied.text == "S\n\n<modified-files>\na.py\n</modified-files>"
 
 
 def test_without_files_nothing_is_added_and_nothing_taken() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("hello")
     talk.answer("hello")
     telling = Telling()
@@ -102,7 +102,7 @@ def test_without_files_nothing_is_added_and_nothing_taken() -> None:
 
 
 def test_many_files_take_a_quarter_and_the_rest_is_counted() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for number in range(200):
         touch(talk, f"c{number}", "edit", f"f{number:03}.py")
     telling = Telling()

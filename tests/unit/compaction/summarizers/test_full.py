@@ -18,7 +18,7 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.view import ViewItem, build_summary_message
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
     TAGGED,
     TOKENIZER,
@@ -127,7 +127,7 @@ class TestFitting:
         assert len(request.messages) > 3
 
     def test_E56_a_huge_result_is_cut_and_its_call_stays(self) -> None:
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("Read.")
         talk.round("c1", words(100_000))
         talk.round("c2", "ok")
@@ -192,7 +192,7 @@ class TestWhatAnyProviderTakes:
         assert [message.text for message in messages[1:-1]] == ["x", "y"]
 
     def test_for_claude_tool_searches_are_left_out(self) -> None:
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("x")
         talk.round("s1", "found", name="tool_search")
         talk.round("c1", "out")

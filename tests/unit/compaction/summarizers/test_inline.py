@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, shown, summarized, task_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TOOLS = (ToolDefinition(name="read"), ToolDefinition(name="run", description="Ru
 SYSTEM = Message(role="system", content=("You help.",))
 
 
-def live_task(talk: Talk | None = None, *, instructions: str | None = None) -> SummaryTask:
+def live_task(talk: ConversationBuilder | None = None, *, instructions: str | None = None) -> SummaryTask:
     """The task of a conversation of which all was sent."""
     talk = talk or parser_talk()
     return task_of(talk, instructions=instructions, last=LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS))
@@ -62,7 +62,7 @@ def test_the_prompt_cache_pays_for_the_conversation() -> None:
     assert usage.cached_tokens / usage.input_tokens > 0.9
 
 
-def _long() -> Talk:
+def _long() -> ConversationBuilder:
     talk = parser_talk()
     talk.answer(words(4_000))
     talk.user("go on")
@@ -71,7 +71,7 @@ def _long() -> Talk:
 
 class TestWhatWasSaidSince:
     def test_an_answer_that_is_to_be_summarized_stands_before_the_question(self) -> None:
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("Read the parser.")
         last = LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS)
         talk.answer("It is a recursive descent parser.")
@@ -85,7 +85,7 @@ class TestWhatWasSaidSince:
         assert [message.text for message in sent[2:-1]] == ["It is a recursive descent parser."]
 
     def test_an_answer_in_words_that_were_said_before_is_a_new_one(self) -> None:
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("Read the parser.")
         talk.round("c1", "ok")
         talk.answer("Done.")

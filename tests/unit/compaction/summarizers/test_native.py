@@ -23,7 +23,7 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import nothing_new, refusal
 from tests.unit.providers.openai.asking import client
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 TOKENIZER = WordTokenizer()
 
 
-def spoken(talk: Talk | None = None) -> Talk:
-    talk = talk or Talk()
+def spoken(talk: ConversationBuilder | None = None) -> ConversationBuilder:
+    talk = talk or ConversationBuilder()
     talk.user("Read the parser.")
     talk.round("c1", words(200))
     talk.answer("It descends.")
     return talk
 
 
-def compact(talk: Talk, url: str, *, keep: Keep | None = None) -> Entry | None:
+def compact(talk: ConversationBuilder, url: str, *, keep: Keep | None = None) -> Entry | None:
     async def run() -> Entry | None:
         async with client(url) as over:
             model = OpenAIModel("gpt-5", client=over)
@@ -87,7 +87,7 @@ def test_the_checkpoint_keeps_what_the_provider_sealed_and_a_text_beside_it() ->
 
 
 def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_byte(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.log = Transcript(JsonlStore(tmp_path / "t.jsonl"))
     spoken(talk)
     talk.user("And the lexer?")
@@ -101,7 +101,7 @@ def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_
 
 
 def test_e67_the_next_compaction_sends_the_earlier_summary_or_seal() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.checkpoint("the local summary")
     spoken(talk)
     with serve() as server:
@@ -137,7 +137,7 @@ def test_e66_at_another_provider_the_portable_summary_stands_in_its_place_and_no
 
 
 def test_a_view_without_a_seal_is_portable_as_it_is() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     assert make_portable(talk.log, provider="chat") is None
     talk.checkpoint("S")
     assert make_portable(talk.log, provider="chat") is None

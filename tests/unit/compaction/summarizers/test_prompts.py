@@ -26,7 +26,7 @@ from promptkit.elements import element_from_message
 from promptkit.errors import TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, parser_talk, summarized, task_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OPUS = Quirks(say_no_tools=True)
 
 
-def talk() -> Talk:
+def talk() -> ConversationBuilder:
     """A summary, two turns, a result that is too long, a round that stays."""
     said = parser_talk("The person wants the parser mended. Nothing is mended yet.")
     said.answer("All pass.")

@@ -18,7 +18,7 @@ from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import InvalidArgumentError, SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
     from promptkit.transcript.view import ViewItem
@@ -56,8 +56,8 @@ def first(items: tuple[ViewItem, ...]) -> str:
     return items[0].message.text.split()[0]
 
 
-def long_turn(*, history: bool, previous: str | None = None) -> Talk:
-    talk = Talk()
+def long_turn(*, history: bool, previous: str | None = None) -> ConversationBuilder:
+    talk = ConversationBuilder()
     if previous:
         talk.checkpoint(previous)
     if history:
@@ -69,7 +69,7 @@ def long_turn(*, history: bool, previous: str | None = None) -> Talk:
     return talk
 
 
-def task_of(talk: Talk, *, max_tokens: int = 100) -> SummaryTask:
+def task_of(talk: ConversationBuilder, *, max_tokens: int = 100) -> SummaryTask:
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepRecentTokens(tokens=60), split=True, replay=False)
     return SummaryTask(
         plan=plan,
@@ -123,7 +123,7 @@ def test_an_earlier_summary_stays_word_for_word_where_nothing_new_is_before_the_
 
 
 def test_e21_where_no_turn_is_cut_it_is_the_summarizer_itself() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.user("before " + words(100))
     talk.answer(words(100))
     talk.user("wish")

@@ -30,7 +30,7 @@ from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimit
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
 from promptkit.testing import ScriptedModel
-from tests.unit.compaction.conversation_builder import Talk, words
+from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, summarized, task_of
 
 TASK = task_of(parser_talk(), max_tokens=20)
@@ -117,7 +117,7 @@ class TestTask:
 
     def test_I38_E107_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
         first = task_of(parser_talk())
-        talk = Talk()
+        talk = ConversationBuilder()
         talk.user("And now?")
         talk.answer("Now this.")
         talk.user("Good.")

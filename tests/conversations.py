@@ -1,4 +1,4 @@
-"""Conversations for tests, in a few words: a real transcript in memory, whose entries are called e1, e2, …"""
+"""Conversations for tests in a few words: messages, and a builder of transcripts in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Plan
-    from promptkit.transcript.entries import Entry, Payload
+    from promptkit.transcript.entries import Entry, EntryPayload
 
-__all__ = ["Talk", "words"]
+__all__ = ["ConversationBuilder", "assistant_message", "call_message", "result_message", "user_message", "words"]
 
 
 def words(count: int, word: str = "w") -> str:
@@ -24,12 +24,30 @@ def words(count: int, word: str = "w") -> str:
     return " ".join([word] * count)
 
 
-class Talk:
-    """Says things, and gives back the ids of the entries."""
+def user_message(*content: Part) -> Message:
+    return Message(role="user", content=content)
 
-    def __init__(self) -> None:
+
+def assistant_message(text: str) -> Message:
+    return Message(role="assistant", content=(text,))
+
+
+def call_message(*ids: str, text: str = "", name: str = "read", arguments: str = "{}") -> Message:
+    """A message of the model with a tool call of each id."""
+    calls = tuple(ToolCall(id=each, name=name, arguments=arguments) for each in ids)
+    return Message(role="assistant", content=(text,) if text else (), tool_calls=calls)
+
+
+def result_message(call: str, *content: Part) -> Message:
+    return Message(role="tool", content=content, tool_call_id=call)
+
+
+class ConversationBuilder:
+    """Builds a transcript, by default in memory with entries called e1, e2, …; its methods return the id of the entry that they append."""
+
+    def __init__(self, transcript: Transcript | None = None) -> None:
         ids = itertools.count(1)
-        self.log = Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}")
+        self.log = Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}") if transcript is None else transcript
 
     @property
     def path(self) -> Sequence[Entry]:
@@ -43,7 +61,7 @@ class Talk:
     def leaf(self) -> str:
         return self.log.leaf or ""
 
-    def append(self, *payloads: Payload) -> str:
+    def append(self, *payloads: EntryPayload) -> str:
         return self.log.append(*payloads)[-1].id
 
     def say(self, message: Message) -> str:
@@ -53,17 +71,16 @@ class Talk:
         return self.say(Message(role="system", content=(text,)))
 
     def user(self, *content: Part) -> str:
-        return self.say(Message(role="user", content=content))
+        return self.say(user_message(*content))
 
     def answer(self, text: str, *, used: Usage | None = None, model: str | None = None, finish: str = "stop") -> str:
-        return self.append(MessageEntry(message=Message(role="assistant", content=(text,)), usage=used, model=model, finish=finish))
+        return self.append(MessageEntry(message=assistant_message(text), usage=used, model=model, finish=finish))
 
     def calls(self, *ids: str, name: str = "read", used: Usage | None = None, finish: str = "tool_calls") -> str:
-        made = tuple(ToolCall(id=each, name=name) for each in ids)
-        return self.append(MessageEntry(message=Message(role="assistant", tool_calls=made), usage=used, finish=finish))
+        return self.append(MessageEntry(message=call_message(*ids, name=name), usage=used, finish=finish))
 
     def result(self, call: str, *content: Part) -> str:
-        return self.say(Message(role="tool", content=content, tool_call_id=call))
+        return self.say(result_message(call, *content))
 
     def round(self, call: str, *content: Part, name: str = "read", used: Usage | None = None) -> str:
         """One call with its result; the id of the entry with the call is given back."""
@@ -72,7 +89,7 @@ class Talk:
         return made
 
     def reminder(self, text: str) -> str:
-        return self.append(CustomMessage(name="host", message=Message(role="user", content=(text,))))
+        return self.append(CustomMessage(name="host", message=user_message(text)))
 
     def branch(self, text: str) -> str:
         return self.append(BranchSummary(summary=text, leaf=self.leaf))
