@@ -36,7 +36,8 @@ def call(made: str, arguments: str = "{}") -> ToolCall:
     return ToolCall(id=made, name="f", arguments=arguments)
 
 
-class TestD1ALimitAlwaysHolds:
+@pytest.mark.spec("D1")
+class TestALimitAlwaysHolds:
     def test_also_when_it_exceeds_the_budget(self) -> None:
         prompt = TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b"], UserMessage(priority=3)["c"]]
         assert texts(prompt, 100) == texts(prompt, 3) == texts(prompt, 2) == ["b", "c"]
@@ -46,7 +47,8 @@ class TestD1ALimitAlwaysHolds:
         assert [texts(prompt, budget) for budget in (100, 5, 4, 3, 1)] == [["x"]] * 5
 
 
-class TestD2AnExpandableStaysInItsLimit:
+@pytest.mark.spec("D2")
+class TestAnExpandableStaysInItsLimit:
     def test_however_much_budget_is_left(self) -> None:
         seen: list[int] = []
 
@@ -64,7 +66,8 @@ class TestD2AnExpandableStaysInItsLimit:
         assert made.tokens == 50
 
 
-def test_d3_a_count_is_never_that_of_calls_that_have_gone() -> None:
+@pytest.mark.spec("D3")
+def test_a_count_is_never_that_of_calls_that_have_gone() -> None:
     prompt = (
         AssistantMessage(priority=5, tool_calls=[call("1")], keep_with={"1": "k"})["text"],
         KeepWith(group="k", priority=1)[ToolMessage(tool_call_id="1")["r r r"]],
@@ -74,7 +77,8 @@ def test_d3_a_count_is_never_that_of_calls_that_have_gone() -> None:
     assert (made.tokens, [message.text for message in made.messages]) == (2, ["text", "q"])
 
 
-class TestD4ABreakpointProtectsWhatStandsBeforeIt:
+@pytest.mark.spec("D4")
+class TestABreakpointProtectsWhatStandsBeforeIt:
     def test_but_a_later_sibling_is_still_pruned(self) -> None:
         prompt = (UserMessage(priority=1)["stable one", CacheBreakpoint()], UserMessage(priority=2)["prunable tail two"])
         made = render(prompt, budget=3, tokenizer=WordTokenizer())
@@ -101,13 +105,15 @@ class TestD4ABreakpointProtectsWhatStandsBeforeIt:
             texts(prompt, 2)
 
 
+@pytest.mark.spec("D5")
 @pytest.mark.parametrize(("limit", "kept"), [(1, "head\nc"), (2, "head\nb\nc"), (3, "head\na\nb\nc")])
-def test_d5_a_limit_inside_a_message_keeps_as_much_as_fits(limit: int, kept: str) -> None:
+def test_a_limit_inside_a_message_keeps_as_much_as_fits(limit: int, kept: str) -> None:
     pieces = [TextChunk(priority=rank)[text] for rank, text in enumerate("abc")]
     assert texts(UserMessage()[TextChunk()["head"], TokenLimit(max_tokens=limit)[pieces]], 100) == [kept]
 
 
-class TestD6CallAndResultLeaveTogether:
+@pytest.mark.spec("D6")
+class TestCallAndResultLeaveTogether:
     def test_the_call_with_its_result(self) -> None:
         prompt = (
             AssistantMessage(tool_calls=[call("1"), call("2")])["said"],
@@ -142,7 +148,8 @@ class TestD6CallAndResultLeaveTogether:
         assert texts((*one, *two), 1) == ["", "new"]
 
 
-class TestD7NothingLeavesNoLineBreak:
+@pytest.mark.spec("D7")
+class TestNothingLeavesNoLineBreak:
     def test_a_chunk_that_fits_nothing(self) -> None:
         prompt = UserMessage()["a b c", TextChunk(break_on_whitespace=True, flex_grow=1)["d e"]]
         assert texts(prompt, 3) == ["a b c"]
@@ -155,7 +162,8 @@ class TestD7NothingLeavesNoLineBreak:
         assert texts(UserMessage()["a", "", Text()["b"]], 9) == texts(UserMessage()["a", Text()["b"]], 9) == ["ab"]
 
 
-class TestD8JsonKeepsEverything:
+@pytest.mark.spec("D8")
+class TestJsonKeepsEverything:
     def test_whole_messages_calls_limits_and_breakpoints(self) -> None:
         prompt = (
             SystemMessage(priority=9)["sys", CacheBreakpoint(kind="ephemeral")],
@@ -182,7 +190,8 @@ class TestD8JsonKeepsEverything:
         assert seen[0] == 7
 
 
-class TestD9NothingIsSharedBetweenRenders:
+@pytest.mark.spec("D9")
+class TestNothingIsSharedBetweenRenders:
     def test_components_are_never_mutated(self) -> None:
         children = [TextChunk(priority=5)["a"], TextChunk(priority=6)["b"]]
         prompt = UserMessage()[PrioritizedList(priority=1)[children]]
@@ -197,7 +206,8 @@ class TestD9NothingIsSharedBetweenRenders:
         assert texts(pair, 3)[0].split() == ["a", "b", "c"]
 
 
-class TestD10NoRecursionLimit:
+@pytest.mark.spec("D10")
+class TestNoRecursionLimit:
     def test_a_depth_of_ten_thousand(self) -> None:
         deep: Child = Text()["deep"]
         for _ in range(10_000):

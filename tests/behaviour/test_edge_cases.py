@@ -28,7 +28,8 @@ TOKENIZER = WordTokenizer()
 SECRET = "ghp_" + "a1B2" * 9
 
 
-def test_E11_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_and_repeats_nothing() -> None:
+@pytest.mark.spec("E11")
+def test_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_and_repeats_nothing() -> None:
     talk = ConversationBuilder()
     talk.user(words(50))
     talk.round("c1", words(50))
@@ -58,7 +59,8 @@ def test_E11_a_compaction_that_was_interrupted_while_a_call_ran_is_done_again_an
     assert shown.repairs == ()
 
 
-def test_E17_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -> None:
+@pytest.mark.spec("E17")
+def test_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -> None:
     talk, writer = parser_talk(), Writer()
     compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20, keep=KeepRecentTokens(tokens=10_000))
     before = len(talk.log)
@@ -68,7 +70,8 @@ def test_E17_where_all_of_it_may_stay_nobody_is_asked_and_nothing_is_written() -
     assert len(talk.log) == before
 
 
-def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
+@pytest.mark.spec("E19")
+def test_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
     talk = ConversationBuilder()
     talk.user(words(50))
     talk.answer(words(50))
@@ -83,7 +86,8 @@ def test_E19_a_setting_from_before_the_cut_still_holds_behind_it() -> None:
     assert talk.log.settings() == {"effort": "m"}
 
 
-def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning() -> None:
+@pytest.mark.spec("E20")
+def test_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning() -> None:
     talk = ConversationBuilder()
     talk.user("Build it.")
     for number in range(4):
@@ -100,7 +104,8 @@ def test_E20_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning()
     assert [message.text for message in talk.view.messages] == [build_summary_message("S").text, "Build it.", "", words(50, "r3")]
 
 
-def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -> None:
+@pytest.mark.spec("E44")
+def test_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=Usage(input_tokens=100, output_tokens=10))
@@ -111,11 +116,12 @@ def test_E44_an_answer_of_which_no_input_was_counted_leaves_the_count_before() -
     assert (reading.counted_entry_id, reading.provider) == ("e2", 110 + 4 + 4)
 
 
+@pytest.mark.spec("E54")
 @pytest.mark.parametrize(
     ("phase", "decision"),
     [("turn_end", Compact), ("before_render", Compact), ("overflow", Promote), ("rejected", Promote)],
 )
-def test_E54_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_threshold(phase: Phase, decision: type[Decision]) -> None:
+def test_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_threshold(phase: Phase, decision: type[Decision]) -> None:
     due = compact_above(lambda _: 9_000, "turn_end", "before_render")
     policy = first_match([compact_on_demand, promote(), on_overflow(), due])
     state = PolicyState(phase=phase, budget=ContextBudget(window=10_000, reserved_output_tokens=0), tokens=9_500, larger_model="big")
@@ -123,8 +129,9 @@ def test_E54_that_there_is_a_larger_model_does_not_put_off_what_is_due_at_a_thre
     assert isinstance(policy.decide(state), decision)
 
 
+@pytest.mark.spec("E58")
 @pytest.mark.parametrize(("first", "second", "trigger"), [(880, 30, "background"), (600, 500, "foreground")])
-def test_E58_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(first: int, second: int, trigger: str) -> None:
+def test_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(first: int, second: int, trigger: str) -> None:
     each = held(words(first, "a"), "done", "more")
     each.writer.error = ValueError("no provider")
 
@@ -144,7 +151,8 @@ def test_E58_a_summary_that_fails_leaves_nothing_behind_and_the_turns_go_on(firs
     assert [message.role for message in each.session.compaction.view.messages] == ["user", "assistant"] * 3
 
 
-def test_E67_whoever_writes_a_summary_is_given_the_one_before() -> None:
+@pytest.mark.spec("E67")
+def test_whoever_writes_a_summary_is_given_the_one_before() -> None:
     talk = parser_talk()
     compactor = Compactor(talk.log, summarizer=Writer(text="S1"), tokenizer=TOKENIZER, max_summary_tokens=20)
     first = asyncio.run(compactor.compact(trigger="manual"))
@@ -163,7 +171,8 @@ def test_E67_whoever_writes_a_summary_is_given_the_one_before() -> None:
     assert task.plan.dropped[0].message == build_summary_message("S1")
 
 
-def test_E68_what_every_request_begins_with_is_not_repeated_by_a_checkpoint() -> None:
+@pytest.mark.spec("E68")
+def test_what_every_request_begins_with_is_not_repeated_by_a_checkpoint() -> None:
     log = Transcript()
     log.append_messages(Message(role="system", content=("The project's rules.",)))
     each = held(*(words(50, name) for name in "abcd"), transcript=log)
@@ -199,7 +208,8 @@ def reading(*sizes: int) -> ConversationBuilder:
     return talk
 
 
-def test_E75_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
+@pytest.mark.spec("E75")
+def test_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
     talk = reading(500, 500)
     pruning = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=500, min_saved_tokens=1)
     talk.append(*pruning.edits)
@@ -211,8 +221,9 @@ def test_E75_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
     assert talk.log.get(pruning.edits[0].target).message == Message(role="tool", content=(words(500, "r0"),), tool_call_id="c0")
 
 
+@pytest.mark.spec("E78")
 @pytest.mark.parametrize("again", [1, 20, 499])
-def test_E78_a_short_or_failed_second_read_does_not_take_the_first_one_out(again: int) -> None:
+def test_a_short_or_failed_second_read_does_not_take_the_first_one_out(again: int) -> None:
     talk = reading(500, again)
 
     assert prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=1_000, min_saved_tokens=1).edits == ()
@@ -233,7 +244,8 @@ def long_turn(name: str) -> tuple[Held, ScriptedModel]:
     return each, model
 
 
-def test_E90_a_turn_goes_on_behind_a_summary_without_a_word_that_nobody_said() -> None:
+@pytest.mark.spec("E90")
+def test_a_turn_goes_on_behind_a_summary_without_a_word_that_nobody_said() -> None:
     each, model = long_turn("gpt-5")
 
     assert checkpoints(each.session)
@@ -243,7 +255,8 @@ def test_E90_a_turn_goes_on_behind_a_summary_without_a_word_that_nobody_said() -
     assert [message.text for message in model.requests[-1].messages].count("go") == 1
 
 
-def test_E90_a_model_that_must_be_told_to_go_on_is_told_once_in_each_request() -> None:
+@pytest.mark.spec("E90")
+def test_a_model_that_must_be_told_to_go_on_is_told_once_in_each_request() -> None:
     each, model = long_turn("gpt-4.1")
 
     told = [sum(message.text == REMINDER for message in request.messages) for request in model.requests]

@@ -174,8 +174,9 @@ def test_a_real_refusal_is_answered_with_a_smaller_request_and_its_window_is_kep
     told.check()
 
 
+@pytest.mark.spec("E36")
 @pytest.mark.parametrize(("fault", "error"), [(rate_limit_error(), RateLimitedError), (server_error(503), ModelUnavailableError)])
-def test_E36_what_is_no_overflow_comes_out_and_the_turn_is_resumed(fault: Answer, error: type[Exception]) -> None:
+def test_what_is_no_overflow_comes_out_and_the_turn_is_resumed(fault: Answer, error: type[Exception]) -> None:
     told = Recorder()
 
     async def hold(server: Server) -> str:

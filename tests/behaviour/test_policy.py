@@ -190,8 +190,9 @@ def test_a_summary_made_in_the_background_spares_the_wait() -> None:
     assert host.log == ["asked", "sent", "sent", "sent", "started", "compacted", "sent"]
 
 
+@pytest.mark.spec("E31")
 @pytest.mark.parametrize("luck", ["little", "nothing"])
-def test_E31_a_compaction_that_helps_nothing_is_not_repeated_at_every_step(luck: Luck) -> None:
+def test_a_compaction_that_helps_nothing_is_not_repeated_at_every_step(luck: Luck) -> None:
     host = Host(default_policy(rng=lambda: 0.5), always(luck), tokens=880)
     host.asked(1)
     for _ in range(20):
@@ -220,7 +221,8 @@ def test_a_model_that_always_fails_is_left_alone_after_three_times_and_then_aske
     assert host.log.count("started") == before + 1
 
 
-def test_E27_the_size_before_a_compaction_does_not_start_another() -> None:
+@pytest.mark.spec("E27")
+def test_the_size_before_a_compaction_does_not_start_another() -> None:
     host = Host(default_policy(rng=lambda: 0.5), always("helps"), tokens=890)
     host.asked(50)
     assert host.log == ["asked", "compacted", "sent"]

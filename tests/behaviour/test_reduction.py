@@ -140,8 +140,9 @@ def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, b
     assert truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom).tokens_after + beside <= limit
 
 
+@pytest.mark.spec("E10")
 @given(given_=messages(), limit=st.integers(0, 400))
-def test_E10_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
+def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
     try:
         done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
     except BudgetExceededError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.compaction.planning.blocks import find_open_user_requests, group_blocks, is_summary
@@ -71,16 +72,18 @@ def test_a_plan_is_a_partition_of_the_view_in_its_order(
     assert not found["prefix"] or not found["dropped"] or max(found["dropped"]) < min(found["prefix"])
 
 
+@pytest.mark.spec("E03", "E04")
 @given(talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans())
-def test_E03_E04_calls_and_their_results_are_in_one_part(talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool) -> None:
+def test_calls_and_their_results_are_in_one_part(talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool) -> None:
     found = numbered(plan(talk, keep, split=split, pin_first=pin_first), talk)
     part_of = {at: part for part, places in found.items() for at in places}
     for block in group_blocks(talk.view.items):
         assert len({part_of[at] for at in range(block.start, block.end)}) == 1
 
 
+@pytest.mark.spec("E25")
 @given(talk=talks(), keep=keeps())
-def test_E25_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: ConversationBuilder, keep: Keep) -> None:
+def test_a_plan_that_was_carried_out_leaves_nothing_to_do(talk: ConversationBuilder, keep: Keep) -> None:
     if isinstance(keep, KeepLastRound) and keep.background:
         return  # covers a turn's only round, which another plan may have kept
     made = plan(talk, keep)
@@ -156,8 +159,9 @@ def tokens_of(item: ViewItem) -> int:
     return content + 2 * len(message.tool_calls) + int(bool(message.text) or not message.tool_calls)
 
 
+@pytest.mark.spec("E05")
 @given(talk=talks(), keep=keeps(), split=st.booleans())
-def test_E05_what_the_model_works_on_is_never_only_in_the_summary(talk: ConversationBuilder, keep: Keep, split: bool) -> None:
+def test_what_the_model_works_on_is_never_only_in_the_summary(talk: ConversationBuilder, keep: Keep, split: bool) -> None:
     made = plan(talk, keep, split=split)
     found = numbered(made, talk)
     summarized = {*found["dropped"], *found["prefix"]}

@@ -16,7 +16,7 @@ from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import Events
 from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.testing.server import Hang, MalformedBody, ConnectionReset, TruncatedBody, rate_limit_error, serve, server_error
+from promptkit.testing.server import ConnectionReset, Hang, MalformedBody, TruncatedBody, rate_limit_error, serve, server_error
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.jsonl.reader import TranscriptReader

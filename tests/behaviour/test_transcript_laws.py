@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import Message, OpaquePart
@@ -35,8 +36,9 @@ def as_bytes(projection: TranscriptView) -> bytes:
     return json.dumps([items, projection.checkpoint_id, [attrs.asdict(repair) for repair in projection.repairs]]).encode()
 
 
+@pytest.mark.spec("I1")
 @given(steps())
-def test_I1_lines_that_were_written_never_change(steps: list[Step]) -> None:
+def test_lines_that_were_written_never_change(steps: list[Step]) -> None:
     with new_file() as path:
         transcript = new_transcript(JsonlStore(path))
         before = b""
@@ -48,8 +50,9 @@ def test_I1_lines_that_were_written_never_change(steps: list[Step]) -> None:
             before = now
 
 
+@pytest.mark.spec("I2")
 @given(transcripts())
-def test_I2_ids_are_unique_and_parents_were_there_before(transcript: Transcript) -> None:
+def test_ids_are_unique_and_parents_were_there_before(transcript: Transcript) -> None:
     seen: set[str | None] = {None}
     for entry in transcript.entries:
         assert entry.id not in seen
@@ -57,8 +60,9 @@ def test_I2_ids_are_unique_and_parents_were_there_before(transcript: Transcript)
         seen.add(entry.id)
 
 
+@pytest.mark.spec("I3")
 @given(steps(), st.data())
-def test_I3_a_reader_skips_what_it_cannot_read_and_keeps_all_else(steps: list[Step], data: st.DataObject) -> None:
+def test_a_reader_skips_what_it_cannot_read_and_keeps_all_else(steps: list[Step], data: st.DataObject) -> None:
     with new_file() as path:
         transcript = new_transcript(file := FileInMemory())
         for step in steps:
@@ -75,8 +79,9 @@ def test_I3_a_reader_skips_what_it_cannot_read_and_keeps_all_else(steps: list[St
         assert loaded.torn_bytes == len(b'{"id": "torn')
 
 
+@pytest.mark.spec("I4")
 @given(transcripts(unique=False))
-def test_I4_a_result_stands_behind_its_call(transcript: Transcript) -> None:
+def test_a_result_stands_behind_its_call(transcript: Transcript) -> None:
     for leaf in transcript.leaves():
         asked: set[str] = set()
         for entry in transcript.path(leaf.id):
@@ -86,8 +91,9 @@ def test_I4_a_result_stands_behind_its_call(transcript: Transcript) -> None:
                 asked |= {call.id for call in entry.message.tool_calls}
 
 
+@pytest.mark.spec("I5")
 @given(transcripts(unique=False))
-def test_I5_every_call_is_answered_once_before_anything_else_is_said(transcript: Transcript) -> None:
+def test_every_call_is_answered_once_before_anything_else_is_said(transcript: Transcript) -> None:
     for leaf in transcript.leaves():
         require_paired(build_view(transcript.path(leaf.id)).messages)
 
@@ -106,15 +112,17 @@ def require_paired(messages: Sequence[Message]) -> None:
     assert not waiting
 
 
+@pytest.mark.spec("I6")
 @given(transcripts())
-def test_I6_opaque_parts_are_shown_as_they_were_written_or_not_at_all(transcript: Transcript) -> None:
+def test_opaque_parts_are_shown_as_they_were_written_or_not_at_all(transcript: Transcript) -> None:
     written = {id(part) for entry in transcript.entries if entry.message for part in entry.message.content if isinstance(part, OpaquePart)}
     for message in build_view(transcript.path()).messages:
         assert {id(part) for part in message.content if isinstance(part, OpaquePart)} <= written, "the very parts"
 
 
+@pytest.mark.spec("I7")
 @given(steps(), st.data())
-def test_I7_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_them(steps: list[Step], data: st.DataObject) -> None:
+def test_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_them(steps: list[Step], data: st.DataObject) -> None:
     with new_file() as path:
         transcript = new_transcript(file := FileInMemory())
         for step in steps:
@@ -132,8 +140,9 @@ def test_I7_a_crash_at_any_byte_leaves_whole_batches_and_the_next_one_follows_th
         assert after.problems == ()
 
 
+@pytest.mark.spec("I8")
 @given(transcripts(unique=False))
-def test_I8_the_same_path_gives_the_same_bytes_here_and_after_loading(transcript: Transcript) -> None:
+def test_the_same_path_gives_the_same_bytes_here_and_after_loading(transcript: Transcript) -> None:
     with new_file() as path:
         loaded = transcript.fork(JsonlStore(path))
         once = as_bytes(build_view(transcript.path()))
@@ -141,8 +150,9 @@ def test_I8_the_same_path_gives_the_same_bytes_here_and_after_loading(transcript
         assert as_bytes(build_view(loaded.path())) == once
 
 
+@pytest.mark.spec("I8")
 @given(transcripts(unique=False))
-def test_I8_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> None:
+def test_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> None:
     shown = build_view(transcript.path()).messages
     again = new_transcript()
     again.append_messages(*shown)
@@ -150,8 +160,9 @@ def test_I8_what_is_shown_would_be_shown_of_itself(transcript: Transcript) -> No
     assert build_view(again.path()).repairs == ()
 
 
+@pytest.mark.spec("I8")
 @given(steps(), st.booleans())
-def test_I8_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique: bool) -> None:
+def test_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique: bool) -> None:
     transcript = new_transcript()
     projector = ViewBuilder()
     for step in steps:
@@ -160,8 +171,9 @@ def test_I8_a_view_that_grows_is_the_view_from_scratch(steps: list[Step], unique
             assert as_bytes(projector.build(transcript.path())) == as_bytes(build_view(transcript.path()))
 
 
+@pytest.mark.spec("I9")
 @given(transcripts(), steps())
-def test_I9_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcript, more: list[Step]) -> None:
+def test_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcript, more: list[Step]) -> None:
     path = transcript.path()
     shown = build_view(path)
     if shown.checkpoint_id is None:
@@ -179,15 +191,17 @@ def test_I9_only_the_latest_checkpoint_on_the_path_matters(transcript: Transcrip
     assert as_bytes(build_view(transcript.path(leaf))) == as_bytes(shown), "with another branch"
 
 
+@pytest.mark.spec("I10")
 @given(transcripts())
-def test_I10_what_is_shown_is_what_the_path_says(transcript: Transcript) -> None:
+def test_what_is_shown_is_what_the_path_says(transcript: Transcript) -> None:
     for leaf in transcript.leaves():
         path = transcript.path(leaf.id)
         assert list(build_view(path).messages) == shown_by_the_book(path)
 
 
+@pytest.mark.spec("I10")
 @given(transcripts(unique=False))
-def test_I10_repairs_are_reported(transcript: Transcript) -> None:
+def test_repairs_are_reported(transcript: Transcript) -> None:
     path = transcript.path()
     shown = build_view(path)
     kinds = Counter(repair.kind for repair in shown.repairs)
@@ -197,8 +211,9 @@ def test_I10_repairs_are_reported(transcript: Transcript) -> None:
         assert repair.detail.split(":")[0].split()[1] in ids, "a repair names the entry that it is about"
 
 
+@pytest.mark.spec("I11")
 @given(transcripts())
-def test_I11_a_summary_is_shown_as_it_was_baked(transcript: Transcript) -> None:
+def test_a_summary_is_shown_as_it_was_baked(transcript: Transcript) -> None:
     edited = {entry.payload.target for entry in transcript.path() if isinstance(entry.payload, Edit)}
     shown = build_view(transcript.path())
     if shown.checkpoint_id is None or shown.checkpoint_id in edited:
@@ -209,8 +224,9 @@ def test_I11_a_summary_is_shown_as_it_was_baked(transcript: Transcript) -> None:
     assert shown.messages[: len(opening)] == opening
 
 
+@pytest.mark.spec("I12")
 @given(transcripts())
-def test_I12_a_count_of_the_provider_holds_only_for_the_view_it_was_made_of(transcript: Transcript) -> None:
+def test_a_count_of_the_provider_holds_only_for_the_view_it_was_made_of(transcript: Transcript) -> None:
     path = transcript.path()
     changes = [at for at, entry in enumerate(path) if isinstance(entry.payload, Checkpoint | Edit | Reset)]
     valid = [

@@ -14,15 +14,26 @@ NONE = "none"
 """Stands in the last column of a case that does not concern a library."""
 
 
-def named_tests() -> dict[int, list[str]]:
-    """The tests that are named after each case, in the order of their names."""
+def marked_tests() -> dict[int, list[str]]:
+    """The tests that are marked with each case (`@pytest.mark.spec("E20")`), in the order of their names."""
     found: dict[int, set[str]] = {}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                for number in re.findall(r"_[eE](\d+)(?=_)", node.name):
-                    found.setdefault(int(number), set()).add(node.name)
+        text = file.read_text(encoding="utf-8")
+        if "mark.spec(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                for number in (number for decorator in node.decorator_list for number in spec_numbers(decorator)):
+                    if number.startswith("E"):
+                        found.setdefault(int(number[1:]), set()).add(node.name)
     return {number: sorted(names) for number, names in found.items()}
+
+
+def spec_numbers(decorator: ast.expr) -> list[str]:
+    """The numbers of a marker; none of another decorator."""
+    if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "pytest.mark.spec":
+        return []
+    return [str(argument.value) for argument in decorator.args if isinstance(argument, ast.Constant)]
 
 
 def rows() -> dict[int, tuple[str, str, str]]:
@@ -55,8 +66,8 @@ def test_every_edge_case_has_a_row_that_says_what_is_done_about_it() -> None:
     assert all(wrong and done for wrong, done, _ in table.values())
 
 
-def test_the_tests_of_the_table_are_those_that_are_named_after_its_cases() -> None:
-    tests, table = named_tests(), rows()
+def test_the_tests_of_the_table_are_those_that_are_marked_with_its_cases() -> None:
+    tests, table = marked_tests(), rows()
     stale = [f"E{number}" for number in sorted({*CASES, *tests}) if table.get(number, ("", "", ""))[2] != cell(tests.get(number, []))]
     if stale and os.environ.get("PROMPTKIT_DOCS") == "write":
         write(tests)

@@ -78,7 +78,8 @@ def test_a_model_that_stops_behind_a_summary_is_reminded_in_each_request_once() 
     assert REMINDER not in texts(model, 1)
 
 
-def test_E14_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summary() -> None:
+@pytest.mark.spec("E14")
+def test_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summary() -> None:
     model = behind_a_summary("claude-sonnet-4-5", "c", "d")
 
     first = next(message for message in model.requests[3].messages if message.role == "assistant")

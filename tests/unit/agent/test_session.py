@@ -66,7 +66,8 @@ def test_a_model_that_goes_on_calling_is_stopped() -> None:
     assert asyncio.run(each.session.resume()).text == "at last"
 
 
-def test_E89_what_is_said_during_a_turn_is_said_when_it_is_done_and_once() -> None:
+@pytest.mark.spec("E89")
+def test_what_is_said_during_a_turn_is_said_when_it_is_done_and_once() -> None:
     each = held(calls(1), "first done", "second done")
 
     async def both() -> None:
@@ -110,7 +111,8 @@ def test_a_request_that_fits_in_no_way_fails_and_the_session_goes_on() -> None:
     assert asyncio.run(talk()) == "fine"
 
 
-def test_E97_a_fork_goes_on_by_itself() -> None:
+@pytest.mark.spec("E97")
+def test_a_fork_goes_on_by_itself() -> None:
     each = held("one", "two")
 
     async def talk() -> None:
@@ -198,7 +200,8 @@ def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> Non
     assert len(each.session.transcript) == 0
 
 
-def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(tmp_path: Path) -> None:
+@pytest.mark.spec("E09")
+def test_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     before = Transcript(JsonlStore(file))
     before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1, 2))))
@@ -210,7 +213,8 @@ def test_E09_a_crash_between_a_call_and_its_result_is_mended_when_the_conversati
     assert file.read_bytes().startswith(lines)
 
 
-def test_E08_after_a_crash_the_person_may_also_say_something_else() -> None:
+@pytest.mark.spec("E08")
+def test_after_a_crash_the_person_may_also_say_something_else() -> None:
     before = Transcript()
     before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1))))
     each = held("Fine.", "Still fine.", transcript=before)
@@ -229,7 +233,8 @@ async def hangs(arguments: Mapping[str, object]) -> ToolOutput:
     return "never"
 
 
-def test_E83_a_turn_that_is_cancelled_in_a_tool_leaves_a_session_that_goes_on() -> None:
+@pytest.mark.spec("E83")
+def test_a_turn_that_is_cancelled_in_a_tool_leaves_a_session_that_goes_on() -> None:
     each = held(calls(1), "I see.", tools=[Tool(definition=READ, run=hangs)])
 
     async def talk() -> None:

@@ -112,7 +112,8 @@ def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_i
     assert (sum(pruned), moved) == (10, 4)
 
 
-def test_E30_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
+@pytest.mark.spec("E30")
+def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
     each = held(words(300, "a"), overflow(), "done", budget=ContextBudget(window=100_000, reserved_output_tokens=0))
 
     async def talk() -> str:
@@ -139,7 +140,8 @@ def test_the_window_that_the_provider_names_is_learnt() -> None:
     assert sum(len(text.split()) for text in each.sent(-1)) <= 200
 
 
-def test_E30_a_second_refusal_comes_out() -> None:
+@pytest.mark.spec("E30")
+def test_a_second_refusal_comes_out() -> None:
     each = held(words(300, "a"), overflow(), overflow(), "done")
 
     async def talk() -> None:
@@ -152,7 +154,8 @@ def test_E30_a_second_refusal_comes_out() -> None:
     asyncio.run(talk())
 
 
-def test_E36_a_rate_limit_is_no_overflow() -> None:
+@pytest.mark.spec("E36")
+def test_a_rate_limit_is_no_overflow() -> None:
     each = held(words(300, "a"), RateLimitedError("too many tokens a minute"), "done")
 
     async def talk() -> None:
@@ -183,7 +186,8 @@ def test_a_conversation_is_compacted_on_demand_and_that_is_undone() -> None:
     assert each.sent(-1) == ["Be brief.", "first", words(50, "a"), "second", words(50, "b"), "third"]
 
 
-def test_E111_an_empty_conversation_has_nothing_to_compact_undo_or_resume() -> None:
+@pytest.mark.spec("E111")
+def test_an_empty_conversation_has_nothing_to_compact_undo_or_resume() -> None:
     each = held()
 
     async def talk() -> None:
@@ -215,7 +219,8 @@ def test_what_goes_on_beside_it_ends_when_the_conversation_goes_on_from_elsewher
     each.told.check()
 
 
-def test_E98_a_rewind_to_before_a_compaction_shows_what_was() -> None:
+@pytest.mark.spec("E98")
+def test_a_rewind_to_before_a_compaction_shows_what_was() -> None:
     each = held(words(50, "a"), words(50, "b"), "other way")
 
     async def talk() -> None:
@@ -245,7 +250,8 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
     assert settings == [Setting(name="model", value="smaller")]
 
 
-def test_E91_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> None:
+@pytest.mark.spec("E91")
+def test_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> None:
     each = held(words(800, "a"), calls(1), words(20, "b"))
     other = ScriptedModel(["done"], name="other")
 
@@ -288,7 +294,8 @@ def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() 
     assert each.session.compaction.budget.window == 500
 
 
-def test_E42_a_provider_that_counts_nothing_starts_no_summary() -> None:
+@pytest.mark.spec("E42")
+def test_a_provider_that_counts_nothing_starts_no_summary() -> None:
     nothing = Usage(input_tokens=0)
     replies = [Reply(message=Message(role="assistant", content=(words(5),)), usage=nothing, finish="stop") for _ in range(3)]
     each = held(*replies)
@@ -301,7 +308,8 @@ def test_E42_a_provider_that_counts_nothing_starts_no_summary() -> None:
     assert each.told.triggers == []
 
 
-def test_E40_a_summary_is_begun_and_put_in_place_inside_one_long_turn() -> None:
+@pytest.mark.spec("E40")
+def test_a_summary_is_begun_and_put_in_place_inside_one_long_turn() -> None:
     each = held(*(calls(number, path=words(80, "p")) for number in range(1, 30)), "done")
     turn = asyncio.run(each.session.run("work"))
     assert turn.text == "done"

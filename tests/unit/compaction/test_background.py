@@ -175,7 +175,8 @@ def test_a_cancelled_pass_gives_back_what_it_had_made() -> None:
     in_loop(check)
 
 
-def test_E83_what_settles_after_it_was_cancelled_is_not_taken_for_the_pass_after_it() -> None:
+@pytest.mark.spec("E83")
+def test_what_settles_after_it_was_cancelled_is_not_taken_for_the_pass_after_it() -> None:
     async def check(background: Background, unused: list[DraftSummary]) -> None:
         gate = asyncio.Event()
 

@@ -62,7 +62,8 @@ def test_the_tokens_before_and_after_are_those_of_the_views() -> None:
     assert payload.tokens_after == sum(map(sizer.count_message, each.compactor.view.messages))
 
 
-def test_E25_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
+@pytest.mark.spec("E25")
+def test_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
     each = made()
     compact(each)
     entries = len(each.log)
@@ -72,7 +73,8 @@ def test_E25_nothing_to_drop_asks_no_model_and_starts_nothing() -> None:
     assert made(Transcript(InMemoryStore())).told.events == []
 
 
-def test_E25_an_empty_transcript_is_nothing_to_compact() -> None:
+@pytest.mark.spec("E25")
+def test_an_empty_transcript_is_nothing_to_compact() -> None:
     log = Transcript()
     compactor = Compactor(log, summarizer=Writer(), tokenizer=WordTokenizer(), max_summary_tokens=9)
     assert asyncio.run(compactor.compact(trigger="manual")) is None
@@ -91,7 +93,8 @@ def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: P
     assert f"read_file({json.dumps({'path': str(file)})})" in payload.summary
 
 
-def test_E107_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
+@pytest.mark.spec("E107")
+def test_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
     each = made()
     each.log.append(Checkpoint(summary="S1", first_kept=each.log.path()[2].id, facts={"read": ["a.py"]}))
     each.log.append_messages(Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),)))
@@ -107,7 +110,8 @@ def test_the_last_request_reaches_the_summarizer_with_its_tools() -> None:
     assert each.writer.tasks[0].last_request is request
 
 
-def test_E112_an_undone_compaction_shows_what_was_and_the_next_one_summarizes_that() -> None:
+@pytest.mark.spec("E112")
+def test_an_undone_compaction_shows_what_was_and_the_next_one_summarizes_that() -> None:
     each = made()
     before = each.texts
     compact(each)
@@ -132,9 +136,10 @@ def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
     assert whole.text == words(500)
 
 
+@pytest.mark.spec("I34")
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(talk=talks(), keep=keeps(), late=st.integers(0, 2))
-def test_I34_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: ConversationBuilder, keep: Keep, late: int) -> None:
+def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: ConversationBuilder, keep: Keep, late: int) -> None:
     if not talk.leaf:
         return
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep)
@@ -191,8 +196,9 @@ def test_a_discarded_draft_says_why() -> None:
     each.told.check()
 
 
+@pytest.mark.spec("E83")
 @pytest.mark.parametrize("when", ["summary", "hook"])
-def test_E83_a_cancel_before_the_commit_leaves_the_file_as_it_was(tmp_path: Path, when: str) -> None:
+def test_a_cancel_before_the_commit_leaves_the_file_as_it_was(tmp_path: Path, when: str) -> None:
     file = tmp_path / "t.jsonl"
     each = made(Transcript(JsonlStore(file)), writer=Writer(gate=asyncio.Event()))
     before = file.read_bytes()
@@ -214,7 +220,8 @@ def test_E83_a_cancel_before_the_commit_leaves_the_file_as_it_was(tmp_path: Path
     assert compact(each) is not None
 
 
-def test_E84_a_second_compaction_while_one_runs_is_refused_and_the_first_goes_on() -> None:
+@pytest.mark.spec("E84")
+def test_a_second_compaction_while_one_runs_is_refused_and_the_first_goes_on() -> None:
     each = made(writer=Writer(gate=asyncio.Event()))
 
     async def twice() -> Entry | None:
@@ -232,7 +239,8 @@ def test_E84_a_second_compaction_while_one_runs_is_refused_and_the_first_goes_on
     each.told.check()
 
 
-def test_E89_what_is_said_while_a_summary_is_made_stays_behind_it() -> None:
+@pytest.mark.spec("E89")
+def test_what_is_said_while_a_summary_is_made_stays_behind_it() -> None:
     each = made()
 
     async def late() -> Entry | None:
@@ -258,7 +266,8 @@ def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
     assert each.texts == [build_summary_message("S").text, "late"]
 
 
-def test_E85_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_path: Path) -> None:
+@pytest.mark.spec("E85")
+def test_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     each = made(Transcript(JsonlStore(file)))
 
@@ -274,8 +283,9 @@ def test_E85_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_p
     each.told.check()
 
 
+@pytest.mark.spec("E85")
 @pytest.mark.parametrize("how", ["rewind", "edit", "reset", "checkpoint"])
-def test_E85_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
+def test_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
     each = made()
 
     async def changed() -> Entry | None:
@@ -300,6 +310,7 @@ def test_E85_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
     each.told.check()
 
 
+@pytest.mark.spec("E88")
 @pytest.mark.parametrize(
     ("writer", "reason"),
     [
@@ -309,7 +320,7 @@ def test_E85_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
         (Writer(error=SummaryError(reason="untagged", detail="no tags.")), "untagged"),
     ],
 )
-def test_E88_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, reason: str) -> None:
+def test_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, reason: str) -> None:
     each = made(writer=writer)
     texts, entries = each.texts, len(each.log)
     with pytest.raises((SummaryError, ValueError)):
@@ -328,7 +339,8 @@ def short_talk(count: int) -> Transcript:
     return log
 
 
-def test_E55_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -> None:
+@pytest.mark.spec("E55")
+def test_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -> None:
     # The tags around a summary are two words.
     each = made(short_talk(12), writer=Writer(text=words(10)))
     entries = len(each.log)
@@ -341,7 +353,8 @@ def test_E55_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -
     assert compact(made(short_talk(12), writer=Writer(text=words(9)))) is not None
 
 
-def test_E55_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
+@pytest.mark.spec("E55")
+def test_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
     each = made(short_talk(3))
     with pytest.raises(SummaryError, match="no summary can be smaller than the 3 tokens"):
         compact(each)
@@ -349,14 +362,16 @@ def test_E55_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
     each.told.check()
 
 
-def test_E55_a_writer_is_told_how_long_a_summary_may_be_to_be_smaller() -> None:
+@pytest.mark.spec("E55")
+def test_a_writer_is_told_how_long_a_summary_may_be_to_be_smaller() -> None:
     each = made(short_talk(12))
     compact(each)
     assert each.writer.tasks[0].max_tokens == 9
 
 
+@pytest.mark.spec("E55")
 @pytest.mark.parametrize("bad", [" \n", words(10), words(16)])
-def test_E55_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str) -> None:
+def test_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str) -> None:
     first, second = Writer(text=bad), Writer(text="good")
     each = made(short_talk(12))
     each.compactor.summarizer = FallbackSummarizer([first, second])
@@ -423,7 +438,8 @@ def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:
     assert known(talk) == {}
 
 
-def test_E107_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoint() -> None:
+@pytest.mark.spec("E107")
+def test_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoint() -> None:
     talk = ConversationBuilder()
     before = Facts(read=("a.py",), changed=("b.py",), requests=("Build it.",)).to_json()
     talk.append(Checkpoint(summary="S1", facts={**before, "odd": 1}))

@@ -40,7 +40,8 @@ def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> 
     assert each.told.ends == ["committed"]
 
 
-def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
+@pytest.mark.spec("E91")
+def test_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
     each = kept()
 
     async def work() -> None:
@@ -56,7 +57,8 @@ def test_E91_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
     assert each.told.ends == ["discarded"]
 
 
-def test_E91_a_summary_of_what_was_edited_since_is_dropped() -> None:
+@pytest.mark.spec("E91")
+def test_a_summary_of_what_was_edited_since_is_dropped() -> None:
     each = kept()
 
     async def work() -> None:
@@ -101,7 +103,8 @@ def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
     assert each.told.ends == ["cancelled"]
 
 
-def test_E83_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -> None:
+@pytest.mark.spec("E83")
+def test_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -> None:
     each = kept(writer=Writer(gate=asyncio.Event(), stubborn=True))
 
     async def work() -> None:
@@ -328,7 +331,8 @@ def test_who_is_cancelled_while_waiting_is_cancelled_and_the_summary_goes_on() -
     run(work, each)
 
 
-def test_E33_a_background_that_failed_leaves_the_foreground_its_attempt() -> None:
+@pytest.mark.spec("E33")
+def test_a_background_that_failed_leaves_the_foreground_its_attempt() -> None:
     each = kept(writer=Writer(error=ValueError("no provider")))
 
     async def work() -> None:
@@ -343,7 +347,8 @@ def test_E33_a_background_that_failed_leaves_the_foreground_its_attempt() -> Non
     assert each.told.ends == ["failed", "committed"]
 
 
-def test_E30_one_failed_attempt_for_each_message_of_the_person() -> None:
+@pytest.mark.spec("E30")
+def test_one_failed_attempt_for_each_message_of_the_person() -> None:
     each = kept(writer=Writer(error=ValueError("no provider")))
 
     async def work() -> None:
@@ -362,7 +367,8 @@ def test_E30_one_failed_attempt_for_each_message_of_the_person() -> None:
     run(work, each)
 
 
-def test_E33_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> None:
+@pytest.mark.spec("E33")
+def test_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> None:
     each = kept(writer=Writer(error=ValueError("no provider")))
 
     async def work() -> None:
@@ -379,7 +385,8 @@ def test_E33_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_throug
     run(work, each)
 
 
-def test_E31_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
+@pytest.mark.spec("E31")
+def test_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
     each = kept(writer=Writer(text=words(199)))
 
     async def work() -> None:
@@ -396,7 +403,8 @@ def test_E31_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
     run(work, each)
 
 
-def test_E41_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
+@pytest.mark.spec("E41")
+def test_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
     each = kept(enabled=False)
 
     async def work() -> None:
@@ -422,7 +430,8 @@ def test_what_is_too_large_even_pruned_is_said() -> None:
     run(work, each)
 
 
-def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
+@pytest.mark.spec("E32")
+def test_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
     each = kept()
 
     async def work() -> None:
@@ -435,7 +444,8 @@ def test_E32_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
     run(work, each)
 
 
-def test_E34_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
+@pytest.mark.spec("E34")
+def test_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
     each = kept()
 
     async def work() -> None:
@@ -448,7 +458,8 @@ def test_E34_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
     run(work, each)
 
 
-def test_E86_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> None:
+@pytest.mark.spec("E86")
+def test_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> None:
     each = kept(writer=Writer(gate=asyncio.Event()))
 
     async def work() -> None:

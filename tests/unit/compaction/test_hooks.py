@@ -96,8 +96,9 @@ def test_a_hook_s_summary_takes_the_place_of_the_model_s() -> None:
     assert writer.tasks == []
 
 
+@pytest.mark.spec("E105")
 @pytest.mark.parametrize("bad", ["  ", words(31), words(25)])
-def test_E105_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
     entry, writer, told = compacted(Says(wanted=PreCompactResult(summary=Summary(text=bad, mode="hook"))))
     assert text(entry) == "S"
     assert len(writer.tasks) == 1
@@ -112,14 +113,16 @@ def test_a_hook_adds_to_the_person_s_instructions() -> None:
     assert writer.tasks[0].instructions == "mind the parser\n\nkeep the ports\n\nand the names"
 
 
-def test_E105_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.spec("E105")
+def test_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     entry, _, told = compacted(Says(wanted=ValueError("broken hook")))
     assert text(entry) == "S"
     assert told.ends == ["committed"]
     assert "broken hook" in caplog.text
 
 
-def test_I37_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.spec("I37")
+def test_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     entry, _, told = compacted(Says(after_error=ValueError("broken hook")))
     assert text(entry) == "S"
     assert told.ends == ["committed"]
@@ -174,7 +177,8 @@ def test_the_first_that_calls_it_off_ends_the_questions() -> None:
     assert last.told == []
 
 
-def test_e105_a_hook_that_raises_is_logged_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.spec("E105")
+def test_a_hook_that_raises_is_logged_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
     good = Saying(PreCompactResult(instructions=("heed",)))
     assert asked(Saying(None), good).instructions == ("heed",)
     asyncio.run(HookChain(Saying(None), good).post_compact(ENTRY))

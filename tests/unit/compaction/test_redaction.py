@@ -82,8 +82,9 @@ MODES: list[Callable[[Model], Summarizer]] = [
 ]
 
 
+@pytest.mark.spec("E73")
 @pytest.mark.parametrize("mode", MODES)
-def test_E73_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(mode: Callable[[Model], Summarizer]) -> None:
+def test_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(mode: Callable[[Model], Summarizer]) -> None:
     with ScriptedModel([TOLD]) as model:
         made = compacted(secret_talk(), mode(model))
 
@@ -94,7 +95,8 @@ def test_E73_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(mode: Call
     assert made.summary.startswith("The key is [redacted: access token].")
 
 
-def test_E73_without_a_model_neither() -> None:
+@pytest.mark.spec("E73")
+def test_without_a_model_neither() -> None:
     made = compacted(secret_talk(), ExtractiveSummarizer(tokenizer=TOKENIZER))
 
     assert SECRET not in written(made)
@@ -102,7 +104,8 @@ def test_E73_without_a_model_neither() -> None:
     assert "thinking" not in made.facts
 
 
-def test_E73_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> None:
+@pytest.mark.spec("E73")
+def test_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> None:
     talk = secret_talk()
     last = LastRequest(messages=talk.view.messages[:-2])
     with ScriptedModel([TOLD]) as model:
@@ -115,7 +118,8 @@ def test_E73_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> No
     assert SECRET not in written(made)
 
 
-def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() -> None:
+@pytest.mark.spec("E73")
+def test_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() -> None:
     talk = ConversationBuilder()
     talk.user(f"Use {SECRET}. {words(50)}")
     last = LastRequest(messages=talk.view.messages)
@@ -127,7 +131,8 @@ def test_E73_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() 
     assert [message.text for message in model.requests[0].messages[:-1]] == [last.messages[0].text, f"It is {words(50)}"]
 
 
-def test_E73_a_summary_of_one_s_own_is_looked_at_too() -> None:
+@pytest.mark.spec("E73")
+def test_a_summary_of_one_s_own_is_looked_at_too() -> None:
     class Own(CompactionHooks):
         async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
             _ = plan, trigger, instructions

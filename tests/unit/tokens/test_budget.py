@@ -127,8 +127,9 @@ def test_a_threshold_is_a_share_up_to_1_and_tokens_from_100_on(value: float | No
     assert resolve_threshold(value, WINDOW) == tokens
 
 
+@pytest.mark.spec("E52")
 @pytest.mark.parametrize("value", [1.000_001, 1.5, 2, 80, 99, 99.999])
-def test_E52_a_threshold_between_1_and_100_is_refused_with_both_legal_forms(value: float) -> None:
+def test_a_threshold_between_1_and_100_is_refused_with_both_legal_forms(value: float) -> None:
     with pytest.raises(InvalidArgumentError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens"):
         resolve_threshold(value, WINDOW, setting="compact_at")
     with pytest.raises(InvalidArgumentError, match="threshold="):
@@ -230,8 +231,9 @@ def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(base:
     assert 1 <= budget.message_budget <= budget.render_budget <= base
 
 
+@pytest.mark.spec("E32")
 @pytest.mark.parametrize("tools", [50_000, 50_001, 200_000])
-def test_E32_tools_that_fill_the_budget_have_an_error_of_their_own(tools: int) -> None:
+def test_tools_that_fill_the_budget_have_an_error_of_their_own(tools: int) -> None:
     with pytest.raises(ToolsFillBudgetError, match=rf"{tools:,} tokens of a budget of 50,000.*offer fewer tools") as caught:
         plain(threshold=0.5, tools=tools)
     assert (caught.value.tools, caught.value.budget) == (tools, 50_000)
@@ -243,7 +245,8 @@ def test_a_ratio_is_of_the_base_and_counts_the_tools_in(tokens: int | None, rati
     assert plain(threshold=0.5, tools=10_000).ratio(tokens) == ratio
 
 
-def test_E51_of_an_unknown_window_nothing_is_invented() -> None:
+@pytest.mark.spec("E51")
+def test_of_an_unknown_window_nothing_is_invented() -> None:
     budget = ContextBudget(tools=5_000)
     assert (budget.limit, budget.base, budget.message_budget, budget.render_budget, budget.overflow_ratio) == (None,) * 5
     assert budget.ratio(1_000_000) is None
@@ -279,29 +282,33 @@ def test_the_safety_is_a_share(safety: float) -> None:
         ContextBudget(safety=safety)
 
 
+@pytest.mark.spec("E49")
 @pytest.mark.parametrize(
     ("window", "reserve"),
     [(1_000_000, DEFAULT_RESERVE), (DEFAULT_RESERVE + 1, DEFAULT_RESERVE), (DEFAULT_RESERVE, 2_457), (8_000, 1_200), (4, 1), (1, 1)],
 )
-def test_E49_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: int, reserve: int) -> None:
+def test_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: int, reserve: int) -> None:
     assert fit_reserve(window) == reserve
 
 
-def test_E49_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
+@pytest.mark.spec("E49")
+def test_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
     assert ContextBudget(window=20_000, reserved_output_tokens=0, reserve_tokens=DEFAULT_RESERVE).base == 20_000 - DEFAULT_RESERVE
     with pytest.raises(InvalidArgumentError, match="leaves nothing"):
         ContextBudget(window=8_000, reserve_tokens=DEFAULT_RESERVE)
 
 
+@pytest.mark.spec("E49")
 @pytest.mark.parametrize("window", [1, 2, 3, 5, 10, 100, 1_000, 4_096])
-def test_E49_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) -> None:
+def test_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) -> None:
     budget = ContextBudget(window=window, reserved_output_tokens=0)
     assert 1 <= budget.summary_tokens <= max(1, window // 5)
     assert 1 <= budget.keep_tokens <= max(1, window // 4)
     assert budget.result_tokens == max(1, window // 2)
 
 
-def test_E50_the_caps_of_a_huge_window_are_absolute() -> None:
+@pytest.mark.spec("E50")
+def test_the_caps_of_a_huge_window_are_absolute() -> None:
     for window in (1_000_000, 10_000_000):
         budget = ContextBudget(window=window)
         assert budget.summary_tokens == 16_384

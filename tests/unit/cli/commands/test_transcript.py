@@ -294,7 +294,8 @@ class TestStats:
             "written       2026-01-01 00:00:00 to 2026-01-01 00:00:00",
         ]
 
-    def test_E103_the_size_of_a_conversation_is_measured_after_its_last_boundary(
+    @pytest.mark.spec("E103")
+    def test_the_size_of_a_conversation_is_measured_after_its_last_boundary(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         path = tmp_path / "big.jsonl"

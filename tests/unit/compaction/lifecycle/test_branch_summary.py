@@ -38,7 +38,8 @@ def go(talk: ConversationBuilder, to: str | None, writer: Writer) -> Entry:
     return asyncio.run(switch_branch(talk.log, to, summarizer=writer))
 
 
-def test_e108_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored_at_the_target() -> None:
+@pytest.mark.spec("E108")
+def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored_at_the_target() -> None:
     talk, target = forked()
     leaf = talk.leaf
     writer = Writer(text="It was found.")
@@ -73,7 +74,8 @@ def test_after_loading_the_conversation_goes_on_behind_the_branch_s_summary() ->
     assert Transcript(talk.log.store).leaf == entry.id
 
 
-def test_e108_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() -> None:
+@pytest.mark.spec("E108")
+def test_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() -> None:
     talk, target = forked()
     before, leaf = len(talk.log), talk.leaf
 
@@ -97,7 +99,8 @@ def test_without_a_summary_the_conversation_stays_where_it_is(writer: Writer) ->
     assert (len(talk.log), talk.leaf) == before
 
 
-def test_e85_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
+@pytest.mark.spec("E85")
+def test_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
     talk, target = forked()
 
     async def run() -> None:
@@ -113,7 +116,8 @@ def test_e85_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
     assert talk.view.items[-1].message.text == "wait"
 
 
-def test_e108_checkpoints_on_the_branch_hide_nothing_and_nested_summaries_are_shown() -> None:
+@pytest.mark.spec("E108")
+def test_checkpoints_on_the_branch_hide_nothing_and_nested_summaries_are_shown() -> None:
     talk, target = forked()
     talk.branch("an older branch")
     talk.checkpoint("the summary so far")
@@ -140,7 +144,8 @@ def test_edits_hold_and_a_reset_hides_what_was_before_it() -> None:
     assert [item.message.text for item in items] == ["redacted"]
 
 
-def test_e10_a_result_whose_call_is_on_the_shared_path_is_no_orphan() -> None:
+@pytest.mark.spec("E10")
+def test_a_result_whose_call_is_on_the_shared_path_is_no_orphan() -> None:
     talk = ConversationBuilder()
     talk.user("wish")
     target = talk.calls("c1")
@@ -163,7 +168,8 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     assert Facts.from_json(entry.payload.facts).changed == ("a.py",)
 
 
-def test_e107_the_files_of_a_branch_s_own_branches_are_known() -> None:
+@pytest.mark.spec("E107")
+def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
     talk, target = forked()
     talk.append(BranchSummary(summary="an older branch", leaf=talk.leaf, facts=Facts(changed=("b.py",)).to_json()))
     entry = asyncio.run(switch_branch(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())))

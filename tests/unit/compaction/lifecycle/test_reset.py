@@ -86,7 +86,8 @@ def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -
     assert parse_memories(files.load(DAY.date(), include_curated=False)) == ("Always run the tests.",)
 
 
-def test_e111_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.spec("E111")
+def test_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> None:
     talk = spoken()
     assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
     count = len(talk.log)

@@ -109,7 +109,8 @@ def test_open_requests_are_those_since_the_last_full_answer() -> None:
     assert find_open_user_requests(talk.view.items) == []
 
 
-def test_E18_turns_start_at_the_first_message_from_outside() -> None:
+@pytest.mark.spec("E18")
+def test_turns_start_at_the_first_message_from_outside() -> None:
     talk = _mixed()
     talk.branch("what happened there")
     items = talk.view.items

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit.compaction.planning.coverage import find_covered_entries, find_covered_items
 from tests.conversations import ConversationBuilder
 
@@ -25,7 +27,8 @@ def test_everything_before_what_is_kept_is_covered() -> None:
     assert ids(talk, checkpoint) == ["e1", "e2"]
 
 
-def test_e100_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice() -> None:
+@pytest.mark.spec("E100")
+def test_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice() -> None:
     talk = ConversationBuilder()
     talk.user("one")
     kept = talk.user("two")
@@ -39,7 +42,8 @@ def test_e100_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice(
     assert covered == [entry.id for entry in talk.path[:-1]]
 
 
-def test_e24_nothing_before_a_reset_is_covered() -> None:
+@pytest.mark.spec("E24")
+def test_nothing_before_a_reset_is_covered() -> None:
     talk = ConversationBuilder()
     talk.user("old")
     talk.reset()

@@ -105,6 +105,7 @@ def test_the_default_is_the_last_round() -> None:
     assert plan(conversation(2, 3)) == plan(conversation(2, 3), FOREGROUND)
 
 
+@pytest.mark.spec("E20")
 @pytest.mark.parametrize(
     ("history", "rounds", "keep", "parts"),
     [
@@ -113,7 +114,7 @@ def test_the_default_is_the_last_round() -> None:
         (0, 3, KeepLastMessages(count=2), {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),  # without a history
     ],
 )
-def test_E20_a_turn_that_is_split_has_a_prefix_of_its_own(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
+def test_a_turn_that_is_split_has_a_prefix_of_its_own(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
     made = plan(conversation(history, rounds), keep, split=True)
     assert entries(made) == parts
     assert not made.is_empty
@@ -175,7 +176,8 @@ def test_replaying_can_be_left_off() -> None:
 # -- blocks
 
 
-def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
+@pytest.mark.spec("E05")
+def test_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
     talk = ConversationBuilder()
     talk.user("q")
     talk.calls("lost")
@@ -184,25 +186,28 @@ def test_E05_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None
     assert entries(plan(talk)) == {"dropped": "e1 e2 e2 e3", "kept": "e4"}
 
 
+@pytest.mark.spec("E06")
 @pytest.mark.parametrize(
     ("count", "first"), [(1, "e8"), (2, "e8"), (3, "e6"), (4, "e6"), (5, "e5"), (6, "e4"), (7, "e2"), (8, "e2"), (9, "e1"), (99, "e1")]
 )
-def test_E06_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
+def test_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
     talk = conversation(1, 2)
     made = plan(talk, KeepLastMessages(count=count))
     assert made.first_kept == first
     assert len(made.kept) >= min(count, 9)
 
 
+@pytest.mark.spec("E06")
 @pytest.mark.parametrize(("entry", "first"), [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")])
-def test_E06_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
+def test_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
     talk = conversation(1, 2)
     made = plan(talk, KeepAfter(entry_id=entry))
     assert made.first_kept == first
     assert entry in {item.entry_id for item in (*made.dropped, *made.replayed)}
 
 
-def test_E23_a_cut_through_what_is_not_shown_is_refused() -> None:
+@pytest.mark.spec("E23")
+def test_a_cut_through_what_is_not_shown_is_refused() -> None:
     talk = conversation(2, 1)
     talk.checkpoint("S", first_kept="e5")
     for entry in ("nowhere", "e1"):
@@ -219,7 +224,8 @@ def test_a_cut_through_running_calls_is_refused() -> None:
     assert not plan(talk, KeepAfter(entry_id="e4")).is_empty
 
 
-def test_E23_where_the_first_entry_is_kept_all_is_kept() -> None:
+@pytest.mark.spec("E23")
+def test_where_the_first_entry_is_kept_all_is_kept() -> None:
     talk = conversation(1, 1)
     made = plan(talk, KeepLastMessages(count=7))
     assert (made.first_kept, made.is_empty) == ("e1", True)
@@ -228,7 +234,8 @@ def test_E23_where_the_first_entry_is_kept_all_is_kept() -> None:
 # -- budgets
 
 
-def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() -> None:
+@pytest.mark.spec("E15")
+def test_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() -> None:
     talk = conversation(2, 1)
     talk.calls("big")
     talk.result("big", words(500))
@@ -238,7 +245,8 @@ def test_E15_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() 
     assert len(made.dropped) == 10
 
 
-def test_E16_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() -> None:
+@pytest.mark.spec("E16")
+def test_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() -> None:
     talk = conversation(2, 0)
     talk.answer(words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
@@ -255,7 +263,8 @@ def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
     assert plan(talk, KeepLastRound(), room=500).oversized_tokens is None
 
 
-def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
+@pytest.mark.spec("E17")
+def test_where_everything_fits_there_is_nothing_to_do() -> None:
     talk = conversation(2, 2)
     total = sum(TOKENIZER.count(item.message.text) for item in talk.view.items)
     made = plan(talk, KeepRecentTokens(tokens=total))
@@ -263,7 +272,8 @@ def test_E17_where_everything_fits_there_is_nothing_to_do() -> None:
     assert not plan(talk, KeepRecentTokens(tokens=total - 1)).is_empty
 
 
-def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
+@pytest.mark.spec("E18")
+def test_reminders_and_branches_count_and_can_be_cut_at() -> None:
     talk = ConversationBuilder()
     talk.user(words(10))
     talk.answer(words(10))
@@ -274,7 +284,8 @@ def test_E18_reminders_and_branches_count_and_can_be_cut_at() -> None:
     assert plan(talk, KeepLastTurns(count=1)).first_kept == "e3"
 
 
-def test_E19_settings_beside_the_cut_do_not_move_it() -> None:
+@pytest.mark.spec("E19")
+def test_settings_beside_the_cut_do_not_move_it() -> None:
     talk = conversation(1, 0)
     talk.setting()
     talk.setting("effort")
@@ -294,7 +305,8 @@ def test_the_request_of_a_split_turn_that_was_answered_is_in_its_prefix() -> Non
     assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e5 e6 e7 e8 e9 e10 e11", "kept": "e12"}
 
 
-def test_E21_where_no_turn_starts_none_is_split() -> None:
+@pytest.mark.spec("E21")
+def test_where_no_turn_starts_none_is_split() -> None:
     talk = ConversationBuilder()
     talk.answer("hello")
     talk.answer("still here")
@@ -344,7 +356,8 @@ def test_of_the_users_messages_the_newest_stay() -> None:
     assert entries(plan(talk, KeepUserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
 
 
-def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
+@pytest.mark.spec("E71")
+def test_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     talk = ConversationBuilder()
     talk.user(" ".join(f"w{number}" for number in range(100)), ImagePart(url="https://example.com/x.png"))
     talk.answer("ok")
@@ -360,8 +373,9 @@ def test_E71_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     assert [item.entry_id for item in made.pinned] == ["e1", "e3"]
 
 
+@pytest.mark.spec("E71")
 @pytest.mark.parametrize("tokens", range(0, 40, 3))
-def test_E71_what_is_cut_is_whole_characters(tokens: int) -> None:
+def test_what_is_cut_is_whole_characters(tokens: int) -> None:
     talk = ConversationBuilder()
     talk.user("👩‍👩‍👧 🇩🇪 é " * 20)
     talk.answer("ok")
@@ -369,7 +383,8 @@ def test_E71_what_is_cut_is_whole_characters(tokens: int) -> None:
         assert item.message.text.encode().decode() == item.message.text
 
 
-def test_E69_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
+@pytest.mark.spec("E69")
+def test_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
     talk = conversation(2, 0)
     talk.answer("done")
     talk.compact(plan(talk, KeepUserMessages(tokens=100)))
@@ -385,7 +400,8 @@ def test_E69_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
 # -- what a view holds
 
 
-def test_E01_a_second_compaction_covers_what_the_first_one_kept() -> None:
+@pytest.mark.spec("E01")
+def test_a_second_compaction_covers_what_the_first_one_kept() -> None:
     talk = conversation(3, 0)
     talk.checkpoint("S1", first_kept="e5")
     talk.answer("done")
@@ -394,7 +410,8 @@ def test_E01_a_second_compaction_covers_what_the_first_one_kept() -> None:
     assert entries(made)["dropped"].split()[1:] == ["e5", "e6", "e7", "e8", "e9", "e10", "e11", "e12", "e13", "e15"]
 
 
-def test_E22_what_is_on_another_branch_is_in_no_plan() -> None:
+@pytest.mark.spec("E22")
+def test_what_is_on_another_branch_is_in_no_plan() -> None:
     talk = conversation(1, 0)
     talk.answer("left behind")
     talk.log.rewind("e4")
@@ -404,7 +421,8 @@ def test_E22_what_is_on_another_branch_is_in_no_plan() -> None:
     assert shown == {"e1", "e2", "e3", "e4", talk.leaf}
 
 
-def test_E24_nothing_before_a_reset_is_in_a_plan() -> None:
+@pytest.mark.spec("E24")
+def test_nothing_before_a_reset_is_in_a_plan() -> None:
     talk = conversation(2, 0)
     talk.checkpoint("S1")
     talk.reset()
@@ -416,7 +434,8 @@ def test_E24_nothing_before_a_reset_is_in_a_plan() -> None:
     assert made.previous is None
 
 
-def test_E112_what_was_taken_back_is_in_no_plan() -> None:
+@pytest.mark.spec("E112")
+def test_what_was_taken_back_is_in_no_plan() -> None:
     talk = conversation(2, 0)
     mark = talk.checkpoint("S1", first_kept="e9")
     talk.edit(mark, reason="undone")

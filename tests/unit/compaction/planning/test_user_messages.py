@@ -32,7 +32,8 @@ def test_everything_stays_where_there_is_room_in_its_order() -> None:
     assert kept(asked("one", "two", "three"), VerbatimUserMessages()) == (["one", "two", "three"], 0)
 
 
-def test_e71_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
+@pytest.mark.spec("E71")
+def test_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
     talk = asked("old", words(20, "a"), words(5, "b"))
     assert kept(talk, VerbatimUserMessages(max_tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
 
@@ -41,7 +42,8 @@ def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
     assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=5)) == (["a a […] a a", "b"], 0)
 
 
-def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
+@pytest.mark.spec("E71")
+def test_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     talk = asked("👩‍👩‍👧‍👦🇫🇷é" * 40)
     (item,), _ = VerbatimUserMessages(max_tokens=30).select(talk.view.items, tokenizer_for("gpt-4o"))
     text = item.message.text
@@ -52,7 +54,8 @@ def test_e71_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     assert set(tail.replace("👩‍👩‍👧‍👦", "").replace("🇫🇷", "").replace("é", "")) == set()
 
 
-def test_e69_earlier_summaries_reminders_and_injected_context_are_not_collected() -> None:
+@pytest.mark.spec("E69")
+def test_earlier_summaries_reminders_and_injected_context_are_not_collected() -> None:
     talk = ConversationBuilder()
     talk.checkpoint("the summary before")
     talk.reminder("mind the gap")

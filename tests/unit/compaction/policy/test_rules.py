@@ -253,12 +253,14 @@ def test_each_rule_has_its_moment(rule: Rule, state: PolicyState, expected: type
     assert (None if decision is None else type(decision)) is expected
 
 
+@pytest.mark.spec("E86")
 @pytest.mark.parametrize(("background", "started"), [("idle", True), ("failed", True), ("running", False), ("ready", False)])
-def test_E86_a_pass_starts_only_where_none_runs_or_waits(background: BackgroundState, started: bool) -> None:
+def test_a_pass_starts_only_where_none_runs_or_waits(background: BackgroundState, started: bool) -> None:
     assert isinstance(decide(at("rendered", background=background)), StartBackground) is started
 
 
-def test_E91_a_summary_of_what_is_no_more_is_dropped_in_every_phase() -> None:
+@pytest.mark.spec("E91")
+def test_a_summary_of_what_is_no_more_is_dropped_in_every_phase() -> None:
     for phase in PHASES:
         if phase != "manual":
             for background in ("ready", "running"):
@@ -266,14 +268,16 @@ def test_E91_a_summary_of_what_is_no_more_is_dropped_in_every_phase() -> None:
             assert not isinstance(decide(at(phase, background="failed", stale=True)), DiscardSummary)
 
 
-def test_E30_a_second_overflow_behind_a_compaction_brings_no_second_attempt() -> None:
+@pytest.mark.spec("E30")
+def test_a_second_overflow_behind_a_compaction_brings_no_second_attempt() -> None:
     assert isinstance(decide(at("overflow", compacted=True)), RenderPruned)
     assert isinstance(decide(at("overflow", compacted=True, background="ready")), RenderPruned)
     assert isinstance(decide(at("rejected", compacted=True)), RenderPruned)
     assert isinstance(decide(at("rejected", compacted=True, pruned=True)), Fail)
 
 
-def test_E32_what_every_request_has_alone_is_too_much_stops_and_explains() -> None:
+@pytest.mark.spec("E32")
+def test_what_every_request_has_alone_is_too_much_stops_and_explains() -> None:
     decision = decide(at("overflow", 12_000, fixed_tokens=10_000))
     assert isinstance(decision, Fail)
     assert decision.reason.why == (
@@ -284,7 +288,8 @@ def test_E32_what_every_request_has_alone_is_too_much_stops_and_explains() -> No
     assert isinstance(decide(at("rendered", 9_900, fixed_tokens=7_799)), StartBackground)
 
 
-def test_E34_a_refusal_of_another_model_is_ignored() -> None:
+@pytest.mark.spec("E34")
+def test_a_refusal_of_another_model_is_ignored() -> None:
     other, same = at("rejected", model="small", refused_by="large"), at("rejected", model="small", refused_by="small")
     for rule in (DEFAULT, compact_on("rejected")):
         assert isinstance(rule(other), NoAction)
@@ -295,7 +300,8 @@ def test_E34_a_refusal_of_another_model_is_ignored() -> None:
     assert isinstance(fail_on()(other), NoAction)
 
 
-def test_E51_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
+@pytest.mark.spec("E51")
+def test_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
     assert isinstance(decide(at("rendered", 9_999_999, budget=UNKNOWN, warm=True)), NoAction)
     assert isinstance(decide(at("before_render", 9_999_999, budget=UNKNOWN, background="ready")), DiscardSummary)
     assert isinstance(decide(at("rejected", 9_999_999, budget=UNKNOWN)), Compact)  # the provider knows the window
@@ -338,8 +344,9 @@ def test_what_the_user_asks_for_is_done_in_every_state(state: PolicyState) -> No
     assert decision.trigger == "manual"
 
 
+@pytest.mark.spec("E41")
 @given(state=states())
-def test_E41_switched_off_nothing_is_done_that_nobody_asked_for(state: PolicyState) -> None:
+def test_switched_off_nothing_is_done_that_nobody_asked_for(state: PolicyState) -> None:
     decision = decide(attrs.evolve(state, enabled=False))
     assert isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail) or state.phase == "manual"
     small = attrs.evolve(state, enabled=False, phase="overflow", stale=False, pruned=False, fixed_tokens=0)

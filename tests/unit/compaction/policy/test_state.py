@@ -8,6 +8,7 @@ from promptkit.tokens.budget import ContextBudget
 BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
 
 
+@pytest.mark.spec("E55")
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
@@ -21,7 +22,7 @@ BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
         (300, 301, "not reduced"),
     ],
 )
-def test_E55_a_compaction_is_judged_by_what_it_came_to(before: int, after: int, outcome: AttemptOutcome) -> None:
+def test_a_compaction_is_judged_by_what_it_came_to(before: int, after: int, outcome: AttemptOutcome) -> None:
     assert judge_attempt(before, after, budget=BUDGET) == outcome
     assert SUFFICIENT_RATIO == 0.78
 
@@ -30,7 +31,8 @@ def test_without_a_window_smaller_is_enough() -> None:
     assert judge_attempt(900, 899, budget=ContextBudget()) == "reduced"
 
 
-def test_E31_only_progress_renews_the_attempts() -> None:
+@pytest.mark.spec("E31")
+def test_only_progress_renews_the_attempts() -> None:
     spent = Attempts(unsuccessful=1, consecutive_unsuccessful=2, last="failed")
     assert spent.after_attempt("reduced") == Attempts(last="reduced", ended_this_turn=1)
     outcomes: tuple[AttemptOutcome, ...] = ("not reduced", "not enough", "failed")
@@ -50,7 +52,8 @@ def test_the_rest_since_the_last_attempt_is_counted_anew_after_each() -> None:
     )
 
 
-def test_E33_a_background_pass_that_failed_counts_for_the_breaker_only() -> None:
+@pytest.mark.spec("E33")
+def test_a_background_pass_that_failed_counts_for_the_breaker_only() -> None:
     assert Attempts().after_attempt("failed", background=True) == Attempts(
         unsuccessful=0, consecutive_unsuccessful=1, last="failed", ended_this_turn=1
     )

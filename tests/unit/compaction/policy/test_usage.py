@@ -95,7 +95,8 @@ def test_a_count_of_exactly_the_window_is_taken() -> None:
     assert read(asked_and_answered(991, 10), window=None).provider == 1_001
 
 
-def test_E27_stale_usage_does_not_trigger_again() -> None:
+@pytest.mark.spec("E27")
+def test_stale_usage_does_not_trigger_again() -> None:
     talk = asked_and_answered(90_000)
     talk.checkpoint("S", first_kept="e2")
     reading = read(talk)
@@ -103,7 +104,8 @@ def test_E27_stale_usage_does_not_trigger_again() -> None:
     assert reading.tokens < 30
 
 
-def test_E28_what_a_checkpoint_kept_carries_no_count() -> None:
+@pytest.mark.spec("E28")
+def test_what_a_checkpoint_kept_carries_no_count() -> None:
     talk = asked_and_answered(90_000)
     talk.user(words(2))
     talk.answer("kept", used=used(95_000))
@@ -134,7 +136,8 @@ def test_what_does_not_change_the_view_leaves_the_count_as_it_is() -> None:
     assert read(talk).provider == 110 + 5
 
 
-def test_E29_persistent_errors_leave_the_last_good_count() -> None:
+@pytest.mark.spec("E29")
+def test_persistent_errors_leave_the_last_good_count() -> None:
     talk = asked_and_answered(100, 10)
     talk.user(words(9))
     for _ in range(3):
@@ -156,7 +159,8 @@ def test_a_count_of_a_turn_that_failed_is_not_taken(finish: str) -> None:
     assert finish in read(talk).rejected[0].why
 
 
-def test_E34_the_count_of_an_earlier_model_is_not_taken() -> None:
+@pytest.mark.spec("E34")
+def test_the_count_of_an_earlier_model_is_not_taken() -> None:
     talk = asked_and_answered(100, model="large")
     assert read(talk, model="large").provider == 110
     assert read(talk, model="small").provider is None
@@ -165,7 +169,8 @@ def test_E34_the_count_of_an_earlier_model_is_not_taken() -> None:
     assert read(asked_and_answered(100), model="small").provider == 110  # the model was not recorded
 
 
-def test_E35_the_latest_checkpoint_counts_and_not_the_first() -> None:
+@pytest.mark.spec("E35")
+def test_the_latest_checkpoint_counts_and_not_the_first() -> None:
     talk = asked_and_answered(90_000)
     talk.checkpoint("S1")
     talk.user(words(2))
@@ -177,7 +182,8 @@ def test_E35_the_latest_checkpoint_counts_and_not_the_first() -> None:
     assert read(talk).provider == 55
 
 
-def test_E38_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -> None:
+@pytest.mark.spec("E38")
+def test_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -> None:
     talk = ConversationBuilder()
     talk.user(words(1_200))
     talk.answer("cut", used=used(1_203, 2))
@@ -186,14 +192,16 @@ def test_E38_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -
     assert reading.tokens == 1_203
 
 
-def test_E39_an_aborted_turn_near_the_limit_is_read_at_the_next_request() -> None:
+@pytest.mark.spec("E39")
+def test_an_aborted_turn_near_the_limit_is_read_at_the_next_request() -> None:
     talk = asked_and_answered(100)
     talk.user(words(800))
     talk.answer(words(90), used=used(920, 91), finish="aborted")
     assert read(talk, window=1_000).tokens == 110 + 801 + 91
 
 
-def test_E40_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
+@pytest.mark.spec("E40")
+def test_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     talk.round("c1", words(5), used=used(50, 5))
@@ -202,7 +210,8 @@ def test_E40_a_count_inside_a_tool_loop_is_taken_at_once() -> None:
     assert read(talk).provider == 75 + 6
 
 
-def test_E42_a_provider_that_counts_oddly_does_not_move_the_reading() -> None:
+@pytest.mark.spec("E42")
+def test_a_provider_that_counts_oddly_does_not_move_the_reading() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     for step, odd in enumerate([used(0), used(0, 9), used(10**9), used(1, 0, 7)]):
@@ -212,27 +221,31 @@ def test_E42_a_provider_that_counts_oddly_does_not_move_the_reading() -> None:
         assert reading.tokens == 10 + 6 * (step + 1)
 
 
-def test_E43_a_count_of_zeros_falls_to_the_one_before() -> None:
+@pytest.mark.spec("E43")
+def test_a_count_of_zeros_falls_to_the_one_before() -> None:
     talk = asked_and_answered(100, 10)
     talk.user(words(4))
     talk.answer(words(4), used=used(0), finish="length")
     assert (read(talk).counted_entry_id, read(talk).provider) == ("e2", 110 + 5 + 5)
 
 
-def test_E44_cached_tokens_are_not_counted_twice() -> None:
+@pytest.mark.spec("E44")
+def test_cached_tokens_are_not_counted_twice() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     talk.answer(words(4), used=used(100, 10, cached=90))
     assert read(talk).provider == 110
 
 
-def test_E45_a_count_of_the_response_alone_is_no_count_of_the_context() -> None:
+@pytest.mark.spec("E45")
+def test_a_count_of_the_response_alone_is_no_count_of_the_context() -> None:
     talk = asked_and_answered(100, 10)
     talk.answer(words(4), used=Usage(input_tokens=0, output_tokens=7_000))
     assert read(talk).provider == 110 + 5
 
 
-def test_E46_reminders_of_programs_and_images_of_users_are_counted() -> None:
+@pytest.mark.spec("E46")
+def test_reminders_of_programs_and_images_of_users_are_counted() -> None:
     talk = asked_and_answered(100, 10)
     talk.user("look", ImagePart(url="https://example.com/x.png"))
     talk.reminder(words(6))
@@ -240,7 +253,8 @@ def test_E46_reminders_of_programs_and_images_of_users_are_counted() -> None:
     assert reading.provider == 110 + (1 + 1 + 765) + 7
 
 
-def test_E47_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
+@pytest.mark.spec("E47")
+def test_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
     talk = ConversationBuilder()
     talk.user(words(500))
     talk.answer(words(4), used=used(60, 4))
@@ -249,7 +263,8 @@ def test_E47_what_shrinks_on_the_wire_does_not_hide_growth() -> None:
     assert reading.tokens == reading.local == 506
 
 
-def test_E48_after_a_compaction_the_count_is_unknown_until_the_next_answer() -> None:
+@pytest.mark.spec("E48")
+def test_after_a_compaction_the_count_is_unknown_until_the_next_answer() -> None:
     talk = asked_and_answered(90_000)
     meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).provider == 90_010
@@ -261,7 +276,8 @@ def test_E48_after_a_compaction_the_count_is_unknown_until_the_next_answer() -> 
     assert meter.read(talk.path, talk.view).provider == 43
 
 
-def test_E53_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> None:
+@pytest.mark.spec("E53")
+def test_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> None:
     talk = asked_and_answered(300_000)
     talk.user(words(4))
     talk.answer(words(4), used=used(4_000_000))
@@ -270,7 +286,8 @@ def test_E53_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> Non
     assert reading.rejected[0].why == "4,000,000 tokens are more than the context window of 570,000"
 
 
-def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
+@pytest.mark.spec("E103")
+def test_what_is_measured_is_what_the_last_checkpoint_left() -> None:
     talk = ConversationBuilder()
     for _ in range(50):
         talk.user(words(1_000))
@@ -279,7 +296,8 @@ def test_E103_what_is_measured_is_what_the_last_checkpoint_left() -> None:
     assert read(talk).tokens < 20
 
 
-def test_E77_an_edit_is_counted_anew() -> None:
+@pytest.mark.spec("E77")
+def test_an_edit_is_counted_anew() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     talk.round("c1", words(500))

@@ -94,7 +94,8 @@ def test_values_of_every_type_arrive_from_variables_which_win_over_the_file(tmp_
     assert read("threshold = 0.5", tmp_path, PI_THRESHOLD="none").threshold is None
 
 
-def test_e52_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tmp_path: Path) -> None:
+@pytest.mark.spec("E52")
+def test_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tmp_path: Path) -> None:
     from_file = refused("threshold = 80", tmp_path)
     assert str(tmp_path / "c.toml") in from_file
     assert "threshold=80 is neither a share nor a number of tokens" in from_file

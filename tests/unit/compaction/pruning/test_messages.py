@@ -74,8 +74,9 @@ def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: 
     assert left(limit) == texts
 
 
+@pytest.mark.spec("E81")
 @pytest.mark.parametrize("limit", [0, 1])
-def test_E81_system_and_the_last_request_never_go_and_the_failure_is_explicit(limit: int) -> None:
+def test_system_and_the_last_request_never_go_and_the_failure_is_explicit(limit: int) -> None:
     with pytest.raises(BudgetExceededError, match=rf"2 required tokens do not fit a budget of {limit}") as caught:
         truncate_messages(REQUEST, limit, tokenizer=TOKENIZER)
     assert caught.value.largest == {"messages[0] (system)": 1, "messages[7] (user)": 1}
@@ -139,7 +140,8 @@ def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
     assert left(0, ()) == ""
 
 
-def test_E82_a_truncation_leaves_the_transcript_as_it_was() -> None:
+@pytest.mark.spec("E82")
+def test_a_truncation_leaves_the_transcript_as_it_was() -> None:
     talk = ConversationBuilder()
     for number in range(20):
         talk.user(words(5))
@@ -174,8 +176,9 @@ def test_only_results_are_capped_and_not_those_of_exempt_tools() -> None:
     assert [change.index for change in cap_results(talk, 50, tokenizer=TOKENIZER).changes] == [4]
 
 
+@pytest.mark.spec("E79")
 @pytest.mark.parametrize("limit", range(1, 60, 7))
-def test_E79_a_result_of_several_parts_keeps_its_images_and_is_capped_as_a_whole(limit: int) -> None:
+def test_a_result_of_several_parts_keeps_its_images_and_is_capped_as_a_whole(limit: int) -> None:
     talk = rounds("a", words(30), IMAGE, words(5), words(40), IMAGE)
     done = cap_results(talk, limit, tokenizer=TOKENIZER).messages[1]
     assert [part for part in done.content if isinstance(part, ImagePart)] == [IMAGE, IMAGE]
@@ -200,7 +203,8 @@ def test_what_is_capped_is_whole_characters_within_the_limit(limit: int) -> None
 # -- images
 
 
-def test_E110_images_are_replaced_by_their_number() -> None:
+@pytest.mark.spec("E110")
+def test_images_are_replaced_by_their_number() -> None:
     talk = (user("look", IMAGE, "and", IMAGE), answer("I see"), *rounds("a", IMAGE), answer("ok"), user("and here", IMAGE))
     done = drop_images(talk, tokenizer=WordTokenizer(per_image=100))
     assert done.messages[0].content == ("look", "[2 images were here]", "and")

@@ -135,8 +135,9 @@ def test_exempt_tools_and_what_is_no_result_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.spec("E80")
 @pytest.mark.parametrize("arguments", ['{{"path": "{file}"}}', '{{"path": "somewhere/{name}"}}', '{{"command": "grep x {folder}/*"}}'])
-def test_E80_what_was_read_back_from_the_folder_is_not_put_there_again(tmp_path: Path, arguments: str) -> None:
+def test_what_was_read_back_from_the_folder_is_not_put_there_again(tmp_path: Path, arguments: str) -> None:
     offload(tmp_path, *rounds(LARGE))
     (file,) = tmp_path.iterdir()
     talk = rounds(LARGE + "more", arguments=arguments.format(file=file, name=file.name, folder=tmp_path))

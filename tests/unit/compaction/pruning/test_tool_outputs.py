@@ -92,18 +92,21 @@ def test_outputs_of_protected_tools_stay_and_are_not_counted() -> None:
     assert pruned(prune(talk, tools=())) == ["e3", "e5", "e8"]
 
 
-def test_E74_what_was_pruned_before_does_not_hide_older_outputs() -> None:
+@pytest.mark.spec("E74")
+def test_what_was_pruned_before_does_not_hide_older_outputs() -> None:
     talk = outputs(100, 100, 100, 1_000)
     talk.edit("e5", "[old tool output removed: 100 tokens]", reason=PRUNED_REASON)
     assert pruned(prune(talk)) == ["e3", "e7"]
 
 
+@pytest.mark.spec("E76")
 @pytest.mark.parametrize(("size", "gone"), [(1, False), (6, False), (7, False), (49, False), (50, True)])
-def test_E76_an_output_that_is_hardly_more_than_its_placeholder_stays(size: int, gone: bool) -> None:
+def test_an_output_that_is_hardly_more_than_its_placeholder_stays(size: int, gone: bool) -> None:
     assert bool(prune(outputs(size, 1_001)).edits[:-1]) is gone
 
 
-def test_E77_nothing_before_the_checkpoint_is_touched() -> None:
+@pytest.mark.spec("E77")
+def test_nothing_before_the_checkpoint_is_touched() -> None:
     talk = outputs(500, 500, 500)
     talk.checkpoint("S", first_kept="e4")
     talk.user("on")
@@ -114,6 +117,7 @@ def test_E77_nothing_before_the_checkpoint_is_touched() -> None:
     assert {entry.id for entry in talk.path[:9]}.isdisjoint(pruned(prune(talk, protect=0)))
 
 
+@pytest.mark.spec("E79")
 @pytest.mark.parametrize(
     ("content", "after"),
     [
@@ -121,7 +125,7 @@ def test_E77_nothing_before_the_checkpoint_is_touched() -> None:
         ((IMAGE, words(80)), (IMAGE, "[old tool output removed: 80 tokens]")),
     ],
 )
-def test_E79_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after: tuple[Part, ...]) -> None:
+def test_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after: tuple[Part, ...]) -> None:
     talk = ConversationBuilder()
     talk.round("a", *content)
     talk.round("b", words(1_000))

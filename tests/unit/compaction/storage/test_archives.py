@@ -67,7 +67,8 @@ def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_
     assert [path.name[:5] for path in ArchiveDirectory(tmp_path / "a").files] == [f"{number:04}-" for number in range(1, len(archived) + 1)]
 
 
-def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) -> None:
+@pytest.mark.spec("E85")
+def test_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) -> None:
     log, told = Transcript(Full()), Recorder()
     talk = ConversationBuilder()
     talk.log = log
@@ -79,7 +80,8 @@ def test_e85_a_checkpoint_that_is_not_written_leaves_no_archive(tmp_path: Path) 
     assert told.ends == ["failed"]
 
 
-def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: Path) -> None:
+@pytest.mark.spec("E85")
+def test_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: Path) -> None:
     talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
     talk.user("next")
@@ -98,7 +100,8 @@ def test_e85_a_conversation_that_changed_meanwhile_leaves_no_archive(tmp_path: P
     assert told.ends == ["discarded"]
 
 
-def test_e34_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> None:
+@pytest.mark.spec("E34")
+def test_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> None:
     talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
 

@@ -71,7 +71,8 @@ def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
     )
 
 
-def test_e104_numbers_and_index_are_consistent_after_several_compactions(tmp_path: Path) -> None:
+@pytest.mark.spec("E104")
+def test_numbers_and_index_are_consistent_after_several_compactions(tmp_path: Path) -> None:
     files = CheckpointDirectory(tmp_path)
     for number in range(1, 13):
         files.write(entry(f"c{number}", f"# Step {number}"))

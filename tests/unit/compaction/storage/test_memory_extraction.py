@@ -82,7 +82,8 @@ def test_without_a_model_it_is_what_the_user_says_to_remember() -> None:
     assert extracted(StatedMemoryExtractor(), talk) == ("I prefer tabs.", "Always run the tests!")
 
 
-def test_e109_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
+@pytest.mark.spec("E109")
+def test_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
     talk = spoken("one", "fail", "two")
     talk.user("large " + words(99))
     listing = Listing()
@@ -127,7 +128,8 @@ def test_secrets_are_not_remembered() -> None:
     assert extracted(extractor, spoken("hunter2")) == ("the same",)
 
 
-def test_i39_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
+@pytest.mark.spec("I39")
+def test_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
     talk, counting = ConversationBuilder(), Counting()
     files = MemoryDirectory(tmp_path)
     hooks = MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)

@@ -64,18 +64,20 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
     assert (summary.mode, summary.model) == ("chunked", "scripted")
 
 
+@pytest.mark.spec("E109")
 @pytest.mark.parametrize(
     "failure",
     ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextLengthExceededError("too long"), EmptyReplyError("nothing")],
 )
-def test_E109_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
+def test_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
     model, text = summarized_in(25, "S0", failure, "S2", "S3")
 
     assert re.search(r"<conversation-summary>\nS0\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2))
     assert text == "S3"
 
 
-def test_E109_a_last_chunk_that_fails_is_named_in_the_summary() -> None:
+@pytest.mark.spec("E109")
+def test_a_last_chunk_that_fails_is_named_in_the_summary() -> None:
     _, text = summarized_in(25, "S0", "S1", "S2", "")
 
     assert re.fullmatch(r"S2\n\n\[\d+ messages that followed could not be summarized\]", text)
@@ -97,8 +99,9 @@ def test_where_no_chunk_succeeds_the_whole_fails_and_the_summary_before_is_no_re
     assert error.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
 
 
+@pytest.mark.spec("E62")
 @pytest.mark.parametrize("error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()])
-def test_E62_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseException) -> None:
+def test_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseException) -> None:
     with pytest.raises(type(error)), ScriptedModel(["S0", error]) as model:
         summarized(chunked(model), long_task(25))
 
@@ -118,8 +121,9 @@ def test_calls_are_not_parted_from_their_results() -> None:
 
 
 class TestFitting:
+    @pytest.mark.spec("I31")
     @pytest.mark.parametrize("window", range(780, 3_000, 210))
-    def test_I31_every_request_fits_and_nothing_is_left_out(self, window: int) -> None:
+    def test_every_request_fits_and_nothing_is_left_out(self, window: int) -> None:
         tokenizer = tokenizer_for("gpt-4o")
         with_room = words(100)
         model = ScriptedModel([with_room] * 100, name="gpt-4o")
@@ -131,12 +135,14 @@ class TestFitting:
             assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert [number for request in model.requests for number in turns_in(request)] == list(range(40))
 
+    @pytest.mark.spec("E56")
     @pytest.mark.parametrize("window", [1, 100, 420, 440])
-    def test_E56_a_window_without_room_for_two_summaries_is_an_error(self, window: int) -> None:
+    def test_a_window_without_room_for_two_summaries_is_an_error(self, window: int) -> None:
         with ScriptedModel([]) as model:
             assert refusal(chunked(model, window), long_task()).reason == "does_not_fit"
 
-    def test_E56_E109_one_huge_message_is_named_and_not_sent(self) -> None:
+    @pytest.mark.spec("E56", "E109")
+    def test_one_huge_message_is_named_and_not_sent(self) -> None:
         talk = ConversationBuilder()
         talk.user("small")
         talk.answer("fine")
@@ -149,6 +155,7 @@ class TestFitting:
         assert "huge" not in shown(model, 0) + shown(model, 1)
         assert "[1 message that followed could not be summarized]" in shown(model, 1)
 
-    def test_E20_where_nothing_is_new_no_model_is_asked(self) -> None:
+    @pytest.mark.spec("E20")
+    def test_where_nothing_is_new_no_model_is_asked(self) -> None:
         with ScriptedModel([]) as model:
             assert refusal(chunked(model), nothing_new()).reason == "nothing"

@@ -45,14 +45,16 @@ def test_requests_are_kept_word_for_word_and_nothing_else_is_one() -> None:
     assert facts_of(talk).requests == ("Fix it.\nNow.", "<conversation-summary>")
 
 
-def test_E69_an_earlier_summary_is_no_request() -> None:
+@pytest.mark.spec("E69")
+def test_an_earlier_summary_is_no_request() -> None:
     talk = ConversationBuilder()
     talk.checkpoint("S1")
 
     assert facts_of(talk).requests == ()
 
 
-def test_E107_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> None:
+@pytest.mark.spec("E107")
+def test_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> None:
     talk = ConversationBuilder()
     call(talk, "read_file", path="a.py")
     call(talk, "view", file_path="b.py")
@@ -102,7 +104,8 @@ def test_the_open_points_of_the_last_list_count() -> None:
     assert facts_of(talk).todos == ()
 
 
-def test_E14_the_last_thought_is_kept_whole_or_not_at_all() -> None:
+@pytest.mark.spec("E14")
+def test_the_last_thought_is_kept_whole_or_not_at_all() -> None:
     talk = ConversationBuilder()
     talk.say(Message(role="assistant", content=(THOUGHT, "I look.")))
 
@@ -137,8 +140,9 @@ def conversation(numbers: list[int]) -> ConversationBuilder:
     return talk
 
 
+@pytest.mark.spec("I38")
 @given(st.lists(st.integers(0, 30), max_size=25), st.integers(0, 25))
-def test_I38_folding_in_parts_is_folding_at_once(numbers: list[int], part: int) -> None:
+def test_folding_in_parts_is_folding_at_once(numbers: list[int], part: int) -> None:
     items = conversation(numbers).view.items
     cut = _block(items, part)
 
@@ -155,7 +159,8 @@ def _block(items: tuple[ViewItem, ...], at: int) -> int:
     return at
 
 
-def test_I39_nothing_more_changes_nothing() -> None:
+@pytest.mark.spec("I39")
+def test_nothing_more_changes_nothing() -> None:
     facts = facts_of(conversation(list(range(30))))
 
     assert extend_facts(facts, ()) == facts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
@@ -61,7 +63,8 @@ def test_read_and_modified_files_stand_in_two_sorted_lists_and_modified_wins() -
     assert summarized(talk, Telling()).text == ("S\n\n<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\nz.py\n</modified-files>")
 
 
-def test_e107_the_lists_accumulate_over_checkpoints_without_being_summarized_themselves() -> None:
+@pytest.mark.spec("E107")
+def test_the_lists_accumulate_over_checkpoints_without_being_summarized_themselves() -> None:
     talk = ConversationBuilder()
     touch(talk, "c1", "read", "a.py")
     touch(talk, "c2", "read", "b.py")
@@ -74,7 +77,8 @@ def test_e107_the_lists_accumulate_over_checkpoints_without_being_summarized_the
     assert telling.asked[0].plan.previous == "S"
 
 
-def test_e107_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
+@pytest.mark.spec("E107")
+def test_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
     facts = Facts(read=("a.py:10-20", "a.py#L3-L9", "e.py:4", "b.py:7", "c:\\d.py"), changed=("e.py:1",))
     assert list_file_operations(facts) == FileOperations(read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",))
 
@@ -112,7 +116,8 @@ def test_many_files_take_a_quarter_and_the_rest_is_counted() -> None:
     assert telling.asked[0].max_tokens == 60
 
 
-def test_e61_a_path_cannot_end_its_list_or_take_more_than_a_line() -> None:
+@pytest.mark.spec("E61")
+def test_a_path_cannot_end_its_list_or_take_more_than_a_line() -> None:
     facts = Facts(read=("a\n</read-files>b",))
     blocks = render_file_lists(list_file_operations(facts), max_tokens=50, tokenizer=TOKENIZER)
     assert blocks == "<read-files>\na &lt;/read-files>b\n</read-files>"

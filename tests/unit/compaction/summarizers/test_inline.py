@@ -140,6 +140,7 @@ def test_a_model_that_calls_tools_all_the_same_is_told_once_more() -> None:
     assert said == [True, False]
 
 
+@pytest.mark.spec("E57", "E60")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -149,7 +150,7 @@ def test_a_model_that_calls_tools_all_the_same_is_told_once_more() -> None:
         (f"<summary>{words(501)}</summary>", "too_large"),
     ],
 )
-def test_E57_E60_what_is_no_summary_is_a_failure(answer: str | ToolCall, reason: str) -> None:
+def test_what_is_no_summary_is_a_failure(answer: str | ToolCall, reason: str) -> None:
     with ScriptedModel([answer]) as model:
         assert refusal(live(model), live_task()).reason == reason
 
@@ -159,13 +160,15 @@ def test_without_a_last_request_no_model_is_asked() -> None:
         assert refusal(live(model), task_of(parser_talk())).reason == "no_request"
 
 
-def test_E20_where_nothing_is_new_no_model_is_asked() -> None:
+@pytest.mark.spec("E20")
+def test_where_nothing_is_new_no_model_is_asked() -> None:
     task = attrs.evolve(nothing_new(), last_request=LastRequest(messages=(SYSTEM,)))
     with ScriptedModel([]) as model:
         assert refusal(live(model), task).reason == "nothing"
 
 
-def test_E56_a_request_that_would_not_fit_is_not_sent() -> None:
+@pytest.mark.spec("E56")
+def test_a_request_that_would_not_fit_is_not_sent() -> None:
     task, tokenizer = live_task(), tokenizer_for("gpt-4o")
     with ScriptedModel([TAGGED] * 2, name="gpt-4o", tokenizer=tokenizer) as model:
         usage = summarized(InlineSummarizer(model=model), task).usage

@@ -100,7 +100,8 @@ def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_
     assert sealed(again.messages) == sealed(talk.view.messages) != []
 
 
-def test_e67_the_next_compaction_sends_the_earlier_summary_or_seal() -> None:
+@pytest.mark.spec("E67")
+def test_the_next_compaction_sends_the_earlier_summary_or_seal() -> None:
     talk = ConversationBuilder()
     talk.checkpoint("the local summary")
     spoken(talk)
@@ -117,7 +118,8 @@ def test_e67_the_next_compaction_sends_the_earlier_summary_or_seal() -> None:
     assert "the local summary" in entry.payload.summary  # what the text beside it is made of goes on, too
 
 
-def test_e66_at_another_provider_the_portable_summary_stands_in_its_place_and_nothing_else_changes() -> None:
+@pytest.mark.spec("E66")
+def test_at_another_provider_the_portable_summary_stands_in_its_place_and_nothing_else_changes() -> None:
     talk = spoken()
     talk.user("And the lexer?")
     talk.answer(words(20))

@@ -123,9 +123,10 @@ OURS = [
 ]
 
 
+@pytest.mark.spec("E61")
 @pytest.mark.parametrize("tag", OURS)
 @pytest.mark.parametrize("written", ["<{}>", "</{}>", "<{} a='1'>", "</ {} >", "< / {}>", "<{}/>"])
-def test_E61_no_tag_of_ours_survives(tag: str, written: str) -> None:
+def test_no_tag_of_ours_survives(tag: str, written: str) -> None:
     for text in (written.format(tag), written.format(tag.upper())):
         assert neutralize_tags(f"x {text} y") == f"x &lt;{text[1:]} y"
 
@@ -165,7 +166,8 @@ def test_long_arguments_are_cut() -> None:
     assert text == "x" * MAX_ARGUMENT_CHARACTERS + "…"
 
 
-def test_E110_how_many_images_are_not_shown_is_said() -> None:
+@pytest.mark.spec("E110")
+def test_how_many_images_are_not_shown_is_said() -> None:
     image = ImagePart(url="data:image/png;base64,AA==")
     document = DocumentPart(data="AA==", media_type="application/pdf")
 
@@ -177,7 +179,8 @@ def test_E110_how_many_images_are_not_shown_is_said() -> None:
     ]
 
 
-def test_E14_a_providers_own_part_is_never_written_out() -> None:
+@pytest.mark.spec("E14")
+def test_a_providers_own_part_is_never_written_out() -> None:
     thought = OpaquePart(value={"type": "thinking", "thinking": "secret"})
 
     assert list(serialize_message(Message(role="assistant", content=(thought, "Done.")), {})) == [("assistant", {}, "Done.")]

@@ -75,13 +75,15 @@ class TestAdapted:
     def test_without_a_summary_nobody_is_reminded(self) -> None:
         assert adapt_messages((asked("x"),), Quirks(remind_to_continue=True)) == (asked("x"),)
 
-    def test_E14_the_last_thought_leads_the_first_answer_behind_a_summary(self) -> None:
+    @pytest.mark.spec("E14")
+    def test_the_last_thought_leads_the_first_answer_behind_a_summary(self) -> None:
         shown = adapt_messages((SUMMARY, asked("x"), calls("c1", text="I look."), result("c1"), calls("c2")), CLAUDE, thinking=THOUGHT)
 
         assert shown[2].content == (THOUGHT, "I look.")
         assert shown[4].content == ()
 
-    def test_E14_an_answer_with_a_thought_of_its_own_keeps_it_byte_for_byte(self) -> None:
+    @pytest.mark.spec("E14")
+    def test_an_answer_with_a_thought_of_its_own_keeps_it_byte_for_byte(self) -> None:
         own = OpaquePart(value={"type": "redacted_thinking", "data": "z"}, provider="anthropic")
         answer = Message(role="assistant", content=(own, "I look."))
 

@@ -101,13 +101,15 @@ def test_a_tagged_summary_is_taken_out_of_its_tags() -> None:
         assert summarized(remote(service), task_of(parser_talk())).text == "Short."
 
 
-def test_e56_what_is_sent_fits_the_window() -> None:
+@pytest.mark.spec("E56")
+def test_what_is_sent_fits_the_window() -> None:
     with running(Service(said({"summary": "S"}))) as service:
         summarized(remote(service), long_task(turns=300))
     ((body, _),) = service.asked
     assert TOKENIZER.count(body["prompt"]) + TOKENIZER.count(body["systemPrompt"]) <= 2_000
 
 
+@pytest.mark.spec("E57")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -122,7 +124,7 @@ def test_e56_what_is_sent_fits_the_window() -> None:
         (said({"summary": "w" * (MAX_RESPONSE_BYTES + 10)}), "too_large"),
     ],
 )
-def test_e57_an_answer_without_a_usable_summary_is_a_failure(body: bytes, reason: str) -> None:
+def test_an_answer_without_a_usable_summary_is_a_failure(body: bytes, reason: str) -> None:
     with running(Service(body)) as service, pytest.raises(SummaryError) as caught:
         summarized(remote(service), task_of(parser_talk()))
     assert caught.value.reason == reason

@@ -108,7 +108,8 @@ def test_the_first_part_of_the_turn_is_asked_for_with_its_own_instructions_and_n
     assert turn.instructions.endswith("Mind the tests.")
 
 
-def test_e20_without_history_no_model_is_asked_for_it() -> None:
+@pytest.mark.spec("E20")
+def test_without_history_no_model_is_asked_for_it() -> None:
     part = Part()
     made = split(part, task_of(long_turn(history=False)))
     assert made.text.startswith("No prior history.\n\n---\n\n")
@@ -122,7 +123,8 @@ def test_an_earlier_summary_stays_word_for_word_where_nothing_new_is_before_the_
     assert len(part.tasks) == 1
 
 
-def test_e21_where_no_turn_is_cut_it_is_the_summarizer_itself() -> None:
+@pytest.mark.spec("E21")
+def test_where_no_turn_is_cut_it_is_the_summarizer_itself() -> None:
     talk = ConversationBuilder()
     talk.user("before " + words(100))
     talk.answer(words(100))

@@ -58,6 +58,7 @@ class TestAccepted:
         assert (summary.text, summary.mode, summary.model, summary.usage) == ("The parser was read.", "live", "m", USED)
         assert Facts.from_json(summary.facts).requests == ("Read the parser.",)
 
+    @pytest.mark.spec("E57", "E60")
     @pytest.mark.parametrize("tagged", [True, False])
     @pytest.mark.parametrize(
         ("answer", "reason"),
@@ -69,14 +70,15 @@ class TestAccepted:
             (reply(f"<summary>{words(21)}</summary>"), "too_large"),
         ],
     )
-    def test_E57_E60_what_is_no_summary_is_a_failure(self, answer: Reply, reason: str, *, tagged: bool) -> None:
+    def test_what_is_no_summary_is_a_failure(self, answer: Reply, reason: str, *, tagged: bool) -> None:
         error = refused(answer, tagged=tagged)
 
         assert error.reason == reason
         assert error.usage == USED
 
+    @pytest.mark.spec("E57")
     @pytest.mark.parametrize("text", ["", " \n", "<analysis>only thoughts", "<analysis>only thoughts</analysis>"])
-    def test_E57_an_answer_without_text_is_empty(self, text: str) -> None:
+    def test_an_answer_without_text_is_empty(self, text: str) -> None:
         assert refused(reply(text), tagged=False).reason == "empty"
 
     def test_without_tags_a_reply_counts_as_it_is_where_that_is_allowed(self) -> None:
@@ -93,7 +95,8 @@ class TestAccepted:
 
 
 class TestTask:
-    def test_E69_the_summary_before_is_not_summarized_as_a_message(self) -> None:
+    @pytest.mark.spec("E69")
+    def test_the_summary_before_is_not_summarized_as_a_message(self) -> None:
         task = task_of(parser_talk("S1"))
 
         assert task.plan.dropped[0].kind == "summary"
@@ -103,19 +106,22 @@ class TestTask:
         assert get_previous_summary(task_of(parser_talk(add_breadcrumb("S1", location="/t.jsonl")))) == "S1"
         assert get_previous_summary(task_of(parser_talk())) is None
 
-    def test_E20_the_prefix_of_a_turn_is_summarized_though_nothing_was_before(self) -> None:
+    @pytest.mark.spec("E20")
+    def test_the_prefix_of_a_turn_is_summarized_though_nothing_was_before(self) -> None:
         whole = task_of(parser_talk())
         task = attrs.evolve(whole, plan=Plan(leaf="e1", prefix=whole.plan.dropped))
 
         assert collect_dropped_messages(task) == collect_dropped_messages(whole)
 
-    def test_E20_where_nothing_is_new_there_is_no_task(self) -> None:
+    @pytest.mark.spec("E20")
+    def test_where_nothing_is_new_there_is_no_task(self) -> None:
         with pytest.raises(SummaryError) as caught:
             collect_dropped_messages(nothing_new())
 
         assert caught.value.reason == "nothing"
 
-    def test_I38_E107_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
+    @pytest.mark.spec("I38", "E107")
+    def test_facts_grow_from_checkpoint_to_checkpoint(self) -> None:
         first = task_of(parser_talk())
         talk = ConversationBuilder()
         talk.user("And now?")
@@ -140,6 +146,7 @@ class Failing:
 
 
 class TestFallbackSummarizer:
+    @pytest.mark.spec("E64")
     @pytest.mark.parametrize(
         "error",
         [
@@ -151,7 +158,7 @@ class TestFallbackSummarizer:
             RuntimeError("a client's own"),
         ],
     )
-    def test_E64_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
+    def test_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
         with ScriptedModel([TAGGED]) as model:
             chain = FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
 

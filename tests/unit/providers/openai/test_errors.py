@@ -23,14 +23,14 @@ from promptkit.errors import (
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.providers.openai.errors import parse_retry_after
 from promptkit.testing.server import (
+    ConnectionReset,
     Hang,
     HttpAnswer,
-    Malformed,
-    Reset,
-    Scripted,
-    Truncated,
+    MalformedBody,
+    ScriptedReply,
+    TruncatedBody,
     api_error,
-    rate_limited,
+    rate_limit_error,
     serve,
     server_error,
 )
@@ -62,15 +62,17 @@ def error_of(answer: Any, *, api: Api = "chat", stream: bool = False, **options:
 
 
 class TestOverflow:
+    @pytest.mark.spec("E37")
     @pytest.mark.parametrize("case", OVERFLOWS, ids=[case.name for case in OVERFLOWS])
-    def test_E37_every_provider_is_understood(self, case: Case) -> None:  # the case's number
+    def test_every_provider_is_understood(self, case: Case) -> None:  # the case's number
         error = error_of(HttpAnswer(status=case.status, body=case.body))
         assert type(error) is ContextLengthExceededError
         assert (error.tokens, error.window) == (case.tokens, case.window)
         assert error.status == case.status
 
+    @pytest.mark.spec("E36", "E63")
     @pytest.mark.parametrize(("kind", "case"), FITTING, ids=[case.name for _, case in FITTING])
-    def test_E36_E63_what_is_no_overflow_is_not_taken_for_one(self, kind: str, case: Case) -> None:  # the cases' numbers
+    def test_what_is_no_overflow_is_not_taken_for_one(self, kind: str, case: Case) -> None:  # the cases' numbers
         error = error_of(HttpAnswer(status=case.status, body=case.body))
         assert type(error) is KINDS[kind]
         assert error.status == case.status
@@ -99,7 +101,7 @@ class TestRates:
     @BOTH
     @EITHER
     def test_how_long_to_wait_is_said_in_seconds(self, api: Api, stream: bool) -> None:
-        error = error_of(rate_limited(retry_after=37), api=api, stream=stream)
+        error = error_of(rate_limit_error(retry_after=37), api=api, stream=stream)
         assert isinstance(error, RateLimitedError)
         assert (error.retry_after, error.status, error.code) == (37.0, 429, "rate_limit_exceeded")
 
@@ -140,8 +142,9 @@ class TestRates:
     def test_in_the_middle_of_a_stream_as_well(self) -> None:
         assert type(error_of(stream_of({"error": {"code": 429, "message": "Slow down."}}), stream=True)) is RateLimitedError
 
-    def test_E64_a_long_wait_is_the_callers_to_take(self) -> None:  # the case's number
-        with serve(script=[rate_limited(retry_after=3600), "after an hour"]) as server:
+    @pytest.mark.spec("E64")
+    def test_a_long_wait_is_the_callers_to_take(self) -> None:  # the case's number
+        with serve(script=[rate_limit_error(retry_after=3600), "after an hour"]) as server:
             with pytest.raises(RateLimitedError) as caught:
                 heard(server.url, max_retries=2)
             assert server.stats.requests == 1
@@ -158,7 +161,7 @@ class TestConnections:
 
     @BOTH
     @EITHER
-    @pytest.mark.parametrize("fault", [Reset(), Truncated()], ids=["reset", "truncated"])
+    @pytest.mark.parametrize("fault", [ConnectionReset(), TruncatedBody()], ids=["reset", "truncated"])
     def test_a_body_that_breaks_off(self, api: Api, stream: bool, fault: Any) -> None:
         assert type(error_of(fault, api=api, stream=stream)) is ModelUnavailableError
 
@@ -193,10 +196,11 @@ class TestConnections:
 
 
 class TestEmptyAnswers:
+    @pytest.mark.spec("E57")
     @BOTH
     @EITHER
     @pytest.mark.parametrize("said", ["", " \n\t"], ids=["nothing", "blanks"])
-    def test_E57_an_empty_text_is_an_error(self, api: Api, stream: bool, said: str) -> None:  # the case's number
+    def test_an_empty_text_is_an_error(self, api: Api, stream: bool, said: str) -> None:  # the case's number
         error = error_of(said, api=api, stream=stream)
         assert type(error) is EmptyReplyError
         assert error.usage is not None
@@ -205,7 +209,7 @@ class TestEmptyAnswers:
     @BOTH
     @EITHER
     def test_so_is_an_answer_that_ran_out_of_room_before_it_began(self, api: Api, stream: bool) -> None:
-        empty = Scripted(message=Message(role="assistant"), finish="length", usage=Usage(input_tokens=10, output_tokens=400))
+        empty = ScriptedReply(message=Message(role="assistant"), finish="length", usage=Usage(input_tokens=10, output_tokens=400))
         error = error_of(empty, api=api, stream=stream)
         assert isinstance(error, EmptyReplyError)
         assert error.finish in ("length", "max_output_tokens")
@@ -214,7 +218,7 @@ class TestEmptyAnswers:
     @BOTH
     @EITHER
     def test_so_is_broken_json(self, api: Api, stream: bool) -> None:
-        assert type(error_of(Malformed(), api=api, stream=stream)) is EmptyReplyError
+        assert type(error_of(MalformedBody(), api=api, stream=stream)) is EmptyReplyError
 
     @BOTH
     @EITHER
@@ -236,7 +240,8 @@ class TestEmptyAnswers:
 
 
 class TestRetries:
-    def test_E62_the_sdk_asks_again_as_often_as_it_was_told_and_nobody_else(self) -> None:  # the case's number
+    @pytest.mark.spec("E62")
+    def test_the_sdk_asks_again_as_often_as_it_was_told_and_nobody_else(self) -> None:  # the case's number
         for retries in (0, 2):
             with serve(faults=lambda _: attempt) as server:
                 with pytest.raises(ModelUnavailableError):
@@ -244,11 +249,12 @@ class TestRetries:
                 assert server.stats.requests == retries + 1
 
     def test_what_passes_is_not_noticed(self) -> None:
-        with serve(script=["there"], faults={1: attempt, 2: Reset()}) as server:
+        with serve(script=["there"], faults={1: attempt, 2: ConnectionReset()}) as server:
             assert heard(server.url, max_retries=2).reply.message.text == "there"
             assert server.stats.faults == 2
 
-    def test_E63_an_overflow_is_not_asked_again(self) -> None:  # the case's number
+    @pytest.mark.spec("E63")
+    def test_an_overflow_is_not_asked_again(self) -> None:  # the case's number
         with serve(window=5) as server:
             with pytest.raises(ContextLengthExceededError):
                 heard(server.url, max_retries=5)
@@ -270,7 +276,8 @@ class TestRetries:
 
 
 class TestRequests:
-    def test_E65_a_refused_tool_choice_can_be_told_from_all_else(self) -> None:  # the case's number
+    @pytest.mark.spec("E65")
+    def test_a_refused_tool_choice_can_be_told_from_all_else(self) -> None:  # the case's number
         answer = api_error(400, "Invalid value: 'none'. Supported values are: 'auto'.", code="invalid_value", param="tool_choice")
         error = error_of(answer, tool_choice="none")
         assert isinstance(error, ModelRequestError)
@@ -345,7 +352,7 @@ class TestMessages:
         assert str(error_of(HttpAnswer(status=400, body=body))) == "gpt-4.1: HTTP 400: At most one image is taken."
 
     def test_travels_between_processes(self) -> None:
-        error = error_of(rate_limited(retry_after=3))
+        error = error_of(rate_limit_error(retry_after=3))
         back = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
         assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
 

@@ -16,7 +16,7 @@ from promptkit import ImagePart, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import EmitError
 from promptkit.providers import Reply
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.testing.server import Delay, Hang, HttpAnswer, Scripted, serve
+from promptkit.testing.server import Delay, Hang, HttpAnswer, ScriptedReply, serve
 from promptkit.tokens import tokenizer_for
 from tests.unit.providers.openai.asking import HELLO, READ, Api, client, heard
 
@@ -62,7 +62,7 @@ class TestReplies:
 
     @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
     def test_why_it_ended_is_said(self, api: Api, stream: bool, finish: str) -> None:
-        with serve(script=[Scripted(message=Message(role="assistant", content=("So far",)), finish=finish)]) as server:
+        with serve(script=[ScriptedReply(message=Message(role="assistant", content=("So far",)), finish=finish)]) as server:
             assert heard(server.url, api=api, stream=stream).reply.finish == finish
 
     def test_what_it_cost_is_what_the_provider_says(self, api: Api, stream: bool) -> None:
@@ -70,7 +70,8 @@ class TestReplies:
         with serve(script=[Reply(message=Message(role="assistant", content=("Done.",)), usage=usage, finish="stop")]) as server:
             assert heard(server.url, api=api, stream=stream).reply.usage == usage
 
-    def test_E44_cached_tokens_are_a_part_of_the_input_and_never_more(self, api: Api, stream: bool) -> None:  # the case's number
+    @pytest.mark.spec("E44")
+    def test_cached_tokens_are_a_part_of_the_input_and_never_more(self, api: Api, stream: bool) -> None:  # the case's number
         usage = Usage(input_tokens=100, output_tokens=1, cached_tokens=900)
         with serve(script=[Reply(message=Message(role="assistant", content=("Done.",)), usage=usage, finish="stop")]) as server:
             assert heard(server.url, api=api, stream=stream).reply.usage == Usage(input_tokens=100, output_tokens=1, cached_tokens=100)
@@ -120,7 +121,7 @@ class TestBothWays:
                 content=(OpaquePart(value={"phase": "commentary"}, provider="responses.phase"), "Looking."),
                 tool_calls=CALLS,
             ),
-            Scripted(message=Message(role="assistant", content=("cut",)), finish="length"),
+            ScriptedReply(message=Message(role="assistant", content=("cut",)), finish="length"),
             "x" * 5000,
         ],
         ids=["text", "calls", "all", "phase", "length", "long"],
@@ -163,8 +164,9 @@ class TestBothWays:
 
 
 class TestOpaqueItems:
+    @pytest.mark.spec("E14")
     @EITHER
-    def test_E14_encrypted_thoughts_come_back_and_go_out_again_as_they_were(self, stream: bool) -> None:  # the case's number
+    def test_encrypted_thoughts_come_back_and_go_out_again_as_they_were(self, stream: bool) -> None:  # the case's number
         message = Message(role="assistant", content=(THOUGHT,), tool_calls=CALLS[:1])
         with serve(script=[message, "Done."]) as server:
             reply = heard(server.url, api="responses", stream=stream, tools=[READ], name="gpt-5").reply
@@ -188,7 +190,8 @@ class TestOpaqueItems:
         assert isinstance(kept, OpaquePart)
         assert kept.value == {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
 
-    def test_E66_items_of_one_api_do_not_go_to_another(self) -> None:  # the case's number
+    @pytest.mark.spec("E66")
+    def test_items_of_one_api_do_not_go_to_another(self) -> None:  # the case's number
         message = Message(role="assistant", content=(THOUGHT, "I look into it."))
         with serve(script=["Fine."]) as server:
             heard(server.url, [HELLO, message, HELLO], api="chat")

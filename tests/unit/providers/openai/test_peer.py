@@ -27,7 +27,7 @@ from promptkit.errors import (
     RateLimitedError,
 )
 from promptkit.providers import Reply
-from promptkit.testing.server import Rule, api_error, rate_limited, serve, server_error
+from promptkit.testing.server import Rule, api_error, rate_limit_error, serve, server_error
 from tests.unit.providers.openai.asking import READ, Api, heard
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ ANSWERS: dict[str, Answer] = {
     "stop early": Reply(message=Message(role="assistant", content=("So far",)), usage=USAGE, finish="length"),
     "say nothing": "",
     "be too long": api_error(400, OVERFLOW, code="context_length_exceeded", param="messages"),
-    "be too many": rate_limited(),
+    "be too many": rate_limit_error(),
     "be wrong": api_error(400, "Unknown parameter.", code="unknown_parameter"),
     "fail": server_error(),
 }

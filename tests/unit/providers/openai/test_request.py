@@ -123,6 +123,7 @@ class TestOptions:
     def test_without_tools_nothing_is_said_of_them(self, api: Api) -> None:
         assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body_of(api, tool_choice="none", parallel_tool_calls=True))
 
+    @pytest.mark.spec("E59")
     @BOTH
     @pytest.mark.parametrize(
         ("name", "effort", "sent"),
@@ -144,7 +145,7 @@ class TestOptions:
             ("some-model", "low", {"effort"}),
         ],
     )
-    def test_E59_a_model_gets_an_effort_or_a_temperature_as_it_takes_them(  # the case's number
+    def test_a_model_gets_an_effort_or_a_temperature_as_it_takes_them(  # the case's number
         self, api: Api, name: str, effort: str | None, sent: set[str]
     ) -> None:
         options: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}

@@ -492,13 +492,15 @@ class TestOlderVersions:
         path.write_bytes(self.OLD)
         return lambda: JsonlStore(path, migrations={0: numbered})
 
-    def test_E96_are_read_through_the_table_and_left_as_they_are(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    @pytest.mark.spec("E96")
+    def test_are_read_through_the_table_and_left_as_they_are(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         transcript = Transcript(store())
         assert [entry.id for entry in transcript.path()] == ["old0", "old1", "old2"]
         assert [problem.line for problem in transcript.problems] == [3]
         assert path.read_bytes() == self.OLD
 
-    def test_E96_are_rewritten_when_something_is_appended_and_kept(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    @pytest.mark.spec("E96")
+    def test_are_rewritten_when_something_is_appended_and_kept(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         transcript = Transcript(store())
         transcript.append_messages(said("three"))
         assert path.read_bytes().startswith(HEADER)
@@ -508,7 +510,8 @@ class TestOlderVersions:
         assert again.problems == ()
         assert again.store.line_count == transcript.store.line_count == 5
 
-    def test_E96_migrating_twice_gives_the_same_entries(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    @pytest.mark.spec("E96")
+    def test_migrating_twice_gives_the_same_entries(self, path: Path, store: Callable[[], JsonlStore]) -> None:
         once, twice = Transcript(store()), Transcript(store())
         assert once.entries == twice.entries
         once.append_messages(said("three"))
