@@ -194,9 +194,10 @@ SHOWN: dict[str, tuple[Callable[[], Child], int]] = {
 }
 
 
+@pytest.mark.parametrize("budgets", [16, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
-    name: str, chromium: Browser, written: Callable[[Trace | None], Path]
+    name: str, budgets: int, chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
     prompt, step = SHOWN[name]
     rendered = render(prompt(), budget=400, prune_step=step)
@@ -204,7 +205,7 @@ def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
     assert trace
     with opened(chromium, written(trace), height=3_000) as (page, seen):
         page.click("#unfold")
-        for budget in budgets_of(trace, 50):
+        for budget in budgets_of(trace, budgets):
             assert page.evaluate(SLIDE, budget) == budget
             read = json.loads(page.evaluate(READ))
             assert read["rows"] == len(trace.items)
