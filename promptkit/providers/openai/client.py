@@ -67,6 +67,12 @@ class OpenAIModel:
         factory=WeakKeyDictionary["AbstractEventLoop", "AsyncOpenAI"], kw_only=True, repr=False
     )
 
+    def __attrs_post_init__(self) -> None:
+        # The SDK is not imported for this check. Its synchronous client would block the event loop, and then fail when it is awaited.
+        if self.client is not None and type(self.client).__name__ in {"OpenAI", "AzureOpenAI"}:
+            problem = f"client must be an asynchronous client: write Async{type(self.client).__name__}(…) instead of {type(self.client).__name__}(…)."
+            raise TypeError(problem)
+
     def with_options(self, **options: Unpack[ModelOptions]) -> Self:
         """Return the same model over the same connections, with these options besides those that it has."""
         return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))  # the merged options are a ModelOptions again

@@ -353,3 +353,8 @@ def stream_of(*values: dict[str, Any]) -> HttpAnswer:
     """A stream that the server would not write itself."""
     body = "".join(f"data: {json.dumps(value)}\n\n" for value in values) + "data: [DONE]\n\n"
     return HttpAnswer(status=200, body=body, headers={"Content-Type": "text/event-stream"})
+
+
+def test_a_synchronous_client_is_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"write AsyncOpenAI\(…\) instead of OpenAI\(…\)"):
+        OpenAIModel("gpt-5", client=openai.OpenAI(api_key="none"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose
