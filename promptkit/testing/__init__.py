@@ -1,6 +1,7 @@
-"""What a project needs to test its prompts. Nothing is imported before it is used: the words of a test need no pytest.
+"""Test prompts: assertions, a scripted model, a word tokenizer, the types of the snapshot fixtures and the network guard.
 
-The strategies stand in `promptkit.testing.strategies.strategies`, which needs hypothesis; the pytest plugin is found by pytest itself.
+Each name is imported when it is first used. `promptkit.testing.strategies` needs hypothesis, `promptkit.testing.server` is a fake
+OpenAI server, and pytest finds the plugin with the fixtures by itself.
 """
 
 import lazy_loader

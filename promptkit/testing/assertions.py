@@ -1,7 +1,6 @@
-"""Assertions about rendered prompts, whose messages show the receipt and what came near.
+"""Assertions about rendered prompts.
 
-What became of each element of a prompt: what assertions about elements look at.
-Messages as a few short lines: what the messages of failed tests show.
+An assertion that fails shows what it looked for, what came near, which removal dropped it, and the receipt of the render.
 """
 
 from __future__ import annotations
@@ -33,216 +32,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
 
-__all__ = [
-    "Piece",
-    "assert_dropped",
-    "assert_fits",
-    "assert_kept",
-    "assert_stable_prefix",
-    "labels",
-    "line_of",
-    "outline",
-    "pieces",
-    "pieces_with",
-    "pruned_of",
-    "removed_by",
-    "shorten",
-    "whole_messages",
-]
-
-
-WHOLE = -1
-"""The state before anything was removed, by limits either."""
-
-
-Fate: TypeAlias = Literal["kept", "dropped", "empty"]
-
-
-@attrs.frozen
-class Piece:
-    """An element, or a string in one. `kept`: something of it was sent; `dropped`: nothing of it is left; `empty`: it never said anything."""
-
-    path: str
-    fate: Fate
-
-
-def pruned_of(rendered: Rendered) -> PrunedTree:
-    """The tree behind a render, and the state that it is in."""
-    return rendered._pruned  # noqa: SLF001  # the tree is no part of what users are promised  # pyright: ignore[reportPrivateUsage]
-
-
-def whole_messages(rendered: Rendered) -> tuple[Message, ...]:
-    """The messages before anything was removed."""
-    return assemble_messages(pruned_of(rendered).tree.root, WHOLE)
-
-
-def pieces(rendered: Rendered, pattern: str) -> list[Piece]:
-    """The elements whose paths end as `pattern` says, in written order.
-
-    A step of the pattern is a type, a name, or both as paths show them (`Group(history)`), with or without its index; `*` in it
-    stands for any characters.
-    """
-    steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
-    return [Piece(format_path(node, position), fate) for node, position, fate in _fates(rendered) if _ends_so(node, position, steps)]
-
-
-def pieces_with(rendered: Rendered, text: str) -> list[Piece]:
-    """The pieces in which a text was written."""
-    found: list[Piece] = []
-    for parent, position, fate in _fates(rendered):
-        item = parent.items[position]
-        if isinstance(item, TextMessage | Leaf) and text in item.text:
-            found.append(Piece(format_path(parent, position), fate))
-    return found
-
-
-def labels(rendered: Rendered) -> list[str]:
-    """The last steps of all paths, without indices, each once."""
-    return list(dict.fromkeys(_bare(format_label(parent, position)) for parent, position, _ in _fates(rendered)))
-
-
-def removed_by(rendered: Rendered, path: str) -> str:
-    """A dropped piece with the removal that took it: its own, that of something around it, or that of the last thing in it."""
-    inside: Removal | None = None
-    for removal in rendered.removals:
-        why = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
-        if removal.path == path:
-            return f"{path}: removal {removal.order}, {why}"
-        if path.startswith(f"{removal.path}{PATH_SEPARATOR}"):
-            return f"{path}: removal {removal.order}, {why}, of {removal.path}"
-        if removal.path.startswith(f"{path}{PATH_SEPARATOR}"):
-            inside = removal
-    return f"{path}: removal {inside.order}, the last of it, {inside.path}" if inside else path
-
-
-def _fates(rendered: Rendered) -> Iterator[tuple[Node, int, Fate]]:
-    """Each item of the tree that took part in the render, and what became of it."""
-    pruned = pruned_of(rendered)
-    nodes = pruned.tree.nodes
-    before, after = _State(nodes, WHOLE), _State(nodes, pruned.state)
-    for node in nodes:
-        for position, item in enumerate(node.items):
-            if isinstance(item, Leaf) and item.is_frame:
-                continue  # written by the element around it
-            if after.has(node, position) and after.says(item):
-                yield node, position, "kept"
-            elif before.has(node, position):
-                yield node, position, "dropped" if before.says(item) else "empty"
-
-
-class _State:
-    """A tree at state k: which of its nodes are there, with all above them, and which of those say something."""
-
-    def __init__(self, nodes: list[Node], k: int) -> None:
-        self._k = k
-        self._there: set[Node] = set()
-        self._says: set[Node] = set()
-        for node in nodes:  # parents stand before their children
-            parent = node.parent
-            if parent is None or (parent in self._there and is_item_alive(node, parent.removed_at[node.position], k)):
-                self._there.add(node)
-        for node in reversed(nodes):
-            own = node.role == "tool" or node.reserve > 0 or (node.calls and any(gone >= k for gone in node.calls_removed_at))
-            if own or any(self.has(node, position) and self.says(item) for position, item in enumerate(node.items)):
-                self._says.add(node)
-
-    def has(self, node: Node, position: int) -> bool:
-        """Whether an item is there."""
-        return node in self._there and is_item_alive(node.items[position], node.removed_at[position], self._k)
-
-    def says(self, item: Item) -> bool:
-        """Whether an item says anything: only white space says nothing."""
-        if isinstance(item, Node):
-            return item in self._says
-        return isinstance(item, TextMessage) or item.part is not None or (not item.is_frame and bool(item.text.strip()))
-
-
-def _ends_so(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
-    """Whether the last steps of an item's path are these, given last first."""
-    at: tuple[Node, int] | None = (parent, position)
-    for step in steps:
-        if at is None:
-            return False
-        node, position = at
-        if not any(step.fullmatch(form) for form in _forms(format_label(node, position))):
-            return False
-        at = (node.parent, node.position) if node.parent is not None else None
-    return True
-
-
-_LABEL = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<name>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
-
-
-def _forms(label: str) -> set[str]:
-    """The ways to write the last step of a path."""
-    match = _LABEL.fullmatch(label)
-    if match is None:
-        return {label}
-    kind, name, index = match["kind"], match["name"], match["index"] or ""
-    names = {kind} if name is None else {kind, name, f"{kind}({name})"}
-    return names | {f"{each}{index}" for each in names}
-
-
-def _bare(label: str) -> str:
-    return re.sub(r"\[\d+\]$", "", label)
-
-
-WIDTH = 160
-"""Characters."""
-
-MOST = 12
-"""Messages that are shown before the middle is left out."""
-
-
-def outline(messages: Sequence[Message]) -> list[str]:
-    """One line for each message, numbered from 0; of very many, the first and the last few."""
-    lines = [f"{index}  {line_of(message)}" for index, message in enumerate(messages[: MOST // 2])]
-    rest = messages[MOST // 2 :]
-    hidden = max(0, len(rest) - MOST // 2)
-    if hidden:
-        lines.append(f"…  {hidden:,} more")
-    start = len(messages) - len(rest) + hidden
-    return lines + [f"{start + index}  {line_of(message)}" for index, message in enumerate(rest[hidden:])]
-
-
-def line_of(message: Message) -> str:
-    """A message as one line: its role, its text, its calls."""
-    name = message.name or message.tool_call_id
-    said = [_part(part) for part in message.content] + [f"→ {call.name} {call.arguments}" for call in message.tool_calls]
-    return f"{message.role}{f' ({name})' if name else ''}: {shorten(' '.join(filter(None, said)) or '(empty)')}"
-
-
-def shorten(text: str) -> str:
-    """A text on one line, cut where it is long."""
-    line = " ".join(text[: 2 * WIDTH].split())
-    return line if len(line) <= WIDTH and len(text) <= 2 * WIDTH else line[: WIDTH - 1] + "…"
-
-
-def _part(part: Part) -> str:
-    match part:
-        case str(text):
-            return shorten(text)
-        case ImagePart(url=url):
-            return f"[image {url[:60]}]"
-        case DocumentPart(name=name, media_type=kind):
-            return f"[document {name or kind}]"
-        case OpaquePart(value=value):
-            return f"[{shorten(repr(value))}]"
-        case CacheBreakpointPart():
-            return "[cache boundary]"
-
-
-NEAR = 3
-"""Places that are shown of those that come near."""
-
-PLACES = 10
-"""Places that are shown of those that are meant, before the middle is left out."""
-
-BEFORE = 30
-"""Characters that are shown before the first that differs."""
-
-LINES = 60
-"""Lines of a receipt that are shown before its middle is left out."""
+__all__ = ["assert_dropped", "assert_fits", "assert_kept", "assert_stable_prefix", "format_messages", "shorten"]
 
 
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
@@ -253,199 +43,430 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
     tools: Sequence[Tool | ToolDefinition] = (),
-    whole: bool = False,
+    nothing_removed: bool = False,
 ) -> Rendered:
-    """The prompt as rendered, if it fits; with `whole`, if moreover nothing of it was removed.
+    """Assert that a prompt fits a budget, and return it as rendered.
 
-    An element, or a tuple of them, is rendered with these arguments, and fits if what is required does. A Rendered is not
-    rendered again: its tokens, with those that it reserves, are compared with the budget that the arguments give, or with its own.
+    Args:
+        prompt: An element or a tuple of elements, which is rendered with the other arguments and fits if its required parts fit.
+            A Rendered is not rendered again: its tokens, with those that it reserves, are compared with the budget.
+        budget: Tokens, text such as `"8k"`, or a ContextBudget. For a Rendered the default is its own budget.
+        model: A model whose context window is the budget, as a name or an object.
+        tokenizer: Counts the tokens. Default: the model's tokenizer.
+        reserved_output_tokens: Tokens to keep free for the reply.
+        tools: Tools whose definitions take room beside the messages.
+        nothing_removed: Whether it is also a failure if anything was pruned.
 
-    Raises AssertionError, with the largest of what has to stay; TypeError if an element is given neither `budget` nor `model`.
+    Returns:
+        The rendered prompt.
+
+    Raises:
+        AssertionError: The prompt does not fit. The message names the largest parts that have to stay.
+        TypeError: An element was passed without `budget` and without `model`.
     """
     __tracebackhide__ = True
-    given = budget is not None or model is not None
-    if not given and not isinstance(prompt, Rendered):
+    has_budget = budget is not None or model is not None
+    if not has_budget and not isinstance(prompt, Rendered):
         problem = "assert_fits needs a budget, or a model that has one: assert_fits(prompt, budget=4_000)."
         raise TypeError(problem)
     renderer = Renderer(budget=budget, model=model, tokenizer=tokenizer, reserved_output_tokens=reserved_output_tokens, tools=tools)
     try:
         rendered = prompt if isinstance(prompt, Rendered) else renderer.render(prompt)
     except BudgetExceededError as error:
-        raise AssertionError(_exceeded(error)) from None
-    room = renderer.budget if given else rendered.budget
+        raise AssertionError(_describe_exceeded(error)) from None
+    room = renderer.budget if has_budget else rendered.budget
     needed = rendered.tokens + rendered.reserved
     if needed > room:
         reserved = f" ({rendered.reserved:,} of them reserved)" if rendered.reserved else ""
-        _fail(f"{needed:,} tokens{reserved} do not fit {room:,} (over by {needed - room:,}).", "The largest:", _largest(rendered), rendered)
-    if whole and rendered.removals:
+        headline = f"{needed:,} tokens{reserved} do not fit {room:,} (over by {needed - room:,})."
+        _fail(headline, "The largest:", _list_largest(rendered), rendered)
+    if nothing_removed and rendered.removals:
         _fail(f"The prompt does not fit {room:,} tokens as a whole: {len(rendered.removals):,} removed.", "", (), rendered)
     return rendered
 
 
 def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> None:
-    """Every text stands in the text of a message as sent; of every element at `path` something was sent.
+    """Assert that texts and elements are part of the messages as sent.
 
-    `path` is the end of an element path, such as receipts show: `History`, `History > UserMessage[2]`. A step is an element's
-    type, its name or both (`Group(notes)`), with or without its index; `*` in it stands for any characters. That nothing has such
-    a path is a failure.
+    Args:
+        rendered: The rendered prompt.
+        texts: Each must occur in the text of a message as sent.
+        path: The end of an element's path as receipts show it, such as `History` or `History > UserMessage[2]`. A step is an
+            element's type, its name or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
+            Something of every element that matches must have been sent, and at least one element must match.
 
-    Raises AssertionError, with the removal that took it; TypeError if there is nothing to look for.
+    Raises:
+        AssertionError: Something was dropped or was never in the prompt. The message names the removal that dropped it.
+        TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
-    _asked_for("assert_kept", texts, path)
+    _check_arguments("assert_kept", texts, path)
     for text in texts:
         if any(text in message.text for message in rendered.messages):
             continue
-        if any(text in message.text for message in whole_messages(rendered)):
-            took = [piece.path for piece in pieces_with(rendered, text) if piece.fate == "dropped"]
-            _fail(f"{_quoted(text)} was dropped.", "", _removed(took, rendered), rendered)
-        _fail(
-            f"{_quoted(text)} is nowhere in the prompt, and was not before anything was removed.", "Near:", _near(text, rendered), rendered
-        )
+        if any(text in message.text for message in _assemble_unpruned(rendered)):
+            dropped = [element.path for element in _find_elements_with_text(rendered, text) if element.outcome == "dropped"]
+            _fail(f"{_quote(text)} was dropped.", "", _describe_removals(dropped, rendered), rendered)
+        headline = f"{_quote(text)} is nowhere in the prompt, and was not before anything was removed."
+        _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
-        found = _found(rendered, path)
-        lost = [piece.path for piece in found if piece.fate == "dropped"]
-        if lost:
-            _fail(f"Of {path!r}, {len(lost):,} of {len(found):,} {_was(len(lost))} dropped:", "", _removed(lost, rendered), rendered)
-        blank = [piece.path for piece in found if piece.fate == "empty"]
-        if blank:
-            _fail(f"Of {path!r}, {len(blank):,} of {len(found):,} rendered nothing to begin with:", "", blank, rendered)
+        found = _find_elements_or_fail(rendered, path)
+        dropped = [element.path for element in found if element.outcome == "dropped"]
+        if dropped:
+            headline = f"Of {path!r}, {len(dropped):,} of {len(found):,} {_was_or_were(len(dropped))} dropped:"
+            _fail(headline, "", _describe_removals(dropped, rendered), rendered)
+        empty = [element.path for element in found if element.outcome == "empty"]
+        if empty:
+            _fail(f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing to begin with:", "", empty, rendered)
 
 
 def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> None:
-    """Every text stood in the prompt and stands in no message as sent; every element at `path` said something, and nothing of it is left.
+    """Assert that texts and elements were in the prompt, and that pruning removed them.
 
-    `path` is that of `assert_kept`. What was never in the prompt was not dropped either, so a misspelt text is a failure.
+    A text that was never in the prompt fails the assertion too, so a misspelt text is found.
 
-    Raises AssertionError, with where it is; TypeError if there is nothing to look for.
+    Args:
+        rendered: The rendered prompt.
+        texts: Each must occur in the prompt before pruning, and in no message as sent.
+        path: The end of an element's path, as for `assert_kept`. Every element that matches must have rendered something, and
+            nothing of it may be left.
+
+    Raises:
+        AssertionError: Something was kept, or was never in the prompt. The message shows where it is.
+        TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
-    _asked_for("assert_dropped", texts, path)
+    _check_arguments("assert_dropped", texts, path)
     for text in texts:
-        at = [f"{index}  {line_of(message)}" for index, message in enumerate(rendered.messages) if text in message.text]
-        if at:
-            by = [piece.path for piece in pieces_with(rendered, text) if piece.fate == "kept"]
-            _fail(f"{_quoted(text)} was kept.", "In message" if len(at) == 1 else "In messages", [*at[:NEAR], *by[:NEAR]], rendered)
-        if not any(text in message.text for message in whole_messages(rendered)):
-            _fail(f"{_quoted(text)} was never in the prompt, so nothing dropped it.", "Near:", _near(text, rendered), rendered)
+        places = [f"{index}  {_format_message(message)}" for index, message in enumerate(rendered.messages) if text in message.text]
+        if places:
+            kept = [element.path for element in _find_elements_with_text(rendered, text) if element.outcome == "kept"]
+            heading = "In message" if len(places) == 1 else "In messages"
+            _fail(f"{_quote(text)} was kept.", heading, [*places[:MAX_NEAR], *kept[:MAX_NEAR]], rendered)
+        if not any(text in message.text for message in _assemble_unpruned(rendered)):
+            headline = f"{_quote(text)} was never in the prompt, so nothing dropped it."
+            _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
-        found = _found(rendered, path)
-        left = [piece.path for piece in found if piece.fate == "kept"]
-        if left:
-            _fail(f"Of {path!r}, {len(left):,} of {len(found):,} {_was(len(left))} kept:", "", left, rendered)
-        blank = [piece.path for piece in found if piece.fate == "empty"]
-        if blank:
-            _fail(f"Of {path!r}, {len(blank):,} of {len(found):,} rendered nothing, so nothing dropped it:", "", blank, rendered)
+        found = _find_elements_or_fail(rendered, path)
+        kept = [element.path for element in found if element.outcome == "kept"]
+        if kept:
+            _fail(f"Of {path!r}, {len(kept):,} of {len(found):,} {_was_or_were(len(kept))} kept:", "", kept, rendered)
+        empty = [element.path for element in found if element.outcome == "empty"]
+        if empty:
+            _fail(f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing, so nothing dropped it:", "", empty, rendered)
 
 
-def assert_stable_prefix(earlier: Rendered, later: Rendered, *, at_least: int) -> None:
-    """The later request begins with messages of the earlier one, byte for byte, that have at least so many tokens.
+def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int) -> None:
+    """Assert how much of a request the provider's prompt cache can reuse for the next one.
 
-    That is what a provider's prompt cache can use again. Tools stand before all messages there: with other tools, nothing is stable.
+    The requests must begin with the same messages, byte for byte. Tools are sent before all messages, so where the tools differ
+    nothing can be reused.
 
-    Raises AssertionError, with the first message that differs.
+    Args:
+        earlier: The request that filled the cache.
+        later: The request that follows.
+        min_tokens: Tokens that the shared leading messages must have.
+
+    Raises:
+        AssertionError: Fewer tokens are shared. The message shows the first message that differs.
     """
     __tracebackhide__ = True
-    same = _equal(earlier.messages, later.messages)
-    tools = [_tools_of(rendered) for rendered in (earlier, later)]
-    sizer = Sizer(pruned_of(later).sizer.tokenizer)
+    same = _count_equal(earlier.messages, later.messages)
+    tools = [_get_tools(rendered) for rendered in (earlier, later)]
+    sizer = Sizer(_get_pruned_tree(later).sizer.tokenizer)
     tokens = sum(map(sizer.count_message, later.messages[:same])) if tools[0] == tools[1] else 0
-    if tokens >= at_least:
+    if tokens >= min_tokens:
         return
-    headline = f"The first {tokens:,} tokens are stable, and at least {at_least:,} were to be."
+    headline = f"The first {tokens:,} tokens are stable, but at least {min_tokens:,} must be."
     if tools[0] != tools[1]:
-        shown = [", ".join(tool.name for tool in some) or "(none)" for some in tools]
-        _fail(headline, "The tools differ, in their names or elsewhere:", [f"earlier  {shown[0]}", f"later    {shown[1]}"], later)
-    shown = _first_difference(earlier.messages, later.messages, same)
-    _fail(headline, f"Message {same} is the first to differ:", [f"earlier  {shown[0]}", f"later    {shown[1]}"], later)
+        names = [", ".join(tool.name for tool in some) or "(none)" for some in tools]
+        _fail(headline, "The tools differ, in their names or elsewhere:", [f"earlier  {names[0]}", f"later    {names[1]}"], later)
+    lines = _show_first_difference(earlier.messages, later.messages, same)
+    _fail(headline, f"Message {same} is the first to differ:", [f"earlier  {lines[0]}", f"later    {lines[1]}"], later)
+
+
+MAX_NEAR = 3
+"""Near matches that a failure shows."""
+
+MAX_PLACES = 10
+"""Matching places that a failure shows before it omits the middle."""
+
+MAX_RECEIPT_LINES = 60
+"""Lines of a receipt that a failure shows before it omits the middle."""
+
+CHARACTERS_BEFORE = 30
+"""Characters that are shown before the first one that differs."""
 
 
 def _fail(headline: str, heading: str, lines: Sequence[str], rendered: Rendered) -> Never:
     __tracebackhide__ = True
-    shown = [f"  {line}" for line in _folded(lines, PLACES)]
-    receipt = _folded(rendered.explain().splitlines(), LINES)
+    shown = [f"  {line}" for line in _omit_middle(lines, MAX_PLACES)]
+    receipt = _omit_middle(rendered.explain().splitlines(), MAX_RECEIPT_LINES)
     raise AssertionError(
         "\n".join([headline, *([heading] if heading and shown else []), *shown, "The receipt:", *(f"  {line}" for line in receipt)])
     )
 
 
-def _folded(lines: Sequence[str], most: int) -> list[str]:
-    """The first and the last of many lines."""
-    half = most // 2
-    return [*lines[:half], f"… {len(lines) - most:,} more …", *lines[-half:]] if len(lines) > most else list(lines)
+def _omit_middle(lines: Sequence[str], limit: int) -> list[str]:
+    half = limit // 2
+    return [*lines[:half], f"… {len(lines) - limit:,} more …", *lines[-half:]] if len(lines) > limit else list(lines)
 
 
-def _removed(paths: Sequence[str], rendered: Rendered) -> list[str]:
-    """The first and the last of many dropped pieces, each with its removal: looking for one goes through all removals."""
-    return [removed_by(rendered, line) if line in paths else line for line in _folded(paths, PLACES)]
+def _check_arguments(function: str, texts: Sequence[str], path: str | None) -> None:
+    if path is None and not texts:
+        problem = f"{function} needs a text or a path: {function}(rendered, 'some words') or {function}(rendered, path='History')."
+        raise TypeError(problem)
+    if not all(texts) or path == "":
+        problem = f"{function} was passed an empty text or path, which matches anything: pass the words or the path to look for."
+        raise TypeError(problem)
 
 
-def _exceeded(error: BudgetExceededError) -> str:
+def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
     lines = [f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"]
     lines += [f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()]
     return "\n".join([*lines, f"Nothing else may be removed; removed already: {len(error.removed):,}."])
 
 
-def _largest(rendered: Rendered) -> list[str]:
-    sizer = Sizer(pruned_of(rendered).sizer.tokenizer)
+def _list_largest(rendered: Rendered) -> list[str]:
+    sizer = Sizer(_get_pruned_tree(rendered).sizer.tokenizer)
     sizes = [(sizer.count_message(message), index) for index, message in enumerate(rendered.messages)]
-    largest = sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:NEAR]
-    return [f"{tokens:>9,}  {index}  {line_of(rendered.messages[index])}" for tokens, index in largest]
+    largest = sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:MAX_NEAR]
+    return [f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}" for tokens, index in largest]
 
 
-def _asked_for(what: str, texts: Sequence[str], path: str | None) -> None:
-    if path is None and not texts:
-        problem = f"{what} needs a text, or a path: {what}(rendered, 'some words') or {what}(rendered, path='History')."
-        raise TypeError(problem)
-    if not all(texts) or path == "":
-        problem = f"{what} was given an empty text or path, which says nothing."
-        raise TypeError(problem)
+def _describe_removals(paths: Sequence[str], rendered: Rendered) -> list[str]:
+    """Name the removal of each dropped element that is shown; the search for one goes through all removals."""
+    return [_describe_removal(rendered, line) if line in paths else line for line in _omit_middle(paths, MAX_PLACES)]
 
 
-def _found(rendered: Rendered, path: str) -> list[Piece]:
-    __tracebackhide__ = True
-    found = pieces(rendered, path)
-    if not found:
-        last = path.rpartition(PATH_SEPARATOR)[2]
-        near = difflib.get_close_matches(last, labels(rendered), n=NEAR, cutoff=0.5)
-        _fail(f"No element is at {path!r}.", "Near:", [piece.path for label in near for piece in pieces(rendered, label)[:NEAR]], rendered)
-    return found
+def _describe_removal(rendered: Rendered, path: str) -> str:
+    """Name the removal that took an element: its own, that of an element around it, or the last removal inside it."""
+    inside: Removal | None = None
+    for removal in rendered.removals:
+        reason = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
+        if removal.path == path:
+            return f"{path}: removal {removal.order}, {reason}"
+        if path.startswith(f"{removal.path}{PATH_SEPARATOR}"):
+            return f"{path}: removal {removal.order}, {reason}, of {removal.path}"
+        if removal.path.startswith(f"{path}{PATH_SEPARATOR}"):
+            inside = removal
+    return f"{path}: removal {inside.order}, the last of it, {inside.path}" if inside else path
 
 
-def _near(text: str, rendered: Rendered) -> list[str]:
-    """The lines that share most words with a text, of the messages as they were before anything was removed."""
+def _find_near_lines(text: str, rendered: Rendered) -> list[str]:
+    """Find the lines that share most words with a text, in the messages before pruning."""
     words = set(text.casefold().split())
     lines = [
         (len(words & set(line.casefold().split())), f"{index}  {message.role}: {shorten(line)}")
-        for index, message in enumerate(whole_messages(rendered))
+        for index, message in enumerate(_assemble_unpruned(rendered))
         for line in message.text.splitlines()
     ]
-    return [line for shared, line in sorted(lines, key=lambda pair: -pair[0])[:NEAR] if shared]
+    return [line for shared, line in sorted(lines, key=lambda pair: -pair[0])[:MAX_NEAR] if shared]
 
 
-def _first_difference(earlier: Sequence[Message], later: Sequence[Message], index: int) -> list[str]:
-    """The messages at a place where they differ, from shortly before the first character that does."""
+def _show_first_difference(earlier: Sequence[Message], later: Sequence[Message], index: int) -> list[str]:
+    """Show the two messages at an index, from shortly before the first character that differs."""
     both = [messages[index] if index < len(messages) else None for messages in (earlier, later)]
     lines = [f"{message.role}: {message.text}" if message else "(no more messages)" for message in both]
     if lines[0] == lines[1]:
-        lines = list(map(repr, both))  # they differ in what is no text
-    start = max(0, _equal(*lines) - BEFORE)
+        lines = list(map(repr, both))  # their texts are the same, so the difference is elsewhere
+    start = max(0, _count_equal(*lines) - CHARACTERS_BEFORE)
     return [shorten(f"{'…' if start else ''}{line[start:]}") for line in lines]
 
 
-def _equal(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many items two sequences begin with in common."""
+def _count_equal(one: Sequence[object], other: Sequence[object]) -> int:
+    """Count the leading items that two sequences share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return shorten(repr(text))
 
 
-def _tools_of(rendered: Rendered) -> tuple[ToolDefinition, ...]:
-    return rendered._tools  # noqa: SLF001  # a render is not asked for its tools otherwise  # pyright: ignore[reportPrivateUsage]
-
-
-def _was(count: int) -> str:
+def _was_or_were(count: int) -> str:
     return "was" if count == 1 else "were"
+
+
+def _get_tools(rendered: Rendered) -> tuple[ToolDefinition, ...]:
+    return rendered._tools  # noqa: SLF001  # a Rendered has no public attribute for them  # pyright: ignore[reportPrivateUsage]
+
+
+def _get_pruned_tree(rendered: Rendered) -> PrunedTree:
+    return rendered._pruned  # noqa: SLF001  # the tree is not public  # pyright: ignore[reportPrivateUsage]
+
+
+UNPRUNED = -1
+"""The state of the tree before anything was removed, by token limits either."""
+
+
+def _assemble_unpruned(rendered: Rendered) -> tuple[Message, ...]:
+    """Assemble the messages as they were before anything was removed."""
+    return assemble_messages(_get_pruned_tree(rendered).tree.root, UNPRUNED)
+
+
+Outcome: TypeAlias = Literal["kept", "dropped", "empty"]
+"""`kept`: something of an element was sent; `dropped`: nothing of it is left; `empty`: it never rendered anything."""
+
+
+@attrs.frozen
+class _MatchedElement:
+    """An element of the prompt, or a string in one, and its outcome."""
+
+    path: str
+    outcome: Outcome
+
+
+def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElement]:
+    __tracebackhide__ = True
+    found = _find_elements(rendered, path)
+    if not found:
+        last = path.rpartition(PATH_SEPARATOR)[2]
+        near = difflib.get_close_matches(last, _list_labels(rendered), n=MAX_NEAR, cutoff=0.5)
+        paths = [element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]]
+        _fail(f"No element is at {path!r}.", "Near:", paths, rendered)
+    return found
+
+
+def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
+    """Find the elements whose paths end as a pattern says, in written order. `assert_kept` describes the pattern."""
+    steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
+    return [
+        _MatchedElement(format_path(node, position), outcome)
+        for node, position, outcome in _iter_outcomes(rendered)
+        if _path_ends_with(node, position, steps)
+    ]
+
+
+def _find_elements_with_text(rendered: Rendered, text: str) -> list[_MatchedElement]:
+    """Find the strings that contain a text."""
+    found: list[_MatchedElement] = []
+    for parent, position, outcome in _iter_outcomes(rendered):
+        item = parent.items[position]
+        if isinstance(item, TextMessage | Leaf) and text in item.text:
+            found.append(_MatchedElement(format_path(parent, position), outcome))
+    return found
+
+
+def _list_labels(rendered: Rendered) -> list[str]:
+    """List the last steps of all paths without indices, each once."""
+    labels = (format_label(parent, position) for parent, position, _ in _iter_outcomes(rendered))
+    return list(dict.fromkeys(re.sub(r"\[\d+\]$", "", label) for label in labels))
+
+
+def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
+    """Return whether the last steps of an item's path match these patterns, the last step first."""
+    place: tuple[Node, int] | None = (parent, position)
+    for step in steps:
+        if place is None:
+            return False
+        node, position = place
+        if not any(step.fullmatch(spelling) for spelling in _list_spellings(format_label(node, position))):
+            return False
+        place = (node.parent, node.position) if node.parent is not None else None
+    return True
+
+
+_LABEL = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<name>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
+
+
+def _list_spellings(label: str) -> set[str]:
+    """List the ways to write one step of a path: type, name or both, with and without the index."""
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        return {label}
+    kind, name, index = match["kind"], match["name"], match["index"] or ""
+    names = {kind} if name is None else {kind, name, f"{kind}({name})"}
+    return names | {f"{each}{index}" for each in names}
+
+
+def _iter_outcomes(rendered: Rendered) -> Iterator[tuple[Node, int, Outcome]]:
+    """Yield each item of the tree that took part in the render, with its outcome."""
+    pruned = _get_pruned_tree(rendered)
+    nodes = pruned.tree.nodes
+    before, after = _TreeAtState(nodes, UNPRUNED), _TreeAtState(nodes, pruned.state)
+    for node in nodes:
+        for position, item in enumerate(node.items):
+            if isinstance(item, Leaf) and item.is_frame:
+                continue  # written by the element around it
+            if after.contains(node, position) and after.has_content(item):
+                yield node, position, "kept"
+            elif before.contains(node, position):
+                yield node, position, "dropped" if before.has_content(item) else "empty"
+
+
+class _TreeAtState:
+    """A tree in one state: which nodes it contains, with all nodes above them, and which of those have content."""
+
+    def __init__(self, nodes: list[Node], state: int) -> None:
+        self._state = state
+        self._nodes: set[Node] = set()
+        self._with_content: set[Node] = set()
+        for node in nodes:  # parents come before their children
+            parent = node.parent
+            if parent is None or (parent in self._nodes and is_item_alive(node, parent.removed_at[node.position], state)):
+                self._nodes.add(node)
+        for node in reversed(nodes):
+            has_calls = node.calls and any(removed_at >= state for removed_at in node.calls_removed_at)
+            if (
+                node.role == "tool"
+                or node.reserve > 0
+                or has_calls
+                or any(self.contains(node, position) and self.has_content(item) for position, item in enumerate(node.items))
+            ):
+                self._with_content.add(node)
+
+    def contains(self, node: Node, position: int) -> bool:
+        """Return whether an item is in the tree."""
+        return node in self._nodes and is_item_alive(node.items[position], node.removed_at[position], self._state)
+
+    def has_content(self, item: Item) -> bool:
+        """Return whether an item shows anything but white space."""
+        if isinstance(item, Node):
+            return item in self._with_content
+        return isinstance(item, TextMessage) or item.part is not None or (not item.is_frame and bool(item.text.strip()))
+
+
+MAX_WIDTH = 160
+"""Characters of a message that are shown on its line."""
+
+MAX_MESSAGES = 12
+"""Messages that are shown before the middle is omitted."""
+
+
+def format_messages(messages: Sequence[Message]) -> list[str]:
+    """Format messages as one line each, numbered from 0. Of more than 12 messages only the first and last six are shown."""
+    lines = [f"{index}  {_format_message(message)}" for index, message in enumerate(messages[: MAX_MESSAGES // 2])]
+    rest = messages[MAX_MESSAGES // 2 :]
+    hidden = max(0, len(rest) - MAX_MESSAGES // 2)
+    if hidden:
+        lines.append(f"…  {hidden:,} more")
+    start = len(messages) - len(rest) + hidden
+    return lines + [f"{start + index}  {_format_message(message)}" for index, message in enumerate(rest[hidden:])]
+
+
+def _format_message(message: Message) -> str:
+    """Format a message as one line: its role, its text, its calls."""
+    name = message.name or message.tool_call_id
+    content = [_format_part(part) for part in message.content] + [f"→ {call.name} {call.arguments}" for call in message.tool_calls]
+    return f"{message.role}{f' ({name})' if name else ''}: {shorten(' '.join(filter(None, content)) or '(empty)')}"
+
+
+def shorten(text: str) -> str:
+    """Put a text on one line and cut it to 160 characters."""
+    line = " ".join(text[: 2 * MAX_WIDTH].split())
+    return line if len(line) <= MAX_WIDTH and len(text) <= 2 * MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
+
+
+def _format_part(part: Part) -> str:
+    match part:
+        case str(text):
+            return shorten(text)
+        case ImagePart(url=url):
+            return f"[image {url[:60]}]"
+        case DocumentPart(name=name, media_type=kind):
+            return f"[document {name or kind}]"
+        case OpaquePart(value=value):
+            return f"[{shorten(repr(value))}]"
+        case CacheBreakpointPart():
+            return "[cache breakpoint]"

@@ -1,6 +1,6 @@
-"""The fixture `prompt_bench`: a test fails when a prompt keeps less of itself at some budget than its baseline says.
+"""The pytest fixture `prompt_bench`: fail a test when a prompt keeps less of its elements at some budget than its baseline.
 
-It is loaded in every test session where promptkit is installed, so it imports pytest only; the rest is imported by the test that uses it.
+pytest loads this module in every test session where promptkit is installed, so it imports only pytest until a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Bench: TypeAlias = "Callable[[Child], Run]"
 
 
 @attrs.frozen(kw_only=True)
-class _Guard:
-    """What the marker says."""
+class _MarkerOptions:
+    """The arguments of the marker."""
 
     baseline: str
-    """A file, relative to the root of the test suite (pytest's rootdir)."""
+    """Path of the baseline file, relative to pytest's rootdir."""
     budgets: str | Sequence[int] = "1k:128k:log16"
     tolerance: float = 0.05
     models: Sequence[str] = ()
@@ -40,95 +40,95 @@ class _Guard:
     time_tolerance: float | None = None
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and given >= 0
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
 
 
-_TAKEN: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "baseline": (lambda given: isinstance(given, str), "a path from the rootdir"),
-    "budgets": (lambda given: isinstance(given, Sequence), "a list of tokens, or text such as '1k:128k:log16'"),
+_ARGUMENT_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "baseline": (lambda value: isinstance(value, str), "a path from the rootdir"),
+    "budgets": (lambda value: isinstance(value, Sequence), "a list of tokens, or text such as '1k:128k:log16'"),
     "tolerance": (_is_number, "a number, 0 or more"),
-    "models": (lambda given: isinstance(given, Sequence) and not isinstance(given, str), "a list of names"),
-    "depth": (lambda given: isinstance(given, int) and given >= 1, "a whole number, 1 or more"),
-    "repeat": (lambda given: isinstance(given, int) and given >= 0, "a whole number, 0 or more"),
-    "time_tolerance": (lambda given: given is None or _is_number(given), "a number, 0 or more, or None"),
+    "models": (lambda value: isinstance(value, Sequence) and not isinstance(value, str), "a list of names"),
+    "depth": (lambda value: isinstance(value, int) and value >= 1, "a whole number, 1 or more"),
+    "repeat": (lambda value: isinstance(value, int) and value >= 0, "a whole number, 0 or more"),
+    "time_tolerance": (lambda value: value is None or _is_number(value), "a number, 0 or more, or None"),
 }
-"""What each argument of the marker may be, and how that is said."""
+"""Argument of the marker → a check of its value, and a description of the values that pass."""
 
 
 _BASELINES: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that writes baselines."""
-    help_text = "write the baselines of the tests that use prompt_bench, instead of holding prompts against them"
+    """Add the option that writes baselines."""
+    help_text = "write the baselines of tests that use prompt_bench instead of comparing with them"
     parser.getgroup("promptkit").addoption(OPTION, action="store_true", default=False, help=help_text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker that says what is measured and held against what."""
+    """Register the marker that names the budgets and the baseline of a test."""
     config.stash[_BASELINES] = {}
     config.addinivalue_line(
         "markers",
         f"{MARKER}(baseline, budgets='1k:128k:log16', tolerance=0.05, models=(), depth=3, repeat=0, time_tolerance=None): "
-        f"what the fixture {MARKER} measures, and the file, relative to the rootdir, that it holds the prompt against",
+        f"budgets that the fixture {MARKER} measures, and the baseline file, relative to the rootdir, that it compares with",
     )
 
 
 @pytest.fixture
 def prompt_bench(request: pytest.FixtureRequest) -> Bench:
-    """A function that measures the prompt it is given at the marker's budgets, and fails the test if it is worse than the baseline.
+    """Return a function that measures a prompt at the marker's budgets and fails the test if the prompt is worse than its baseline.
 
-    It returns the run. Times are taken only if the marker has a `repeat`.
+    The function returns the run. It measures times only if the marker has a `repeat`.
     """
-    guard = _guard(request)
-    path = request.config.rootpath / guard.baseline
+    options = _read_marker(request)
+    path = request.config.rootpath / options.baseline
     owner = request.config.stash[_BASELINES].setdefault(path, request.node.nodeid)
     if owner != request.node.nodeid:
-        _fail(f"the baseline {guard.baseline} is that of {owner}: give each test its own.")
-    ran: list[Run] = []
+        _fail(f"{owner} uses the baseline {options.baseline} already: give each test a baseline of its own.")
+    runs: list[Run] = []
 
     def bench(prompt: Child) -> Run:
         __tracebackhide__ = True
-        if ran:
-            _fail("a test measures one prompt: its baseline holds no more.")
+        if runs:
+            _fail("a test measures one prompt, because its baseline holds one run: write another test for another prompt.")
         if not (path.exists() or request.config.getoption(OPTION)):
-            _fail(f"there is no baseline {guard.baseline} yet. Write it: {_update(request)}")
-        ran.append(_measured(prompt, guard, request.node.nodeid))
+            _fail(f"there is no baseline {options.baseline} yet. Write it: {_update_command(request)}")
+        runs.append(_measure(prompt, options, request.node.nodeid))
         if request.config.getoption(OPTION):
-            _write(path, ran[0])
+            _write(path, runs[0])
         else:
-            _hold(ran[0], path, guard, request)
-        return ran[0]
+            _compare_with_baseline(runs[0], path, options, request)
+        return runs[0]
 
     return bench
 
 
-def _guard(request: pytest.FixtureRequest) -> _Guard:
+def _read_marker(request: pytest.FixtureRequest) -> _MarkerOptions:
     __tracebackhide__ = True
     marker = request.node.get_closest_marker(MARKER)
     if marker is None:
-        _fail('the test needs the marker that says what is measured: @pytest.mark.prompt_bench(baseline="tests/bench/NAME.json").')
+        _fail('the test has no marker with a baseline: write @pytest.mark.prompt_bench(baseline="tests/bench/NAME.json") above it.')
     if marker.args:
-        _fail("the marker takes its arguments by name.")
-    known = [field.name for field in attrs.fields(_Guard)]
+        _fail("the marker takes its arguments by name: write baseline=…, budgets=….")
+    known = [field.name for field in attrs.fields(_MarkerOptions)]
     wrong = sorted(marker.kwargs.keys() - set(known))
     if wrong or "baseline" not in marker.kwargs:
-        said = f"has no {', '.join(wrong)}" if wrong else "needs a baseline"
-        _fail(f"the marker {said}; it takes {', '.join(known)}.")
-    for name, given in marker.kwargs.items():
-        fits, taken = _TAKEN[name]
-        if not fits(given):
-            _fail(f"the marker's {name} is {taken}, not {given!r}.")
-    return _Guard(**marker.kwargs)
+        problem = f"has no argument {', '.join(wrong)}" if wrong else "needs a baseline"
+        _fail(f"the marker {problem}; it takes {', '.join(known)}.")
+    for name, value in marker.kwargs.items():
+        is_valid, expected = _ARGUMENT_CHECKS[name]
+        if not is_valid(value):
+            _fail(f"the marker's {name} must be {expected}, not {value!r}.")
+    return _MarkerOptions(**marker.kwargs)
 
 
-def _measured(prompt: Child, guard: _Guard, name: str) -> Run:
+def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
     from promptkit.bench.budget_ranges import parse_budgets
     from promptkit.bench.sweep import measure
 
-    budgets = parse_budgets(guard.budgets) if isinstance(guard.budgets, str) else tuple(sorted(set(guard.budgets)))
-    return measure(prompt, budgets=budgets, models=guard.models, repeat=guard.repeat, depth=guard.depth, target=name)
+    budgets = parse_budgets(options.budgets) if isinstance(options.budgets, str) else tuple(sorted(set(options.budgets)))
+    return measure(prompt, budgets=budgets, models=options.models, repeat=options.repeat, depth=options.depth, target=name)
 
 
 def _write(path: Path, run: Run) -> None:
@@ -138,7 +138,7 @@ def _write(path: Path, run: Run) -> None:
     write_atomically(path, run_to_json(run).encode())
 
 
-def _hold(run: Run, path: Path, guard: _Guard, request: pytest.FixtureRequest) -> None:
+def _compare_with_baseline(run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest) -> None:
     from promptkit.bench.baseline import BaselineMismatchError, compare, format_comparison
     from promptkit.bench.results import UnreadableRunError, read_run
     from promptkit.errors import PromptKitError
@@ -146,22 +146,23 @@ def _hold(run: Run, path: Path, guard: _Guard, request: pytest.FixtureRequest) -
     __tracebackhide__ = True
     found: Comparison | PromptKitError
     try:
-        found = compare(run, read_run(path), tolerance=guard.tolerance, time_tolerance=guard.time_tolerance)
+        found = compare(run, read_run(path), tolerance=options.tolerance, time_tolerance=options.time_tolerance)
     except (BaselineMismatchError, UnreadableRunError) as error:
-        found = error  # pytest would show what a failure was raised for
+        found = error  # a failure raised here would show this error as its context
     if isinstance(found, PromptKitError):
-        _fail(f"{found}\nWrite it anew: {_update(request)}")
+        _fail(f"{found}\nWrite it again: {_update_command(request)}")
     if found.worse:
         _fail(
-            f"the prompt is worse than {guard.baseline}.\n{format_comparison(found)}\nWhere that is meant, write the baseline anew: {_update(request)}"
+            f"the prompt is worse than {options.baseline}.\n{format_comparison(found)}\n"
+            f"If the change is intended, write the baseline again: {_update_command(request)}"
         )
     request.node.add_report_section("call", MARKER, format_comparison(found))
 
 
-def _update(request: pytest.FixtureRequest) -> str:
+def _update_command(request: pytest.FixtureRequest) -> str:
     return f'pytest {OPTION} "{request.node.nodeid}"'
 
 
-def _fail(why: str) -> NoReturn:
+def _fail(problem: str) -> NoReturn:
     __tracebackhide__ = True
-    pytest.fail(f"{MARKER}: {why}", pytrace=False)
+    pytest.fail(f"{MARKER}: {problem}", pytrace=False)

@@ -1,4 +1,4 @@
-"""A model that answers from a script, so that a test of an agent says what the model says, and needs no network."""
+"""A model that answers from a script, so that tests of agents need no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
-from promptkit.testing.assertions import outline, shorten
+from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 if TYPE_CHECKING:
@@ -25,26 +25,29 @@ __all__ = ["Answer", "NoStepLeftError", "Request", "ScriptedModel", "Step", "Ste
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """What a model was sent."""
+    """A request that a ScriptedModel received."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
 
     def __str__(self) -> str:
-        """One short line for each message, and the names of the tools."""
+        """Format each message as one short line, and name the tools."""
         tools = f"\n  tools: {', '.join(tool.name for tool in self.tools)}" if self.tools else ""
-        return "\n".join(f"  {line}" for line in outline(self.messages) or ["no messages"]) + tools
+        return "\n".join(f"  {line}" for line in format_messages(self.messages) or ["no messages"]) + tools
 
 
 Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | BaseException"
-"""What a step may be: text, calls, a whole assistant message, a whole reply, or an error to raise."""
+"""One answer of the model: text, tool calls, an assistant message, a reply with its usage, or an error to raise."""
 
 Step: TypeAlias = "Answer | Callable[[Request], Answer | Awaitable[Answer]]"
-"""Likewise, or a function of the request that returns it; the function may be `async`."""
+"""One step of the script: an answer, or a function that takes the request and returns the answer; it may be `async`."""
 
 
 class NoStepLeftError(AssertionError):
-    """A ScriptedModel was asked once more than it has steps. `request` is what it was asked, `steps` how many it had."""
+    """A ScriptedModel received more requests than it has steps.
+
+    `request` is the first request without a step, `steps` the number of steps.
+    """
 
     def __init__(self, request: Request, steps: int) -> None:
         super().__init__(request, steps)
@@ -52,12 +55,12 @@ class NoStepLeftError(AssertionError):
         self.steps = steps
 
     def __str__(self) -> str:
-        had = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
-        return f"ScriptedModel was asked once more, and {had} used up. The request:\n{self.request}"
+        steps = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
+        return f"ScriptedModel received another request, but {steps} used up. The request:\n{self.request}"
 
 
 class StepsLeftError(AssertionError):
-    """A ScriptedModel was asked less often than it has steps. `steps` are those left, `requests` what it was asked."""
+    """A ScriptedModel received fewer requests than it has steps. `steps` are those left, `requests` all that came."""
 
     def __init__(self, steps: Sequence[Step], requests: Sequence[Request]) -> None:
         super().__init__(steps, requests)
@@ -67,19 +70,25 @@ class StepsLeftError(AssertionError):
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)
         last = f" The last request:\n{self.requests[-1]}" if self.requests else ""
-        times = "once" if len(self.requests) == 1 else f"{len(self.requests)} times"
-        return f"ScriptedModel was asked {times}, and {len(self.steps)} of its steps are left:\n{left}{last}"
+        requests = "1 request" if len(self.requests) == 1 else f"{len(self.requests)} requests"
+        return f"ScriptedModel received {requests}, but {len(self.steps)} of its steps are left:\n{left}{last}"
 
 
 class ScriptedModel:
-    """A model that answers each request with the next of its steps, and fails the test if requests and steps do not match.
+    """A model that answers each request with the next step of a script, and fails the test if requests and steps do not match.
 
-    It is a context manager: at the end of the block it checks that every step was used and that nothing more was asked for,
-    even if the code under test swallowed that error. `requests` holds what it was sent.
+    It is a context manager: at the end of the block it checks that every step was used and that no further request came, even
+    if the code under test swallowed that error. `requests` holds the requests that it received.
 
-    What a reply cost is counted by `tokenizer`: one token a word, unless told otherwise. The input is the whole request, of
-    which the leading messages that an earlier request began with are cached; the output is the answer as a message. A Reply
-    among the steps says itself what it cost, and `usage` says it for all others.
+    The usage of a reply is counted: the input is the whole request, of which the leading messages that an earlier request began
+    with count as cached; the output is the answer as a message. A Reply among the steps keeps its own usage.
+
+    Args:
+        steps: The answers, in order: text, a ToolCall or several, an assistant Message, a Reply, an error to raise, or a function
+            that takes the Request and returns one of these.
+        name: The model's name.
+        tokenizer: Counts usage. Default: one token a word.
+        usage: The usage of every reply, in place of a counted one.
 
     >>> with ScriptedModel([ToolCall(id="c1", name="read"), "The parser is fine."]) as model:
     ...     run_agent(model)
@@ -95,16 +104,18 @@ class ScriptedModel:
     ) -> None:
         self.name = name
         self.requests: list[Request] = []
-        """What it was sent, in order; one that it had no step for is the last."""
-        self._steps: tuple[Step, ...] = tuple(map(_checked, steps))
+        """The requests so far, in order. One that no step was left for is included."""
+        self._steps: tuple[Step, ...] = tuple(map(_check_step, steps))
         self._sizer = Sizer(tokenizer or WordTokenizer())
         self._usage = usage
-        self._sent: list[_Sent] = []
+        self._prefixes: list[_PrefixNode] = []
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """The next step, as a reply.
+        """Return the next step as a reply.
 
-        Raises NoStepLeftError if there is none, and the step itself if it is an error.
+        Raises:
+            NoStepLeftError: No step is left.
+            BaseException: The step, if it is an error.
         """
         request = Request(messages=tuple(messages), tools=tuple(tools))
         self.requests.append(request)
@@ -112,29 +123,31 @@ class ScriptedModel:
         if number > len(self._steps):
             raise NoStepLeftError(request, len(self._steps))
         step = self._steps[number - 1]
-        read, cached = self._read(request)  # before anything is awaited: requests are remembered in the order in which they came
+        read, cached = self._count_input(request)  # before anything is awaited, so that requests are remembered in their order
         if callable(step):
-            made = step(request)
-            step = _checked(await made if inspect.isawaitable(made) else made)
+            answer = step(request)
+            step = _check_step(await answer if inspect.isawaitable(answer) else answer)
         if isinstance(step, BaseException):
             raise step
         if isinstance(step, Reply):
             return step
-        message = _message(cast("str | ToolCall | Sequence[ToolCall] | Message", step))  # _checked lets nothing else pass
+        message = _message_from_answer(cast("str | ToolCall | Sequence[ToolCall] | Message", step))  # _check_step lets nothing else pass
         usage = self._usage or Usage(input_tokens=read, output_tokens=self._sizer.count_message(message), cached_tokens=cached)
         return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop")
 
     def check(self) -> None:
-        """What the end of the block checks, for where there is no block.
+        """Check that the script was used up, where no `with` block does it.
 
-        Raises StepsLeftError if it was asked less often than it has steps, NoStepLeftError if more often.
+        Raises:
+            StepsLeftError: Steps are left.
+            NoStepLeftError: A request came that no step was left for.
         """
         __tracebackhide__ = True
-        asked, steps = len(self.requests), len(self._steps)
-        if asked > steps:
+        requests, steps = len(self.requests), len(self._steps)
+        if requests > steps:
             raise NoStepLeftError(self.requests[steps], steps)
-        if asked < steps:
-            raise StepsLeftError(self._steps[asked:], self.requests)
+        if requests < steps:
+            raise StepsLeftError(self._steps[requests:], self.requests)
 
     def __enter__(self) -> Self:
         return self
@@ -144,39 +157,39 @@ class ScriptedModel:
         if error is None:  # a test that failed already has its reason
             self.check()
 
-    def _read(self, request: Request) -> tuple[int, int]:
-        """The tokens of a request, and how many of them an earlier one began with. Every message is counted once."""
+    def _count_input(self, request: Request) -> tuple[int, int]:
+        """Count the tokens of a request, and those of its prefix that an earlier request began with. Each message is counted once."""
         system = next((message.text for message in request.messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(request.tools, system=system).tokens
-        known = next((sent for sent in self._sent if sent.what == request.tools), None)
-        tokens, cached = overhead, overhead if known else 0
-        if known is None:
-            known = _Sent(request.tools, overhead)
-            self._sent.append(known)
+        node = next((root for root in self._prefixes if root.value == request.tools), None)
+        tokens, cached = overhead, overhead if node else 0
+        if node is None:
+            node = _PrefixNode(request.tools, overhead)
+            self._prefixes.append(node)
         for message in request.messages:
-            following = next((sent for sent in known.following if sent.what is message or sent.what == message), None)
+            following = next((child for child in node.children if child.value is message or child.value == message), None)
             if following is None:
-                following = _Sent(message, self._sizer.count_message(message))
-                known.following.append(following)
+                following = _PrefixNode(message, self._sizer.count_message(message))
+                node.children.append(following)
             else:
                 cached += following.tokens
-            known = following
-            tokens += known.tokens
+            node = following
+            tokens += node.tokens
         return tokens, cached
 
 
-class _Sent:
-    """What some request began with: its last piece, what that costs, and what followed it in any request."""
+class _PrefixNode:
+    """A node in the tree of request prefixes: the tools at a root, a message below it, with its tokens and what followed it."""
 
-    __slots__ = ("following", "tokens", "what")
+    __slots__ = ("children", "tokens", "value")
 
-    def __init__(self, what: object, tokens: int) -> None:
-        self.what = what
+    def __init__(self, value: object, tokens: int) -> None:
+        self.value = value
         self.tokens = tokens
-        self.following: list[_Sent] = []
+        self.children: list[_PrefixNode] = []
 
 
-def _checked(step: Step) -> Step:
+def _check_step(step: Step) -> Step:
     if isinstance(step, str | Reply | BaseException) or callable(step):
         return step
     if isinstance(step, Message) and step.role == "assistant":
@@ -190,7 +203,7 @@ def _checked(step: Step) -> Step:
     raise TypeError(problem)
 
 
-def _message(answer: str | ToolCall | Sequence[ToolCall] | Message) -> Message:
+def _message_from_answer(answer: str | ToolCall | Sequence[ToolCall] | Message) -> Message:
     if isinstance(answer, Message):
         return answer
     if isinstance(answer, str):

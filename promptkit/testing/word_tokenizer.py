@@ -1,4 +1,4 @@
-"""A tokenizer whose counts can be checked by eye, so that a test's budget is a number that its reader can follow."""
+"""A tokenizer that counts words, so that the reader of a test can check its budgets by eye."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ if TYPE_CHECKING:
 
 __all__ = ["WordTokenizer"]
 
-_BESIDE_SPACE = re.compile(r"(?=\s)|(?<=\s)")
+_EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")
 
 
 @attrs.frozen(kw_only=True)
 class WordTokenizer(Tokenizer):
-    """One token for each word: a run of characters that are no white space. Nothing else costs anything unless told to.
+    """A tokenizer that counts one token for each word, a run of characters without white space.
 
-    `per_message` is what each message costs besides, whatever its role; calls without text stand in no message, as with OpenAI.
-    `per_call` is what each tool call costs, with its name and arguments. `per_image` is what each image costs. Documents and
-    opaque parts cost the tokens that they say.
+    Messages, tool calls and images cost nothing unless the attributes below say so. Documents and opaque parts cost the `tokens`
+    that they declare.
 
     >>> WordTokenizer().count("Fix the parser.")
     3
     """
 
     per_message: int = 0
-    """Tokens."""
+    """Tokens of each message, beside those of its text. A message of tool calls without text is none, as with OpenAI."""
 
     per_call: int = 0
-    """Tokens."""
+    """Tokens of each tool call, its name and arguments included."""
 
     per_image: int = 0
-    """Tokens."""
+    """Tokens of each image."""
 
     @property
     def safe_cut(self) -> re.Pattern[str] | None:
-        """Wherever white space begins, goes on or ends: no word is cut there."""
-        return _BESIDE_SPACE
+        """The edges of white space, where no word is cut."""
+        return _EDGE_OF_SPACE
 
     def count(self, text: str) -> int:
-        """The words of a text."""
+        """Count the words of a text."""
         return len(text.split())
 
     def count_framing(
@@ -59,11 +58,11 @@ class WordTokenizer(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        """What a message costs apart from its content."""
+        """Count the tokens of a message apart from its content."""
         _ = role, name, tool_call_id
-        around = 0 if tool_calls and text is False else self.per_message
-        return Count(around + self.per_call * len(tool_calls))
+        framing = 0 if tool_calls and text is False else self.per_message
+        return Count(framing + self.per_call * len(tool_calls))
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """What a part that is no text costs."""
+        """Count the tokens of an image, a document or an opaque part."""
         return Count(self.per_image if isinstance(part, ImagePart) else part.tokens or 0)

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's protocol on this machine, so that tests ask a real HTTP peer and no network.
+"""A server on this machine that speaks OpenAI's protocol, so that tests use real HTTP without a network.
 
 >>> with serve(window=16_000, script=["It scatters."]) as server:
 ...     client = openai.OpenAI(base_url=server.url, api_key="none")
@@ -6,36 +6,36 @@
 
 from promptkit.testing.server.journal import Exchange, Stats
 from promptkit.testing.server.replies import (
+    ConnectionReset,
     Delay,
     Hang,
     HttpAnswer,
-    Malformed,
-    Reset,
+    MalformedBody,
     Rule,
-    Scripted,
-    Truncated,
+    ScriptedReply,
+    TruncatedBody,
     api_error,
     echo,
-    rate_limited,
+    rate_limit_error,
     server_error,
 )
 from promptkit.testing.server.server import Server, serve
 
 __all__ = [
+    "ConnectionReset",
     "Delay",
     "Exchange",
     "Hang",
     "HttpAnswer",
-    "Malformed",
-    "Reset",
+    "MalformedBody",
     "Rule",
-    "Scripted",
+    "ScriptedReply",
     "Server",
     "Stats",
-    "Truncated",
+    "TruncatedBody",
     "api_error",
     "echo",
-    "rate_limited",
+    "rate_limit_error",
     "serve",
     "server_error",
 ]

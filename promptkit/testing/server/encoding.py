@@ -1,8 +1,4 @@
-"""Replies as the Responses API writes them: whole, or as a stream of events; and compactions.
-
-Replies as Chat Completions writes them: whole, or as a stream of chunks.
-A reply that is ready to be written down, in whichever format it is asked for.
-"""
+"""Encode replies for Chat Completions and the Responses API, complete or as streams, and the answers of the compact endpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import attrs
 
 from promptkit.messages import OpaquePart
 from promptkit.providers.openai.request import PHASE
-from promptkit.testing.server.validation import mapping, sequence
+from promptkit.testing.server.validation import as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,19 +18,26 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Usage
     from promptkit.testing.server.journal import Exchange
 
-__all__ = ["Made", "chunks", "compaction", "completion", "events", "pieces", "refusal_of", "response"]
+__all__ = [
+    "ServerReply",
+    "encode_chat",
+    "encode_chat_chunks",
+    "encode_compaction",
+    "encode_response",
+    "encode_response_events",
+    "get_refusal",
+    "split_deltas",
+]
 
-
-PIECE = 16  # characters of a streamed text that come at once, at least
-MOST = 64  # pieces of one text
+JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
 
 @attrs.frozen(kw_only=True)
-class Made:
-    """What the model says to one request."""
+class ServerReply:
+    """The model's reply to one request, before it is encoded."""
 
     number: int
-    """That of the request: ids are made of it."""
+    """Number of the request, from which ids are built."""
     created: int
     """Seconds since 1970."""
     model: str
@@ -44,98 +47,154 @@ class Made:
     usage: Usage
 
 
-def pieces(text: str) -> Iterator[str]:
-    """A text in the pieces in which it is streamed."""
-    size = max(PIECE, -(-len(text) // MOST))
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
+def encode_chat(reply: ServerReply) -> JsonObject:
+    """Encode a reply as a complete answer of Chat Completions."""
+    message: JsonObject = {
+        "role": "assistant",
+        "content": reply.message.text or None,
+        "refusal": _join_refusals(reply),
+        "annotations": [],
+    }
+    if reply.message.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.message.tool_calls
+        ]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
+    return {**_chunk_head(reply, "chat.completion"), "choices": [choice], "usage": _encode_chat_usage(reply.usage)}
 
 
-def refusal_of(part: object) -> Json:
-    """The refusal that an opaque part holds, `{"type": "refusal", "refusal": "…"}`; None for any other part."""
-    value = part.value if isinstance(part, OpaquePart) else None
-    return value.get("refusal") if isinstance(value, dict) and value.get("type") == "refusal" else None
+def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[JsonObject]:
+    """Encode a reply as the chunks of a Chat Completions stream."""
+    head = _chunk_head(reply, "chat.completion.chunk") | ({"usage": None} if include_usage else {})
+
+    def chunk(delta: JsonObject, finish: str | None = None) -> JsonObject:
+        return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+
+    yield chunk({"role": "assistant", "content": "" if reply.message.text else None, "refusal": None})
+    for key, text in (("content", reply.message.text), ("refusal", _join_refusals(reply) or "")):
+        for delta in split_deltas(text):
+            yield chunk({key: delta})
+    for index, call in enumerate(reply.message.tool_calls):
+        start = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        yield chunk({"tool_calls": [start]})
+        for delta in split_deltas(call.arguments):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
+    yield chunk({}, reply.finish)
+    if include_usage:
+        yield {**head, "choices": [], "usage": _encode_chat_usage(reply.usage)}
 
 
-REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish → the reason of a response that is incomplete."""
-
-JsonObject: TypeAlias = dict[str, Any]  # Any: JSON that goes out
+def _chunk_head(reply: ServerReply, kind: str) -> JsonObject:
+    return {"id": f"chatcmpl-{reply.number}", "object": kind, "created": reply.created, "model": reply.model, "service_tier": "default"}
 
 
-def response(made: Made, body: Mapping[str, Any]) -> JsonObject:  # Any: JSON that came in
-    """The whole answer."""
-    reason = REASONS.get(made.finish)
-    return _response(made, body) | {
-        "status": "incomplete" if reason else "completed",
-        "incomplete_details": {"reason": reason} if reason else None,
-        "output": list(_items(made)),
-        "usage": _usage(made.usage, sum(part.tokens or 0 for part in made.message.content if isinstance(part, OpaquePart))),
+def _join_refusals(reply: ServerReply) -> str | None:
+    return "".join(str(refusal) for part in reply.message.content if (refusal := get_refusal(part))) or None
+
+
+def _encode_chat_usage(usage: Usage) -> JsonObject:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }
 
 
-def events(made: Made, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: as above
-    """The answer as the values of a stream's events."""
-    for number, event in enumerate(_events(made, body)):
+INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Finish reason → the reason of an incomplete response."""
+
+
+def encode_response(reply: ServerReply, body: Mapping[str, Any]) -> JsonObject:  # Any: JSON
+    """Encode a reply as a complete answer of the Responses API. `body` is the request, whose settings are repeated."""
+    reason = INCOMPLETE_REASONS.get(reply.finish)
+    return _response_head(reply, body) | {
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "output": list(_iter_output_items(reply)),
+        "usage": _encode_response_usage(
+            reply.usage, sum(part.tokens or 0 for part in reply.message.content if isinstance(part, OpaquePart))
+        ),
+    }
+
+
+def encode_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: JSON
+    """Encode a reply as the events of a Responses API stream. `body` is the request."""
+    for number, event in enumerate(_iter_response_events(reply, body)):
         yield event | {"sequence_number": number}
 
 
-def compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObject:
-    """The answer of the endpoint that compacts: all messages of the user, and one item that stands for the rest.
+def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObject:
+    """Encode the answer of the compact endpoint: all user messages, and one item that replaces the rest.
 
-    A conversation is not really summarized: the item says how much there was.
+    Nothing is really summarized: the item says how many items and tokens there were.
+
+    Args:
+        exchange: The request.
+        usage: The usage to report.
+        created: Seconds since 1970.
     """
-    given = exchange.body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else sequence(given)
-    said = [dict(item) for item in map(mapping, items) if item.get("type", "message") == "message" and item.get("role") == "user"]
-    for index, item in enumerate(said):
+    sent = exchange.body.get("input")
+    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
+    user_messages = [
+        dict(item) for item in map(as_mapping, items) if item.get("type", "message") == "message" and item.get("role") == "user"
+    ]
+    for index, item in enumerate(user_messages):
         content = item.get("content")
         parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
-        said[index] = {"id": f"msg_{exchange.number}_{index}", "type": "message", "role": "user", "status": "completed", "content": parts}
-    rest = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
-    sealed = base64.b64encode(rest.encode()).decode()
-    output = [*said, {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed}]
+        user_messages[index] = {
+            "id": f"msg_{exchange.number}_{index}",
+            "type": "message",
+            "role": "user",
+            "status": "completed",
+            "content": parts,
+        }
+    text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
+    sealed = base64.b64encode(text.encode()).decode()
+    output = [*user_messages, {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed}]
     head = {"id": f"resp_{exchange.number}", "object": "response.compaction", "created_at": created}
-    return {**head, "output": output, "usage": _usage(usage)}
+    return {**head, "output": output, "usage": _encode_response_usage(usage)}
 
 
-def _events(made: Made, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: as above
-    begun = _response(made, body) | {"status": "in_progress", "output": list[JsonObject](), "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    for index, item in enumerate(_items(made)):
+def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: JSON
+    head = _response_head(reply, body) | {"status": "in_progress", "output": list[JsonObject](), "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": head}
+    yield {"type": "response.in_progress", "response": head}
+    for index, item in enumerate(_iter_output_items(reply)):
         place = {"output_index": index, "item_id": item["id"]}
         empty: JsonObject = {"content": []} if item["type"] == "message" else {"arguments": ""} if item["type"] == "function_call" else {}
         started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
         yield {"type": "response.output_item.added", "output_index": index, "item": started}
         if item["type"] == "function_call":
-            for piece in pieces(item["arguments"]):
-                yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+            for delta in split_deltas(item["arguments"]):
+                yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
             done = {"name": item["name"], "arguments": item["arguments"]}
             yield {"type": "response.function_call_arguments.done", **place, **done}
         for at, part in enumerate(item["content"] if item["type"] == "message" else ()):
-            yield from _part_events(part, place | {"content_index": at})
+            yield from _iter_part_events(part, place | {"content_index": at})
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    whole = response(made, body)
-    yield {"type": f"response.{whole['status']}", "response": whole}
+    complete = encode_response(reply, body)
+    yield {"type": f"response.{complete['status']}", "response": complete}
 
 
-def _part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
+def _iter_part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
     key, kind = ("text", "output_text") if part["type"] == "output_text" else ("refusal", "refusal")
     logged = {"logprobs": list[JsonObject]()} if kind == "output_text" else {}
     yield {"type": "response.content_part.added", **place, "part": part | {key: ""}}
-    for piece in pieces(part[key]):
-        yield {"type": f"response.{kind}.delta", **place, "delta": piece, **logged}
+    for delta in split_deltas(part[key]):
+        yield {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
     yield {"type": f"response.{kind}.done", **place, key: part[key], **logged}
     yield {"type": "response.content_part.done", **place, "part": part}
 
 
-def _response(made: Made, body: Mapping[str, Any]) -> JsonObject:  # Any: as above
+def _response_head(reply: ServerReply, body: Mapping[str, Any]) -> JsonObject:  # Any: JSON
     return {
-        "id": f"resp_{made.number}",
+        "id": f"resp_{reply.number}",
         "object": "response",
-        "created_at": made.created,
-        "model": made.model,
+        "created_at": reply.created,
+        "model": reply.model,
         "error": None,
         "instructions": body.get("instructions"),
         "metadata": {},
@@ -143,14 +202,14 @@ def _response(made: Made, body: Mapping[str, Any]) -> JsonObject:  # Any: as abo
         "temperature": body.get("temperature", 1.0),
         "top_p": body.get("top_p", 1.0),
         "tool_choice": body.get("tool_choice", "auto"),
-        "tools": list(sequence(body.get("tools"))),
+        "tools": list(as_sequence(body.get("tools"))),
         "store": body.get("store", True),
         "truncation": "disabled",
     }
 
 
-def _items(made: Made) -> Iterator[JsonObject]:
-    """The output items: what is opaque as it is, text and refusals in messages, then the calls."""
+def _iter_output_items(reply: ServerReply) -> Iterator[JsonObject]:
+    """Yield the output items: opaque items as they are, text and refusals in messages, then the tool calls."""
     phase: object = None
     content: list[JsonObject] = []
     count = 0
@@ -158,7 +217,7 @@ def _items(made: Made) -> Iterator[JsonObject]:
     def message() -> Iterator[JsonObject]:
         if content:
             item = {
-                "id": f"msg_{made.number}_{count}",
+                "id": f"msg_{reply.number}_{count}",
                 "type": "message",
                 "role": "assistant",
                 "status": "completed",
@@ -167,10 +226,10 @@ def _items(made: Made) -> Iterator[JsonObject]:
             content.clear()
             yield item | ({"phase": phase} if phase else {})
 
-    for part in made.message.content:
+    for part in reply.message.content:
         if isinstance(part, str):
             content.append({"type": "output_text", "text": part, "annotations": list[JsonObject](), "logprobs": list[JsonObject]()})
-        elif refusal := refusal_of(part):
+        elif refusal := get_refusal(part):
             content.append({"type": "refusal", "refusal": refusal})
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
             yield from message()
@@ -178,14 +237,14 @@ def _items(made: Made) -> Iterator[JsonObject]:
             if part.provider == PHASE:
                 phase = part.value.get("phase")
             elif part.provider == "responses":
-                yield {"id": f"item_{made.number}_{count}", **part.value}
+                yield {"id": f"item_{reply.number}_{count}", **part.value}
     yield from message()
-    for index, call in enumerate(made.message.tool_calls):
-        item = {"id": f"fc_{made.number}_{index}", "type": "function_call", "status": "completed"}
+    for index, call in enumerate(reply.message.tool_calls):
+        item = {"id": f"fc_{reply.number}_{index}", "type": "function_call", "status": "completed"}
         yield item | {"call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _usage(usage: Usage, reasoning: int = 0) -> JsonObject:
+def _encode_response_usage(usage: Usage, reasoning: int = 0) -> JsonObject:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
@@ -195,57 +254,18 @@ def _usage(usage: Usage, reasoning: int = 0) -> JsonObject:
     }
 
 
-def completion(made: Made) -> dict[str, Any]:  # Any: JSON
-    """The whole answer."""
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": made.message.text or None,
-        "refusal": _refusal(made),
-        "annotations": [],
-    }  # Any: as above
-    if made.message.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in made.message.tool_calls
-        ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": made.finish}
-    return {**_head(made, "chat.completion"), "choices": [choice], "usage": _chat_usage(made.usage)}
+MIN_DELTA = 16  # characters
+MAX_DELTAS = 64  # of one text
 
 
-def chunks(made: Made, *, include_usage: bool) -> Iterator[dict[str, Any]]:  # Any: as above
-    """The answer as the values of a stream's events."""
-    head = _head(made, "chat.completion.chunk") | ({"usage": None} if include_usage else {})
-
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:  # Any: as above
-        return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
-
-    yield chunk({"role": "assistant", "content": "" if made.message.text else None, "refusal": None})
-    for key, text in (("content", made.message.text), ("refusal", _refusal(made) or "")):
-        for piece in pieces(text):
-            yield chunk({key: piece})
-    for index, call in enumerate(made.message.tool_calls):
-        start = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-        yield chunk({"tool_calls": [start]})
-        for piece in pieces(call.arguments):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, made.finish)
-    if include_usage:
-        yield {**head, "choices": [], "usage": _chat_usage(made.usage)}
+def split_deltas(text: str) -> Iterator[str]:
+    """Split a text into the deltas of a stream."""
+    size = max(MIN_DELTA, -(-len(text) // MAX_DELTAS))
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
 
 
-def _head(made: Made, kind: str) -> dict[str, Any]:  # Any: as above
-    return {"id": f"chatcmpl-{made.number}", "object": kind, "created": made.created, "model": made.model, "service_tier": "default"}
-
-
-def _refusal(made: Made) -> str | None:
-    return "".join(str(said) for part in made.message.content if (said := refusal_of(part))) or None
-
-
-def _chat_usage(usage: Usage) -> dict[str, Any]:  # Any: as above
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
-    }
+def get_refusal(part: object) -> Json:
+    """Return the refusal of an opaque part `{"type": "refusal", "refusal": "…"}`, and None for any other part."""
+    value = part.value if isinstance(part, OpaquePart) else None
+    return value.get("refusal") if isinstance(value, dict) and value.get("type") == "refusal" else None

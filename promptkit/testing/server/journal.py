@@ -1,4 +1,4 @@
-"""A request as it came, and what became of it: what tests look at."""
+"""The record of a request and its answer, and the counts of a server, for tests to look at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit.testing.server.validation import as_chat, mapping, sequence, text_of
+from promptkit.testing.server.validation import as_mapping, as_sequence, convert_to_chat, extract_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,83 +27,83 @@ MODELS = "/v1/models"
 
 @attrs.define(eq=False, slots=False)
 class Exchange:
-    """A request, and its answer as far as there is one."""
+    """A request, and its answer as far as it was sent."""
 
     number: int
-    """From 1, in the order in which the server heard them."""
+    """From 1, in the order in which the requests arrived."""
     method: str
     path: str
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """Headers by their names in lower case."""
     client: tuple[str, int]
-    """The address and the port that it came from: one for each connection."""
+    """Address and port of the client: one pair for each connection."""
     raw: bytes = attrs.field(repr=False)
-    """The body as it came."""
+    """The body in bytes."""
     body: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"], repr=False)
-    """The body read, empty where it is no JSON object."""
+    """The parsed body; empty if it is no JSON object."""
     status: int | None = None
-    """What was answered; None while nothing is, and where the connection ended without."""
+    """The HTTP status of the answer; None before it is sent, and if the connection ended without one."""
     usage: Usage | None = None
-    """What the answer said that it cost."""
+    """The usage that the answer reported."""
     problem: str | None = None
     """Why the request was refused as ill-formed."""
     fault: str | None = None
-    """The name of the fault that was done to it."""
+    """The class name of the fault that was applied."""
 
     @cached_property
-    def chat(self) -> dict[str, Any]:  # Any: JSON that a test looks into
-        """The body as one of Chat Completions, whichever of the two it is."""
-        return as_chat(self.body) if self.path.startswith(RESPONSES) else dict(self.body)
+    def chat(self) -> dict[str, Any]:  # Any: JSON
+        """The body in the form of Chat Completions, whichever API was called."""
+        return convert_to_chat(self.body) if self.path.startswith(RESPONSES) else dict(self.body)
 
     @property
-    def messages(self) -> Sequence[Mapping[str, Any]]:  # Any: likewise
-        """The messages as Chat Completions has them, whichever API was asked."""
-        return [mapping(message) for message in sequence(self.chat.get("messages"))]
+    def messages(self) -> Sequence[Mapping[str, Any]]:  # Any: JSON
+        """The messages in the form of Chat Completions, whichever API was called."""
+        return [as_mapping(message) for message in as_sequence(self.chat.get("messages"))]
 
     @property
     def text(self) -> str:
         """The text of the last message."""
-        return text_of(self.messages[-1].get("content")) if self.messages else ""
+        return extract_text(self.messages[-1].get("content")) if self.messages else ""
 
     @property
     def stream(self) -> bool:
-        """Whether a stream was asked for."""
+        """Whether the client asked for a stream."""
         return self.body.get("stream") is True
 
 
 @attrs.frozen(kw_only=True)
 class Stats:
-    """What a server has seen so far. Tokens are those of the requests that were answered by the model."""
+    """What a server has counted so far. Tokens are those of the requests that the model answered."""
 
     requests: int = 0
     answered: int = 0
-    """By the model: by a step, a rule or what comes after the script."""
+    """Requests that were answered by a step, a rule or the function after the script."""
     invalid: int = 0
-    """Refused because the real endpoint would refuse them, too."""
+    """Requests that were refused because the real endpoint would refuse them."""
     overflows: int = 0
-    """Refused because they do not fit into the window."""
+    """Requests that were refused because they do not fit the window."""
     faults: int = 0
     beyond_script: int = 0
-    """Refused because the script was used up."""
+    """Requests that were refused because the script was used up."""
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
 
     @property
     def cached_share(self) -> float:
-        """The share of the input tokens that the prompt cache had; 0 where there were none."""
+        """The share of input tokens that the prompt cache had, from 0 to 1; 0 if there were none."""
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
 class ServerStats:
-    """Counts, from many threads."""
+    """The counters of a server, for many threads at once."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
 
     def add(self, **amounts: int) -> None:
-        """Add to counts, by the names that Stats has for them."""
+        """Add to counters, by the names of the fields of Stats."""
         with self._lock:
             self._counts.update(amounts)
 

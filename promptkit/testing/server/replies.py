@@ -1,4 +1,4 @@
-"""What the server is told to answer: replies of a model, and everything that goes wrong on the way."""
+"""The answers of a scripted server: replies of a model, HTTP errors, and faults of the connection."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ConnectionReset",
     "Delay",
     "Fault",
     "Hang",
     "HttpAnswer",
-    "Malformed",
-    "Reset",
+    "MalformedBody",
     "Rule",
-    "Scripted",
+    "ScriptedReply",
     "Step",
-    "Truncated",
+    "TruncatedBody",
     "api_error",
     "echo",
-    "rate_limited",
-    "scripted",
+    "normalize_answer",
+    "rate_limit_error",
     "server_error",
 ]
 
 
 @attrs.frozen(kw_only=True)
-class Scripted:
-    """A reply of which not everything need be said."""
+class ScriptedReply:
+    """A reply of the model. What is omitted is derived from the message and the request."""
 
     message: Message
     finish: str | None = None
-    """`tool_calls` where there are calls, `length` where the request's limit cut the text, else `stop`."""
+    """The finish reason. Default: `tool_calls` if there are calls, `length` if the request's limit cut the text, otherwise `stop`."""
     usage: Usage | None = None
-    """By default what promptkit counts."""
+    """Default: counted by promptkit."""
 
 
 @attrs.frozen(kw_only=True)
 class HttpAnswer:
-    """Any answer of HTTP. `body` goes out as JSON, or as it is where it is text; None is an empty body."""
+    """Any HTTP answer. A text is sent as it is, another `body` as JSON; None is an empty body."""
 
     status: int
     body: Json = None
@@ -55,7 +55,7 @@ class HttpAnswer:
 
 @attrs.frozen(kw_only=True)
 class Delay:
-    """The answer comes so many seconds late. Without an `answer` it is the one that would have come anyway."""
+    """Delay an answer by a number of seconds. Without an `answer` the regular one is delayed."""
 
     seconds: float
     answer: Step | None = None
@@ -63,85 +63,93 @@ class Delay:
 
 @attrs.frozen(kw_only=True)
 class Hang:
-    """No answer, for as long as the client waits."""
+    """Send nothing for as long as the client waits."""
 
 
 @attrs.frozen(kw_only=True)
-class Reset:
-    """The connection is reset in the middle of the body."""
+class ConnectionReset:
+    """Reset the connection in the middle of the body."""
 
 
 @attrs.frozen(kw_only=True)
-class Truncated:
-    """The body ends in the middle: a stream without its last events, properly closed; anything else shorter than it said."""
+class TruncatedBody:
+    """End the body in the middle: a stream without its last events, properly closed; another body shorter than its Content-Length."""
 
 
 @attrs.frozen(kw_only=True)
-class Malformed:
-    """The status is 200, and the body, or the first event of a stream, is broken JSON."""
+class MalformedBody:
+    """Send status 200 with broken JSON as the body, or as the first event of a stream."""
 
 
-Fault: TypeAlias = "HttpAnswer | Delay | Hang | Reset | Truncated | Malformed"
-"""What can go wrong with a request."""
+Fault: TypeAlias = "HttpAnswer | Delay | Hang | ConnectionReset | TruncatedBody | MalformedBody"
+"""A fault of one request."""
 
-Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | Scripted | Fault"
-"""What a step may be: text, calls, a whole assistant message, a whole reply with its usage, or a fault."""
+Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | ScriptedReply | Fault"
+"""One answer: text, tool calls, an assistant message, a reply with its usage, or a fault."""
 
 Step: TypeAlias = "Answer | Callable[[Exchange], Answer]"
-"""Likewise, or a function of the request that returns it, called in the thread of the connection."""
+"""One step of a script: an answer, or a function that takes the request and returns the answer, called in the connection's thread."""
 
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """Which requests get an answer, however often they come.
-
-    `match` is a regular expression that is searched for in the text of the last message, or a function of the request. A call with
-    an empty id gets one that is new.
-    """
+    """Answers all requests that match, in place of the script."""
 
     match: str | Callable[[Exchange], bool]
+    """A regular expression that is searched in the text of the last message, or a function of the request."""
     answer: Step
+    """The answer. A tool call with an empty id gets a new one for each request."""
 
 
 def api_error(
     status: int, message: str, *, code: str | None = None, kind: str = "invalid_request_error", param: str | None = None
 ) -> HttpAnswer:
-    """An error as OpenAI writes it."""
+    """Build an error in OpenAI's form.
+
+    Args:
+        status: The HTTP status.
+        message: The error's text.
+        code: The error's code, such as `context_length_exceeded`.
+        kind: The error's `type`.
+        param: The parameter that is wrong.
+    """
     return HttpAnswer(status=status, body={"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def rate_limited(retry_after: float | None = None) -> HttpAnswer:
-    """429, with the header `Retry-After` where seconds are given."""
+def rate_limit_error(retry_after: float | None = None) -> HttpAnswer:
+    """Build the error 429, with the header `Retry-After` if seconds are passed."""
     message = "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1."
     answer = api_error(429, message, code="rate_limit_exceeded", kind="requests")
     return answer if retry_after is None else attrs.evolve(answer, headers={"Retry-After": f"{retry_after:g}"})
 
 
 def server_error(status: int = 500) -> HttpAnswer:
-    """A server that fails."""
+    """Build the error of a server that fails."""
     return api_error(status, "The server had an error while processing your request. Sorry about that!", kind="server_error")
 
 
 def echo(exchange: Exchange) -> str:
-    """The text of the last message again."""
+    """Return the text of the last message."""
     return exchange.text or "(no text)"
 
 
-def scripted(answer: Answer) -> Scripted | Fault:
-    """Any answer as one of the two. Raises TypeError for what is none."""
+def normalize_answer(answer: Answer) -> ScriptedReply | Fault:
+    """Convert an answer to a ScriptedReply or a fault. Raises TypeError for any other value."""
     match answer:
-        case Scripted() | HttpAnswer() | Delay() | Hang() | Reset() | Truncated() | Malformed():
+        case ScriptedReply() | HttpAnswer() | Delay() | Hang() | ConnectionReset() | TruncatedBody() | MalformedBody():
             return answer
         case str():
-            return Scripted(message=Message(role="assistant", content=(answer,) if answer else ()))
+            return ScriptedReply(message=Message(role="assistant", content=(answer,) if answer else ()))
         case ToolCall():
-            return Scripted(message=Message(role="assistant", tool_calls=(answer,)))
+            return ScriptedReply(message=Message(role="assistant", tool_calls=(answer,)))
         case Message(role="assistant"):
-            return Scripted(message=answer)
+            return ScriptedReply(message=answer)
         case Reply():
-            return Scripted(message=answer.message, finish=answer.finish, usage=answer.usage)
+            return ScriptedReply(message=answer.message, finish=answer.finish, usage=answer.usage)
         case Sequence() if calls := tuple(call for call in answer if type(call) is ToolCall):
-            return Scripted(message=Message(role="assistant", tool_calls=calls))
+            return ScriptedReply(message=Message(role="assistant", tool_calls=calls))
         case _:
-            problem = f"an answer is text, a ToolCall or several, an assistant Message, a Reply, a Scripted or a fault, not {answer!r}."
+            problem = (
+                f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
+            )
             raise TypeError(problem)

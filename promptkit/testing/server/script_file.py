@@ -1,4 +1,4 @@
-"""A script as a JSON file: for a server that runs by itself, and for clients in other languages."""
+"""Read a script from a JSON file, for a server that runs as a program and for clients in other languages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cattrs.v import format_exception
 from promptkit.messages import Json, Message, ToolCall, Usage
 from promptkit.testing.server.replies import (
     Answer,
+    ConnectionReset,
     Delay,
     Fault,
     Hang,
     HttpAnswer,
-    Malformed,
-    Reset,
+    MalformedBody,
     Rule,
-    Scripted,
-    Truncated,
+    ScriptedReply,
+    TruncatedBody,
     echo,
-    rate_limited,
+    rate_limit_error,
     server_error,
 )
 
@@ -37,7 +37,7 @@ __all__ = ["Script", "read_script"]
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """What a file says: arguments of `serve`."""
+    """The content of a script file, as arguments of `serve`."""
 
     steps: tuple[Answer, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -46,48 +46,50 @@ class Script:
 
 
 def read_script(path: Path) -> Script:
-    """The script in a file: a list of steps, or an object with `steps`, `rules`, `faults` and `after`.
+    """Read a script: a list of steps, or an object with `steps`, `rules`, `faults` and `after`.
 
-    Raises OSError, and ValueError, in one line and with the place, for what is no script.
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is no script. The message has one line and names the place.
     """
     try:
         data: object = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        message = f"{path}: it is no JSON that can be read ({error})."
+        message = f"{path}: the file is no valid JSON ({error})."
         raise ValueError(message) from error
     try:
-        read = _convert.structure({"steps": data} if isinstance(data, list) else data, _File)
+        read = _converter.structure({"steps": data} if isinstance(data, list) else data, _File)
     except (cattrs.BaseValidationError, TypeError) as error:
-        message = f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_told))}."
+        message = f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
         raise ValueError(message) from error
     return Script(
-        steps=cast("tuple[Answer, ...]", read.steps),  # the hooks below made them so
-        rules=tuple(Rule(match=rule.match, answer=cast("Answer", rule.answer)) for rule in read.rules),  # likewise
-        faults=cast("dict[int, Fault]", read.faults),  # likewise
+        steps=cast("tuple[Answer, ...]", read.steps),  # the hooks below converted them
+        rules=tuple(Rule(match=rule.match, answer=cast("Answer", rule.answer)) for rule in read.rules),  # the hooks below converted them
+        faults=cast("dict[int, Fault]", read.faults),  # the hooks below converted them
         after=echo if read.after == "echo" else None,
     )
 
 
-def _told(error: BaseException, kind: type | None) -> str:
+def _describe_error(error: BaseException, kind: type | None) -> str:
     return str(error) if isinstance(error, ValueError) and "fault" in str(error) else format_exception(error, kind)
 
 
-AnAnswer = NewType("AnAnswer", object)
-"""To the converter: an Answer in its JSON form."""
+AnswerJson = NewType("AnswerJson", object)
+"""Marks a value for the converter as an Answer in its JSON form."""
 
-AFault = NewType("AFault", object)
-"""To the converter: a Fault in its JSON form."""
+FaultJson = NewType("FaultJson", object)
+"""Marks a value for the converter as a Fault in its JSON form."""
 
-AnyJson = NewType("AnyJson", object)
-"""To the converter: JSON that stays as it is."""
+PlainJson = NewType("PlainJson", object)
+"""Marks a value for the converter as JSON to keep as it is."""
 
 
 @attrs.frozen(kw_only=True)
 class _Call:
     name: str
     id: str = ""
-    arguments: AnyJson = attrs.field(factory=lambda: AnyJson("{}"))
-    """Text as it is, or an object."""
+    arguments: PlainJson = attrs.field(factory=lambda: PlainJson("{}"))
+    """JSON as text, or an object."""
 
 
 @attrs.frozen(kw_only=True)
@@ -101,28 +103,28 @@ class _Reply:
 @attrs.frozen(kw_only=True)
 class _Rule:
     match: str
-    answer: AnAnswer
+    answer: AnswerJson
 
 
 @attrs.frozen(kw_only=True)
 class _File:
-    steps: tuple[AnAnswer, ...] = ()
+    steps: tuple[AnswerJson, ...] = ()
     rules: tuple[_Rule, ...] = ()
-    faults: dict[int, AFault] = attrs.field(factory=dict[int, AFault])
+    faults: dict[int, FaultJson] = attrs.field(factory=dict[int, FaultJson])
     after: Literal["echo", "refuse"] = "refuse"
 
 
 @attrs.frozen(kw_only=True)
 class _Http:
     status: int
-    body: AnyJson = attrs.field(factory=lambda: AnyJson(None))
+    body: PlainJson = attrs.field(factory=lambda: PlainJson(None))
     headers: dict[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen(kw_only=True)
 class _Delay:
     seconds: float
-    answer: AnAnswer | None = None
+    answer: AnswerJson | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -139,50 +141,50 @@ FAULTS: Mapping[str, type[attrs.AttrsInstance]] = {
     "delay": _Delay,
     "hang": Hang,
     "http": _Http,
-    "malformed": Malformed,
+    "malformed": MalformedBody,
     "rate_limited": _RateLimited,
-    "reset": Reset,
+    "reset": ConnectionReset,
     "server_error": _ServerError,
-    "truncated": Truncated,
+    "truncated": TruncatedBody,
 }
-"""What `{"fault": …}` may say."""
+"""Value of `"fault"` in a script file → the class that its other keys are read into."""
 
 
-def _fault(value: object, _: object) -> Fault:
-    given = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}  # JSON has no other keys
-    kind = given.pop("fault", None)
+def _convert_fault(value: object, _: object) -> Fault:
+    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}  # JSON has no other keys
+    kind = fields.pop("fault", None)
     if not isinstance(kind, str) or kind not in FAULTS:
-        problem = f"a fault is one of {', '.join(FAULTS)}, not {kind!r}"
+        problem = f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}"
         raise ValueError(problem)
-    match _convert.structure(given, FAULTS[kind]):
+    match _converter.structure(fields, FAULTS[kind]):
         case _Delay(seconds=seconds, answer=answer):
-            return Delay(seconds=seconds, answer=cast("Answer | None", answer))  # the hook made it one
+            return Delay(seconds=seconds, answer=cast("Answer | None", answer))  # the hook converted it
         case _Http(status=status, body=body, headers=headers):
             return HttpAnswer(status=status, body=cast("Json", body), headers=headers)  # it was read from JSON
         case _RateLimited(retry_after=seconds):
-            return rate_limited(seconds)
+            return rate_limit_error(seconds)
         case _ServerError(status=status):
             return server_error(status)
         case other:
-            return cast("Fault", other)  # the other classes stand for themselves
+            return cast("Fault", other)  # the other classes are faults already
 
 
-def _answer(value: object, kind: object) -> Answer:
+def _convert_answer(value: object, kind: object) -> Answer:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and "fault" in value:
-        return _fault(cast("object", value), kind)  # which narrows it itself
-    reply = _convert.structure(value, _Reply)
-    calls = tuple(ToolCall(id=call.id, name=call.name, arguments=_text(call.arguments)) for call in reply.tool_calls)
+        return _convert_fault(cast("object", value), kind)  # the function checks the type itself
+    reply = _converter.structure(value, _Reply)
+    calls = tuple(ToolCall(id=call.id, name=call.name, arguments=_arguments_text(call.arguments)) for call in reply.tool_calls)
     message = Message(role="assistant", content=(reply.text,) if reply.text else (), tool_calls=calls)
-    return Scripted(message=message, finish=reply.finish, usage=reply.usage)
+    return ScriptedReply(message=message, finish=reply.finish, usage=reply.usage)
 
 
-def _text(arguments: object) -> str:
+def _arguments_text(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-_convert = make_converter(forbid_extra_keys=True)
-_convert.register_structure_hook(AnAnswer, _answer)
-_convert.register_structure_hook(AFault, _fault)
-_convert.register_structure_hook(AnyJson, lambda value, _: value)
+_converter = make_converter(forbid_extra_keys=True)
+_converter.register_structure_hook(AnswerJson, _convert_answer)
+_converter.register_structure_hook(FaultJson, _convert_fault)
+_converter.register_structure_hook(PlainJson, lambda value, _: value)

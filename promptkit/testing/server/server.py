@@ -1,4 +1,4 @@
-"""The server: a socket on this machine, a thread for each connection, a journal."""
+"""The scripted server: a socket on this machine, a thread for each connection, and a journal of requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from promptkit.testing.server.backend import Backend
 from promptkit.testing.server.http_handler import Handler
 from promptkit.testing.server.journal import Exchange, Stats
-from promptkit.testing.server.replies import scripted
+from promptkit.testing.server.replies import normalize_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,12 +26,69 @@ if TYPE_CHECKING:
 __all__ = ["Server", "serve"]
 
 MEBIBYTE = 1024 * 1024
-CONNECTIONS = 512
-"""At once; of more, the newest are closed without an answer."""
+MAX_CONNECTIONS = 512
+"""Open connections. Beyond it the newest are closed without an answer."""
+
+
+def serve(  # noqa: PLR0913  # the settings of a server
+    *,
+    window: int | None = None,
+    script: Iterable[Step] = (),
+    rules: Iterable[Rule] = (),
+    after: Callable[[Exchange], Answer] | None = None,
+    faults: Mapping[int, Fault] | Callable[[int], Fault | None] | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allow_remote: bool = False,
+    models: Iterable[str] = ("gpt-4.1",),
+    max_recorded: int = 10_000,
+    max_body: int = 64 * MEBIBYTE,
+    clock: Callable[[], float] = time.time,
+) -> Server:
+    """Start a server that answers OpenAI's API until `close()` or the end of its `with` block.
+
+    A request is answered by the first of the `rules` that matches it, otherwise by the next step of the `script`, otherwise by
+    `after`. Without `after` it is refused. A request that fails uses no step of the script.
+
+    Args:
+        window: Context window in tokens, which a request and the tokens that it reserves for its answer must fit. None: no limit.
+        script: The answers, in order.
+        rules: Answers for all requests that match.
+        after: A function that answers requests after the script, such as `echo`.
+        faults: Faults by the number of the request, counted from 1, such as `{3: Hang()}`, or a function of the number. A Delay
+            without an answer delays the regular one.
+        host: The address that the server listens on.
+        port: The port; 0 takes a free one.
+        allow_remote: Whether `host` may be an address that other machines can reach. The server answers every client.
+        models: Names for the list of models.
+        max_recorded: Requests that `Server.requests` holds; older ones are forgotten.
+        max_body: Bytes that a request's body may have.
+        clock: Returns the time, in seconds since 1970, that answers show.
+
+    Raises:
+        ValueError: `host` is no loopback address, and `allow_remote` is not set.
+        TypeError: A step or an answer is of a wrong type.
+        OSError: The port is in use.
+    """
+    if not allow_remote and not _is_loopback(host):
+        message = (
+            f"other machines can reach the host {host!r}, and the server answers every client: use 127.0.0.1, or pass allow_remote=True (on the command line --remote)."
+        )
+        raise ValueError(message)
+    steps, known_rules = list(script), list(rules)
+    for step in (*steps, *(rule.answer for rule in known_rules)):
+        if not callable(step):
+            normalize_answer(step)
+    backend = Backend(window=window, script=steps, rules=known_rules, after=after, faults=faults or {}, clock=clock)
+    return Server(_Http((host, port), backend, models=tuple(models), max_recorded=max_recorded, max_body=max_body))
 
 
 class Server:
-    """A running server. It is a context manager; `close()` ends it, its connections and its threads."""
+    """A running server. As a context manager it closes at the end of the block.
+
+    >>> with serve(script=["Hello."]) as server:
+    ...     client = openai.OpenAI(base_url=server.url, api_key="none")
+    """
 
     def __init__(self, http: _Http) -> None:
         self._http = http
@@ -41,42 +98,42 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return self._http.server_port
 
     @property
     def url(self) -> str:
-        """The base URL, as clients want it: `http://127.0.0.1:<port>/v1`."""
+        """The base URL for clients: `http://127.0.0.1:<port>/v1`."""
         host = str(self._http.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
 
     @property
     def requests(self) -> tuple[Exchange, ...]:
-        """What was asked, in order: the last so many, as `keep` says."""
-        return self._http.journal()
+        """The latest requests, in order, up to `max_recorded`."""
+        return self._http.list_requests()
 
     @property
     def stats(self) -> Stats:
-        """Counts since it started."""
-        return self._backend.tally.stats
+        """The counts since the start."""
+        return self._backend.counters.stats
 
     @property
     def steps_left(self) -> int:
-        """The steps of the script that no request has had."""
+        """How many steps of the script are unused."""
         return self._backend.steps_left
 
     @property
     def connections(self) -> int:
-        """The connections that are open now."""
-        return self._http.connections()
+        """How many connections are open."""
+        return self._http.count_connections()
 
     def close(self) -> None:
-        """End everything. Who still waits for an answer finds the connection closed. May be called twice."""
+        """Close the server, its connections and its threads. A client that still waits finds its connection closed. May be called twice."""
         self._backend.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
-        self._http.hang_up()
+        self._http.close_connections()
 
     def __enter__(self) -> Self:
         return self
@@ -85,114 +142,77 @@ class Server:
         self.close()
 
 
-def serve(  # noqa: PLR0913  # what a test may say of a server
-    *,
-    window: int | None = None,
-    script: Iterable[Step] = (),
-    rules: Iterable[Rule] = (),
-    after: Callable[[Exchange], Answer] | None = None,
-    faults: Mapping[int, Fault] | Callable[[int], Fault | None] | None = None,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    remote: bool = False,
-    models: Iterable[str] = ("gpt-4.1",),
-    keep: int = 10_000,
-    max_body: int = 64 * MEBIBYTE,
-    clock: Callable[[], float] = time.time,
-) -> Server:
-    """A server that runs from now on, until `close()` or the end of its `with` block.
-
-    `window` is the most tokens that a request may have, with the room that it keeps for its answer. A request is answered by the
-    first of the `rules` that matches it, else by the next step of the `script`, else by `after`, such as `echo`; without that it is
-    refused. `faults` says which requests, counted from 1, are not answered so: `{3: Hang()}`, or a function of the number. A Delay
-    without an answer only delays. A request that fails uses no step of the script.
-
-    `keep` is how many requests the journal holds, `max_body` the bytes that one may have, `clock` the time that answers bear. Only
-    loopback addresses are listened on, unless `remote` says that others may be: there is no lock on this door. Raises ValueError for
-    another host, TypeError for a step that is none, and OSError where the port is taken.
-    """
-    if not remote and not _is_loopback(host):
-        message = f"host {host!r} may be reached from other machines, and this server answers anybody: give 127.0.0.1, or say that it is meant with `remote`."
-        raise ValueError(message)
-    steps, followed = list(script), list(rules)
-    for step in (*steps, *(rule.answer for rule in followed)):
-        if not callable(step):
-            scripted(step)
-    backend = Backend(window=window, script=steps, rules=followed, after=after, faults=faults or {}, clock=clock)
-    return Server(_Http((host, port), backend, models=tuple(models), keep=keep, max_body=max_body))
-
-
 class _Http(ThreadingHTTPServer):
-    """The socket and its threads."""
+    """The socket, its threads and the journal."""
 
     daemon_threads = True
     request_queue_size = 128
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], backend: Backend, *, models: tuple[str, ...], keep: int, max_body: int) -> None:
+    def __init__(self, address: tuple[str, int], backend: Backend, *, models: tuple[str, ...], max_recorded: int, max_body: int) -> None:
         self.backend = backend
         self.models = models
         self.max_body = max_body
-        self._journal: deque[Exchange] = deque(maxlen=keep)
+        self._journal: deque[Exchange] = deque(maxlen=max_recorded)
         self._number = 0
         self._open: set[socket.socket] = set()
-        self._places = BoundedSemaphore(CONNECTIONS)
+        self._free_connections = BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = Lock()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
 
     def server_bind(self) -> None:
-        # Without the look-up of the host's name that http.server does here.
+        # http.server would look up the name of the host here.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
-    def heard(self, method: str, path: str, headers: Mapping[str, str], client: tuple[str, int], raw: bytes) -> Exchange:
+    def record_request(self, method: str, path: str, headers: Mapping[str, str], client: tuple[str, int], raw: bytes) -> Exchange:
         with self._lock:
             self._number += 1
             exchange = Exchange(number=self._number, method=method, path=path, headers=headers, client=client, raw=raw)
             self._journal.append(exchange)
             if method == "POST":
-                self.backend.arrivals.come(exchange.number)
-        self.backend.tally.add(requests=1)
+                self.backend.queue.add(exchange.number)
+        self.backend.counters.add(requests=1)
         return exchange
 
-    def journal(self) -> tuple[Exchange, ...]:
+    def list_requests(self) -> tuple[Exchange, ...]:
         with self._lock:
             return tuple(self._journal)
 
-    def connections(self) -> int:
+    def count_connections(self) -> int:
         with self._lock:
             return len(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
-        if not self._places.acquire(blocking=False):
+        if not self._free_connections.acquire(blocking=False):
             self.shutdown_request(request)
             return
         with self._lock:
             self._open.add(request)
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: likewise
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
         try:
             super().process_request_thread(request, client_address)
         finally:
             with self._lock:
                 self._open.discard(request)
-            self._places.release()
+            self._free_connections.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: likewise
-        """A client that has gone is no news; anything else is a mistake here, and is shown."""
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
+        """Ignore the errors of a client that went away, and show all others."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
-    def hang_up(self) -> None:
-        """End the connections that are still open."""
+    def close_connections(self) -> None:
+        """Close the connections that are still open."""
         with self._lock:
-            left = list(self._open)
-        for connection in left:
+            remaining = list(self._open)
+        for connection in remaining:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 

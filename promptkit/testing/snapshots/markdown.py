@@ -1,12 +1,7 @@
-r"""Messages as Markdown that is read in a review.
+"""Format messages as Markdown for a review.
 
-One heading for each message, and below it the text in a fence that is longer than any in the text: whatever a prompt holds, headings
-and other lines outside a fence are never part of it. A text with characters that nobody would see stands in a fence marked `escaped`.
-
-Characters that a reader of a snapshot would not see, or that a text file would not hold.
-
-Control characters (a file in text mode also loses `\r`), separators and marks that show nothing, marks that change the direction of writing,
-the invisible tag characters, and lone surrogates. Tab and line feed are plain.
+Each message has a heading, and below it its text in a fence that is longer than any fence in the text. So headings and other lines
+outside a fence are never part of a prompt. A text with invisible characters is escaped, and its fence is marked `escaped`.
 """
 
 from __future__ import annotations
@@ -24,111 +19,72 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
-    "as_markdown",
-    "backslashed",
-    "body_of",
-    "fenced",
-    "has_unseen",
-    "headed",
-    "headline",
-    "inline",
-    "json_safe",
-    "outside_fences",
-    "sized",
-    "title_of",
-    "tool_names",
+    "describe_base64",
+    "escape_json",
+    "escape_text",
+    "fence_text",
+    "format_body",
+    "format_headline",
+    "format_markdown",
+    "format_section",
+    "format_title",
+    "has_invisible",
+    "iter_outside_fences",
+    "map_tool_names",
+    "quote_inline",
 ]
 
 
-# Written as escapes: the characters themselves would be as invisible here as they are in a prompt.
-_UNSEEN = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
-    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
-)
+MAX_HEADLINE = 72
+"""Characters of a message that its headline quotes."""
 
 
-def has_unseen(text: str) -> bool:
-    """Whether a text has such a character."""
-    return _UNSEEN.search(text) is not None
+def format_markdown(messages: Sequence[Message]) -> str:
+    """Format messages as one section each, without a line break at the end."""
+    names = map_tool_names(messages)
+    return "\n\n".join(format_section(format_title(message, names), message) for message in messages) or "(no messages)"
 
 
-def json_safe(text: str) -> str:
-    r"""JSON text with each of these characters as its `\uXXXX` escape: the same value, readable and writable."""
-    return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
+def format_section(title: str, message: Message) -> str:
+    """Format one message under a title."""
+    return "\n\n".join([f"## {title}", *format_body(message)])
 
 
-def backslashed(text: str) -> str:
-    r"""A text with each of these characters as an escape, and each backslash doubled, so that nothing else looks like one.
-
-    >>> print(backslashed("one\r\ntwo"))
-    one\r
-    two
-    """
-    return json_safe(text.replace("\\", "\\\\"))
-
-
-def inline(text: str) -> str:
-    r"""A name, id or path for the inside of a line: as it is where that is plain, else in quotes, with escapes.
-
-    >>> inline("call_1"), inline("two words")
-    ('call_1', 'two words')
-    >>> print(inline("two\nlines"))
-    "two\nlines"
-    """
-    plain = text and text == text.strip() and not set('"`\n\t') & set(text) and not has_unseen(text)
-    return text if plain else json_safe(json.dumps(text, ensure_ascii=False))
-
-
-HEADLINE = 72
-"""The most characters of a message that are quoted where it only has to be recognised."""
-
-
-def as_markdown(messages: Sequence[Message]) -> str:
-    """The messages, one section for each; without a line break at the end."""
-    names = tool_names(messages)
-    return "\n\n".join(headed(title_of(message, names), message) for message in messages) or "(no messages)"
-
-
-def headed(title: str, message: Message) -> str:
-    """One message under this title."""
-    return "\n\n".join([f"## {title}", *body_of(message)])
-
-
-def tool_names(messages: Iterable[Message]) -> Mapping[str, str]:
-    """The id of each call and the tool that it calls: a result does not say it itself."""
+def map_tool_names(messages: Iterable[Message]) -> Mapping[str, str]:
+    """Map the id of each call to the name of its tool, which a tool result does not have."""
     return {call.id: call.name for message in messages for call in message.tool_calls}
 
 
-def title_of(message: Message, tools: Mapping[str, str]) -> str:
-    """`User`, `User ada`, `Tool read_file (call_1)`."""
+def format_title(message: Message, tools: Mapping[str, str]) -> str:
+    """Format the title of a message: `User`, `User ada`, `Tool read_file (call_1)`."""
     words = [message.role.capitalize()]
     if message.tool_call_id is not None:
-        words += [inline(tools[message.tool_call_id])] if message.tool_call_id in tools else []
-        words.append(f"({inline(message.tool_call_id)})")
+        words += [quote_inline(tools[message.tool_call_id])] if message.tool_call_id in tools else []
+        words.append(f"({quote_inline(message.tool_call_id)})")
     if message.name is not None:
-        words.append(inline(message.name))
+        words.append(quote_inline(message.name))
     return " ".join(words)
 
 
-def body_of(message: Message) -> list[str]:
-    """What stands below the title: a block for each part and each tool call."""
-    return [*map(_part, message.content), *map(_call, message.tool_calls)] or ["(empty)"]
+def format_body(message: Message) -> list[str]:
+    """Format the content below the title: a block for each part and each tool call."""
+    return [*map(_format_part, message.content), *map(_format_call, message.tool_calls)] or ["(empty)"]
 
 
-def headline(message: Message) -> str:
-    """The beginning of a message in one line, to recognise it by."""
+def format_headline(message: Message) -> str:
+    """Format the beginning of a message as one line by which a reader recognizes it."""
     words = " ".join(message.text.split())
     if not words:
         others = [part for part in message.content if not isinstance(part, str | CacheBreakpointPart)]
-        words = "; ".join([*map(_part_line, others[:1]), *(f"calls {call.name} {call.arguments}" for call in message.tool_calls)])
+        words = "; ".join([*map(_describe_part, others[:1]), *(f"calls {call.name} {call.arguments}" for call in message.tool_calls)])
         words = " ".join(words.split()) or "(empty)"
-    return json_safe(words if len(words) <= HEADLINE else f"{words[: HEADLINE - 1].rstrip()}…")
+    return escape_json(words if len(words) <= MAX_HEADLINE else f"{words[: MAX_HEADLINE - 1].rstrip()}…")
 
 
-def fenced(text: str, info: str = "") -> str:
-    """A text in a fence that no line of it can end. `info` says what it is; `escaped` is added where characters are escaped."""
-    if has_unseen(text):
-        text, info = backslashed(text), f"{info} escaped".strip()
+def fence_text(text: str, info: str = "") -> str:
+    """Put a text in a fence that no line of it can end. `info` follows the opening fence, and `escaped` if characters are escaped."""
+    if has_invisible(text):
+        text, info = escape_text(text), f"{info} escaped".strip()
     return _fence(text, info)
 
 
@@ -137,8 +93,8 @@ def _fence(text: str, info: str) -> str:
     return f"{fence}{info}\n{text}\n{fence}"
 
 
-def outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines that no fence encloses, and the fences themselves, each with its index: none of them is a prompt's text."""
+def iter_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines outside fences, and the fences, with their indices. None of them is part of a prompt's text."""
     fence = ""
     for index, line in enumerate(lines):
         if fence and line != fence:
@@ -148,71 +104,116 @@ def outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         yield index, line
 
 
-def _part(part: Part) -> str:
+def _format_part(part: Part) -> str:
     match part:
         case str():
-            return fenced(part)
+            return fence_text(part)
         case OpaquePart():
-            return f"{_part_line(part)}\n\n{_pretty(part.value)}"
+            return f"{_describe_part(part)}\n\n{_fence_json(part.value)}"
         case _:
-            return _part_line(part)
+            return _describe_part(part)
 
 
-def _part_line(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     match part:
         case ImagePart():
-            return _media("Image", _image_source(part), _pixels(part), part.detail and f"detail {inline(part.detail)}")
+            return _join_facts(
+                "Image", _describe_image_source(part), _describe_pixels(part), part.detail and f"detail {quote_inline(part.detail)}"
+            )
         case DocumentPart():
             tokens = None if part.tokens is None else f"{part.tokens:,} tokens"
-            return _media("Document", inline(part.media_type), sized(part.data), tokens, part.name and inline(part.name))
+            return _join_facts(
+                "Document", quote_inline(part.media_type), describe_base64(part.data), tokens, part.name and quote_inline(part.name)
+            )
         case OpaquePart():
-            return _media(
-                "Opaque part", part.provider and inline(part.provider), None if part.tokens is None else f"{part.tokens:,} tokens"
+            return _join_facts(
+                "Opaque part", part.provider and quote_inline(part.provider), None if part.tokens is None else f"{part.tokens:,} tokens"
             )
         case CacheBreakpointPart():
-            return f"--- {_media('cache boundary', part.kind and inline(part.kind), part.ttl and inline(part.ttl))} ---"
+            return f"--- {_join_facts('cache boundary', part.kind and quote_inline(part.kind), part.ttl and quote_inline(part.ttl))} ---"
         case str():
             return part
 
 
-def _media(what: str, *facts: str | None) -> str:
-    said = ", ".join(fact for fact in facts if fact)
-    return f"{what}: {said}" if said else what
+def _join_facts(what: str, *facts: str | None) -> str:
+    joined = ", ".join(fact for fact in facts if fact)
+    return f"{what}: {joined}" if joined else what
 
 
-def _image_source(part: ImagePart) -> str:
+def _describe_image_source(part: ImagePart) -> str:
     inside = parse_data_url(part.url)
     if inside is None:
-        return inline(part.url)
+        return quote_inline(part.url)
     kind = inside.media_type or part.media_type or "image"
-    return f"{inline(kind)}, {sized(inside.data) if inside.is_base64 else _hashed(inside.data.encode(errors='surrogatepass'))}"
+    return f"{quote_inline(kind)}, {describe_base64(inside.data) if inside.is_base64 else _describe_bytes(inside.data.encode(errors='surrogatepass'))}"
 
 
-def _pixels(part: ImagePart) -> str | None:
+def _describe_pixels(part: ImagePart) -> str | None:
     return f"{part.width} by {part.height} pixels" if part.width and part.height else None
 
 
-def sized(data: str) -> str:
-    """The size and a short hash of what is encoded in base64; of the text itself where it is no base64."""
+def describe_base64(data: str) -> str:
+    """Describe base64 data by its size and a short hash; of a text that is no base64, those of the text itself."""
     try:
-        return _hashed(b64decode(data, validate=True))
+        return _describe_bytes(b64decode(data, validate=True))
     except ValueError:
-        return f"{_hashed(data.encode(errors='surrogatepass'))}, no base64"
+        return f"{_describe_bytes(data.encode(errors='surrogatepass'))}, no base64"
 
 
-def _hashed(data: bytes) -> str:
+def _describe_bytes(data: bytes) -> str:
     return f"{len(data):,} bytes, sha256 {sha256(data).hexdigest()[:12]}"
 
 
-def _call(call: ToolCall) -> str:
-    title = f"### Call {inline(call.name)} ({inline(call.id)})"
+def _format_call(call: ToolCall) -> str:
+    title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
         value: Json = json.loads(call.arguments)
-        shown = _pretty(value)
+        shown = _fence_json(value)
     except (ValueError, RecursionError):
-        return f"{title}, arguments as written\n\n{fenced(call.arguments)}"  # what is no JSON, and what Python cannot hold
+        return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"  # no JSON, or nested too deeply for Python
     return f"{title}\n\n{shown}"
 
 
-def _pretty(value: Json) -> str:
-    return _fence(json_safe(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)), "json")
+def _fence_json(value: Json) -> str:
+    return _fence(escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)), "json")
+
+
+# Control characters (a file in text mode also loses `\r`), separators and marks that show nothing, marks that change the direction of
+# writing, the invisible tag characters, and lone surrogates; not tab and line feed. They are written as escapes, because the characters
+# themselves would be as invisible here as in a prompt.
+_INVISIBLE = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
+)
+
+
+def has_invisible(text: str) -> bool:
+    """Return whether a text has a character that a reader would not see, or that a text file would lose."""
+    return _INVISIBLE.search(text) is not None
+
+
+def escape_json(text: str) -> str:
+    r"""Write each invisible character of a JSON text as its `\uXXXX` escape, so that its value stays the same."""
+    return _INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def escape_text(text: str) -> str:
+    r"""Escape each invisible character of a text, and double each backslash, so that nothing else looks like an escape.
+
+    >>> print(escape_text("one\r\ntwo"))
+    one\r
+    two
+    """
+    return escape_json(text.replace("\\", "\\\\"))
+
+
+def quote_inline(text: str) -> str:
+    r"""Format a name, id or path for the inside of a line: as it is if it is plain, otherwise in quotes with escapes.
+
+    >>> quote_inline("call_1"), quote_inline("two words")
+    ('call_1', 'two words')
+    >>> print(quote_inline("two\nlines"))
+    "two\nlines"
+    """
+    plain = text and text == text.strip() and not set('"`\n\t') & set(text) and not has_invisible(text)
+    return text if plain else escape_json(json.dumps(text, ensure_ascii=False))

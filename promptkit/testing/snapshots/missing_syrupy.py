@@ -1,4 +1,4 @@
-"""The snapshot fixtures where syrupy is not there: they say what to do."""
+"""The snapshot fixtures where syrupy is not installed: they fail and say what to install."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 __all__ = ["messages_snapshot", "prompt_snapshot", "receipt_snapshot"]
 
 
-@pytest.fixture(name="prompt_snapshot")
+@pytest.fixture
 def prompt_snapshot() -> NoReturn:
-    """Fails with what to install."""
+    """Fail and say what to install."""
     _fail("prompt_snapshot")
 
 
-@pytest.fixture(name="messages_snapshot")
+@pytest.fixture
 def messages_snapshot() -> NoReturn:
-    """Likewise."""
+    """Fail and say what to install."""
     _fail("messages_snapshot")
 
 
-@pytest.fixture(name="receipt_snapshot")
+@pytest.fixture
 def receipt_snapshot() -> NoReturn:
-    """Likewise."""
+    """Fail and say what to install."""
     _fail("receipt_snapshot")
 
 

@@ -1,6 +1,6 @@
 """promptkit's pytest plugin: the snapshot fixtures, and the report of a snapshot that does not match.
 
-It is loaded in every test session where promptkit is installed, so it imports pytest only; the rest is imported by the test that uses it.
+pytest loads this module in every test session where promptkit is installed, so it imports only pytest until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["MISMATCHES", "pytest_assertrepr_compare", "pytest_configure", "pytes
 pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
 MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
-"""A test's comparisons that failed."""
+"""The failed comparisons of a test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures: those that work, or without syrupy those that say what to install."""
+    """Register the fixtures; without syrupy, those that fail and say what to install."""
     present = config.pluginmanager.hasplugin("syrupy")
     config.pluginmanager.import_plugin(f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """One line for what does not match; pytest would cut more off, so the report has it in a section of its own."""
+    """Describe a mismatch in one line. pytest would cut a longer text off, so the report shows the diff in its own section."""
     if op != "==" or "promptkit.testing.snapshots.snapshot" not in sys.modules:
         return None
     from promptkit.testing.snapshots.snapshot import PromptSnapshot
@@ -44,12 +44,12 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what has changed, under what pytest says of the failure."""
+    """Add the diff of each failed comparison to the report of the test."""
     report = yield
     mismatches = item.stash.setdefault(MISMATCHES, [])
     if report.failed:
         for mismatch in mismatches:
-            text = "\n".join(mismatch.shown)
+            text = "\n".join(mismatch.shown_lines)
             add = getattr(report.longrepr, "addsection", None)  # a failure without a traceback is a plain string
             if add:
                 add(mismatch.path, text)

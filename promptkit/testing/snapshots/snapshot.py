@@ -1,17 +1,17 @@
-"""What stands on the right of `assert prompt == prompt_snapshot`: a snapshot of syrupy's that knows how to write a prompt down.
+"""The right side of `assert prompt == prompt_snapshot`: syrupy snapshots that render a prompt and write it down.
 
-Where syrupy keeps the three kinds of snapshots, and how it writes them: one file each, named after its test.
+Each of the three kinds has its own files, one for each comparison, named after the test. Their suffixes contain no dot: with a suffix
+that ends in another one (`.messages.json`) syrupy would take one kind for the other and delete files that are in use.
 
-The suffixes have no dot of their own: a suffix that ends in another's (`.messages.json`) would let syrupy take one kind for the other
-and delete what is in use.
-
-Each takes a function that returns what is to be written, and calls it: so what a render raises is to syrupy a comparison that failed,
-and not a snapshot that no test uses any more.
+syrupy is passed a function that returns the document, and its extension calls it. So an error of the render counts as a failed
+comparison in syrupy's report, and the snapshot does not count as unused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,14 +19,14 @@ import attrs
 from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from promptkit.testing.snapshots.budgets import Asked, Level, levels_of, prompt_document
-from promptkit.testing.snapshots.diff import difference
-from promptkit.testing.snapshots.markdown import json_safe
-from promptkit.testing.snapshots.removals import receipt_document
-from promptkit.testing.snapshots.stabilize import Places, Replace, Stabilizer, Stable, forms_of_ids
-from promptkit.testing.snapshots.wire import WireForm, wire_document
+from promptkit.testing.snapshots.budgets import BudgetLevel, SnapshotOptions, render_levels
+from promptkit.testing.snapshots.documents import WireFormat, build_wire_json, format_prompt, format_receipt
+from promptkit.testing.snapshots.markdown import escape_json, iter_outside_fences
+from promptkit.testing.snapshots.stabilize import MachineFolders, ReplaceText, StabilizeOptions, Stabilizer, compile_id_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from syrupy.assertion import AssertionResult, SnapshotAssertion
     from syrupy.types import PropertyFilter, PropertyMatcher
 
@@ -36,60 +36,32 @@ if TYPE_CHECKING:
 __all__ = ["MessagesExtension", "MessagesSnapshot", "Mismatch", "PromptExtension", "PromptSnapshot", "ReceiptExtension", "ReceiptSnapshot"]
 
 
-LONGEST = 400
-"""Lines of a mismatch that are shown; a version control system shows the rest once the snapshot is updated."""
-
-
-@attrs.frozen
-class Mismatch:
-    """A comparison that failed."""
-
-    path: str
-    """The snapshot's file, from the project's folder on where it is in there."""
-
-    lines: tuple[str, ...]
-    """What has changed; all that was received where there was no snapshot."""
-
-    new: bool
-    """Whether there was no snapshot."""
-
-    @property
-    def shown(self) -> Sequence[str]:
-        """The lines for the report, cut where they are very many."""
-        if len(self.lines) <= LONGEST:
-            return self.lines
-        return [*self.lines[:LONGEST], f"… and {len(self.lines) - LONGEST:,} more lines"]
-
-    def __str__(self) -> str:
-        if self.new:
-            return "There is no such file yet. `pytest --snapshot-update` writes it, as shown below."
-        gone, new = (sum(line.startswith(mark) for line in self.lines) for mark in "-+")
-        return f"Lines: {gone:,} gone, {new:,} new, as shown below. `pytest --snapshot-update` accepts them."
-
-
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PromptSnapshot:
-    """A prompt as Markdown, in a file of its own. Compared with an element, a tuple of elements or a Rendered.
+    """A prompt as Markdown, in a file of its own. Compare it with an element, a tuple of elements or a Rendered.
 
-    Each method gives a changed copy, and all copies of a test number their files together.
+    Each method returns a changed copy. All copies in one test number their files together.
+
+    >>> def test_review(prompt_snapshot: PromptSnapshot) -> None:
+    ...     assert Review(change="+x = 1") == prompt_snapshot.at(budgets=[8_000, 2_000])
     """
 
     assertion: SnapshotAssertion
-    """syrupy's, with the extension that says where the file is."""
+    """syrupy's assertion, with the extension that names the file."""
 
-    find_places: Callable[[], Places]
-    """Asked for the folders of this machine where paths are to be stable."""
+    find_folders: Callable[[], MachineFolders]
+    """Returns the folders of this machine; called if paths are stabilized."""
 
     mismatches: list[Mismatch]
-    """Where a failed comparison is written down, for the report."""
+    """Failed comparisons, for the report of the test."""
 
-    asked: Asked = attrs.field(factory=Asked)
-    stabilizer: Stabilizer = attrs.field(factory=Stabilizer)
-    options: tuple[tuple[str, Any], ...] = ()  # Any: what syrupy's own call takes
+    options: SnapshotOptions = attrs.field(factory=SnapshotOptions)
+    stabilize_options: StabilizeOptions = attrs.field(factory=StabilizeOptions)
+    syrupy_options: tuple[tuple[str, Any], ...] = ()  # Any: what syrupy's own call takes
 
     def __call__(self, *, name: str) -> Self:
-        """Under this name instead of a number: for several snapshots in one test."""
-        return attrs.evolve(self, options=(*self.options, ("name", name)))
+        """Name the snapshot, in place of a number, where one test has several."""
+        return attrs.evolve(self, syrupy_options=(*self.syrupy_options, ("name", name)))
 
     def at(
         self,
@@ -98,77 +70,90 @@ class PromptSnapshot:
         tokenizer: Tokenizer | None = None,
         tools: Sequence[ToolDefinition] = (),
     ) -> Self:
-        """At these budgets, all in one file, largest first; each smaller one says what it loses.
+        """Render at these budgets, all in one file, largest first; each smaller one shows what it loses.
 
-        A number is tokens, a string a model whose window is the budget. A budget that what is required does not fit is recorded with
-        the error's sentence. `tokenizer` counts instead of the model's or the default, `tools` take room beside the messages.
-        What is not given stays as it was.
+        An argument that is omitted keeps its earlier value.
+
+        Args:
+            budgets: Tokens, or the names of models whose windows are the budgets. A budget that the required parts do not fit is
+                recorded with the error's sentence.
+            tokenizer: Counts tokens in place of the model's tokenizer or the default.
+            tools: Definitions that take room beside the messages.
+
+        Raises:
+            TypeError: `budgets` is one number or name and not a list.
+            ValueError: `budgets` is empty.
         """
         if isinstance(budgets, str | int):  # each letter of a model's name would be a budget
             message = f"at(budgets={budgets!r}) is no list: write at(budgets=[{budgets!r}])."
             raise TypeError(message)
         if budgets is not None and not budgets:
-            message = "at(budgets=[]) names no budget: give at least one number of tokens or model name, or leave budgets out."
+            message = "at(budgets=[]) names no budget: pass at least one number of tokens or model name, or omit budgets."
             raise ValueError(message)
-        before = self.asked
-        asked = Asked(
+        before = self.options
+        options = SnapshotOptions(
             budgets=before.budgets if budgets is None else tuple(budgets),
             tokenizer=tokenizer or before.tokenizer,
             tools=tuple(tools) or before.tools,
         )
-        return attrs.evolve(self, asked=asked)
+        return attrs.evolve(self, options=options)
 
-    def stable(self, *functions: Replace, ids: bool | str = False, dates: bool = False, paths: bool = False) -> Self:
-        """With placeholders for what differs from run to run, in addition to those asked for before.
+    def stabilize(self, *functions: ReplaceText, ids: bool | str = False, dates: bool = False, paths: bool = False) -> Self:
+        """Put placeholders where text differs from run to run, in addition to those of earlier calls.
 
-        `ids`: ids of tool calls, uuids and providers' ids become `<id 1>`, `<id 2>`, …, the same id the same number everywhere in the
-        file; a regular expression adds a form. `dates`: dates and times of ISO 8601 become `<date>` and `<time>`. `paths`: temporary
-        folders become `<tmp 1>`, the project's `<root>`, the home `<home>`. A function gets each string of the prompt and returns what
-        stands for it.
+        Args:
+            functions: Each takes a string of the prompt and returns it changed.
+            ids: Replace ids of tool calls, uuids and providers' ids by `<id 1>`, `<id 2>`, …; the same id has the same number in the
+                whole file. A regular expression adds a form of ids.
+            dates: Replace dates and times of ISO 8601 by `<date>` and `<time>`.
+            paths: Replace temporary folders by `<tmp 1>`, the project's folder by `<root>` and the home by `<home>`.
+
+        Raises:
+            re.error: `ids` is no regular expression.
         """
         if isinstance(ids, str):
-            forms_of_ids(ids)  # fails here rather than in the comparison
-        before = self.stabilizer
+            compile_id_pattern(ids)  # fails here rather than in the comparison
+        before = self.stabilize_options
         return attrs.evolve(
             self,
-            stabilizer=Stabilizer(
+            stabilize_options=StabilizeOptions(
                 functions=(*before.functions, *functions),
                 ids=ids or before.ids,
                 dates=dates or before.dates,
-                places=self.find_places if paths else before.places,
+                find_folders=self.find_folders if paths else before.find_folders,
             ),
         )
 
     def __eq__(self, prompt: object) -> bool:
-        def document() -> object:
-            stable = Stable(self.stabilizer)
-            return self._document(levels_of(prompt, self.asked, stable), stable)
+        def build_document() -> object:
+            stabilizer = Stabilizer(self.stabilize_options)
+            return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
 
-        kept = bool((self.assertion(**dict(self.options)) if self.options else self.assertion) == document)
+        matches = bool((self.assertion(**dict(self.syrupy_options)) if self.syrupy_options else self.assertion) == build_document)
         result = self.assertion.executions[self.assertion.num_executions - 1]
         if result.exception:
             raise result.exception
-        if not kept:
-            self.mismatches.append(_mismatch(result, self.assertion.session.pytest_session.config.rootpath))
-        return kept
+        if not matches:
+            self.mismatches.append(_find_mismatch(result, self.assertion.session.pytest_session.config.rootpath))
+        return matches
 
     def __hash__(self) -> int:
-        """By identity: it is a place, not a value."""
+        """Hash by identity: a snapshot is a place, not a value."""
         return id(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.assertion.test_location.testname}>"
 
-    def _document(self, levels: Sequence[Level], stable: Stable) -> object:
-        _ = stable
-        return prompt_document(levels)
+    def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
+        _ = stabilizer
+        return format_prompt(levels)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class MessagesSnapshot(PromptSnapshot):
-    """The messages as they are sent, as JSON: OpenAI's Chat Completions unless `to` says otherwise."""
+    """The messages of a prompt as they are sent, as JSON: in the format of OpenAI's Chat Completions unless `to` selects another."""
 
-    form: WireForm = "openai"
+    wire_format: WireFormat = "openai"
 
     def __call__(
         self,
@@ -178,59 +163,143 @@ class MessagesSnapshot(PromptSnapshot):
         include: PropertyFilter | None = None,
         exclude: PropertyFilter | None = None,
     ) -> Self:
-        """With syrupy's options: a name instead of a number, and matchers and filters of its values and keys."""
-        given = {"name": name, "matcher": matcher, "include": include, "exclude": exclude}
-        return attrs.evolve(self, options=(*self.options, *((key, value) for key, value in given.items() if value is not None)))
+        """Set syrupy's options.
 
-    def to(self, form: WireForm) -> Self:
-        """In this format: `openai`, `responses` or `anthropic`."""
-        return attrs.evolve(self, form=form)
+        Args:
+            name: A name in place of a number.
+            matcher: Replaces values before they are compared.
+            include: Selects the keys to compare.
+            exclude: Selects the keys to omit.
+        """
+        options = {"name": name, "matcher": matcher, "include": include, "exclude": exclude}
+        return attrs.evolve(
+            self, syrupy_options=(*self.syrupy_options, *((key, value) for key, value in options.items() if value is not None))
+        )
 
-    def _document(self, levels: Sequence[Level], stable: Stable) -> object:
-        _ = stable
-        return wire_document(levels, self.form)
+    def to(self, wire_format: WireFormat) -> Self:
+        """Select the format: `openai`, `responses` or `anthropic`."""
+        return attrs.evolve(self, wire_format=wire_format)
+
+    def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
+        _ = stabilizer
+        return build_wire_json(levels, self.wire_format)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ReceiptSnapshot(PromptSnapshot):
-    """What the prompt cost, and what was removed and why."""
+    """The receipt of a prompt: what it cost, what was removed and why."""
 
-    def _document(self, levels: Sequence[Level], stable: Stable) -> object:
-        return receipt_document(levels, stable)
-
-
-def _mismatch(result: AssertionResult, root: Path) -> Mismatch:
-    before, after = result.recalled_data, str(result.asserted_data)
-    path = Path(result.snapshot_location)
-    if path.is_relative_to(root):
-        path = path.relative_to(root)
-    lines = after.split("\n") if before is None else difference(str(before), after)
-    return Mismatch(path.as_posix(), tuple(lines), before is None)
+    def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
+        return format_receipt(levels, stabilizer)
 
 
 class PromptExtension(SingleFileSnapshotExtension):
-    """Markdown, which is text already."""
+    """Write the document as a Markdown file."""
 
     _write_mode = WriteMode.TEXT
     file_extension = "md"
 
     def serialize(self, data: Any, **_: Any) -> str:  # noqa: ANN401  # Any: what syrupy declares
-        """The text that the function `data` returns."""
+        """Return the text that the function `data` returns."""
         return str(data())
 
 
 class ReceiptExtension(PromptExtension):
-    """Text."""
+    """Write the document as a text file."""
 
     file_extension = "receipt"
 
 
 class MessagesExtension(JSONSnapshotExtension):
-    """JSON, with syrupy's `matcher`, `include` and `exclude`."""
+    """Write the document as JSON, with syrupy's `matcher`, `include` and `exclude`."""
 
-    _max_depth = 500  # of nesting, below which syrupy would leave values out
+    _max_depth = 500  # of nesting; syrupy omits values below its own limit
     file_extension = "messages"
 
     def serialize(self, data: Any, **kwargs: Any) -> str:  # noqa: ANN401  # Any: what syrupy declares
-        """What the function `data` returns as JSON text, without characters that a reader would not see or a file not hold."""
-        return json_safe(str(super().serialize(data(), **kwargs)))
+        """Return what the function `data` returns as JSON text, with invisible characters escaped."""
+        return escape_json(str(super().serialize(data(), **kwargs)))
+
+
+MAX_SHOWN_LINES = 400
+"""Lines of a mismatch that a report shows; a version control system shows the rest once the snapshot is updated."""
+
+
+@attrs.frozen
+class Mismatch:
+    """A failed comparison."""
+
+    path: str
+    """Path of the snapshot's file, relative to pytest's rootdir if it is inside."""
+
+    lines: tuple[str, ...]
+    """The diff; the whole document if there was no snapshot."""
+
+    is_new: bool
+    """Whether there was no snapshot."""
+
+    @property
+    def shown_lines(self) -> Sequence[str]:
+        """The first 400 lines, and how many more there are."""
+        if len(self.lines) <= MAX_SHOWN_LINES:
+            return self.lines
+        return [*self.lines[:MAX_SHOWN_LINES], f"… and {len(self.lines) - MAX_SHOWN_LINES:,} more lines"]
+
+    def __str__(self) -> str:
+        if self.is_new:
+            return "There is no such file yet. `pytest --snapshot-update` writes it, as shown below."
+        removed, new = (sum(line.startswith(mark) for line in self.lines) for mark in "-+")
+        return f"Lines: {removed:,} removed, {new:,} new, as shown below. `pytest --snapshot-update` accepts them."
+
+
+def _find_mismatch(result: AssertionResult, root: Path) -> Mismatch:
+    before, after = result.recalled_data, str(result.asserted_data)
+    path = Path(result.snapshot_location)
+    if path.is_relative_to(root):
+        path = path.relative_to(root)
+    lines = after.split("\n") if before is None else diff_lines(str(before), after)
+    return Mismatch(path.as_posix(), tuple(lines), before is None)
+
+
+CONTEXT_LINES = 3
+"""Lines that a diff shows around a change."""
+
+
+def diff_lines(snapshot: str, received: str) -> list[str]:
+    """Compare two documents: removed (`-`) and new lines (`+`) with their context, each place named by its line and its headings."""
+    return list(_iter_diff(*(text.removesuffix("\n").split("\n") for text in (snapshot, received))))
+
+
+def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    # Equal lines at both ends are cut off first, because difflib's time grows with the square of the number of lines.
+    start = _count_shared(before, after)
+    end = _count_shared(before[start:][::-1], after[start:][::-1])
+    first = max(start - CONTEXT_LINES, 0)
+    last = max(end - CONTEXT_LINES, 0)
+    headings = [(index, line) for index, line in iter_outside_fences(before) if line.startswith("#")][::-1]
+    current: list[str] = []
+    hunks = unified_diff(before[first : len(before) - last], after[first : len(after) - last], lineterm="", n=CONTEXT_LINES)
+    for line in islice(hunks, 2, None):  # without the names of two files
+        if line.startswith("@@ "):
+            number = int(line[4:].partition(" ")[0].partition(",")[0]) + first
+            while headings and headings[-1][0] < number + CONTEXT_LINES:
+                _enter_heading(current, headings.pop()[1])
+            yield f"@@ {' '.join([f'line {number}', *current])} @@"
+        else:
+            yield line
+
+
+def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Count the leading lines that are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _enter_heading(current: list[str], heading: str) -> None:
+    """Append a heading to the path of headings, in place of those of its level and below."""
+    while current and _heading_level(current[-1]) >= _heading_level(heading):
+        current.pop()
+    current.append(heading)
+
+
+def _heading_level(heading: str) -> int:
+    return len(heading) - len(heading.lstrip("#"))

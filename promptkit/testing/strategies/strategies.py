@@ -1,4 +1,4 @@
-"""Random prompts, messages and conversations for hypothesis, so that what should hold for every prompt is tested with every kind.
+"""Random prompts, messages and conversations for hypothesis, to test properties that hold for every prompt.
 
 >>> from hypothesis import given
 >>> from promptkit.testing import strategies
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hypothesis import strategies as st
 
 from promptkit.messages import DocumentPart, ImagePart, Message, Role, ToolCall
-from promptkit.testing.strategies.generate import Feature, Grower
+from promptkit.testing.strategies.generate import Feature, PromptGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,70 +27,85 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "ROLES", "Feature", "conversations", "messages", "prompts"]
 
 FEATURES: tuple[Feature, ...] = get_args(Feature)
-"""All that a prompt may have beside messages, text and containers with priorities."""
+"""What a prompt may have beside messages, text and containers with priorities."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
-SWITCHES = 6
+FEATURES_PER_DRAW = 6
 """Features that one number turns on and off: hypothesis draws small numbers evenly, and prefers the low ones of a wide range."""
 
-Result: TypeAlias = "tuple[str, str, str]"
-"""The name of a tool, the arguments that it was called with, what it returned."""
+DrawnCall: TypeAlias = "tuple[str, str, str]"
+"""Name of a tool, arguments of the call, text of the result."""
 
-Turn: TypeAlias = "tuple[Message, list[tuple[str, list[Result]]], str | None]"
-"""What the user said; rounds, each what the model said with its calls, and their results; the answer."""
+DrawnTurn: TypeAlias = "tuple[Message, list[tuple[str, list[DrawnCall]]], str | None]"
+"""The user message; the rounds, each with the model's text and its tool calls; the answer."""
 
 
 @st.composite
 def prompts(draw: DrawFn, *, features: Collection[Feature] = FEATURES, size: int = 14) -> tuple[Child, ...]:
-    """A well-formed prompt of up to about `size` pieces, with some of these features: each example has other ones.
+    """Generate a well-formed prompt.
 
-    It renders with every tokenizer, and at every budget that what is required fits. Every text has a mark of its own, `w1`, `w2`
-    and so on, by which a test can tell what was kept. `BudgetExceededError` is the only error that a render of it may raise.
+    It renders with every tokenizer, and at every budget that its required parts fit; `BudgetExceededError` is the only error that a
+    render of it may raise. Every text has a mark of its own, `w1`, `w2` and so on, by which a test can tell what was kept.
 
-    Raises ValueError for a feature that is none.
+    Args:
+        draw: Passed by hypothesis.
+        features: What a prompt may have beside messages, text and containers; each example uses some of them.
+        size: About how many elements a prompt may have.
+
+    Raises:
+        ValueError: A feature is unknown.
     """
     unknown = [feature for feature in features if feature not in FEATURES]
     if unknown:
-        problem = f"{unknown[0]!r} is no feature: take some of {', '.join(FEATURES)}."
+        problem = f"unknown feature {unknown[0]!r}: use some of {', '.join(FEATURES)}."
         raise ValueError(problem)
-    on: set[Feature] = set()
-    for start in range(0, len(features), SWITCHES):
-        some = tuple(features)[start : start + SWITCHES]
-        switches = draw(st.integers(0, 2 ** len(some) - 1))  # one number for several, because every draw takes its time
-        on.update(feature for index, feature in enumerate(some) if switches >> index & 1)
-    return Grower(draw, on, draw(st.integers(1, size))).prompt()
+    enabled: set[Feature] = set()
+    for start in range(0, len(features), FEATURES_PER_DRAW):
+        group = tuple(features)[start : start + FEATURES_PER_DRAW]
+        switches = draw(st.integers(0, 2 ** len(group) - 1))  # one number for several features, because each draw takes time
+        enabled.update(feature for index, feature in enumerate(group) if switches >> index & 1)
+    return PromptGenerator(draw, enabled, draw(st.integers(1, size))).prompt()
 
 
 def messages(*, roles: Sequence[Role] = ROLES, texts: SearchStrategy[str] | None = None) -> SearchStrategy[Message]:
-    """One message of one of these roles, with all that its role may have: images and documents, calls, a name.
+    """Return a strategy for single messages, with all that their roles may have: images and documents, tool calls, a name.
 
-    Calls stand without results here, and results without calls: `conversations` has both. `texts` are what is said.
+    Tool calls have no results here, and results no calls; `conversations` has both.
+
+    Args:
+        roles: The roles that a message may have.
+        texts: A strategy for texts in place of the default.
     """
-    said = _TEXTS if texts is None else texts
-    return st.sampled_from(tuple(roles)).flatmap(lambda role: _message(role, said))
+    content = _TEXTS if texts is None else texts
+    return st.sampled_from(tuple(roles)).flatmap(lambda role: _generate_message(role, content))
 
 
 def conversations(
     *, turns: int = 5, system: bool | None = None, tools: bool = True, texts: SearchStrategy[str] | None = None
 ) -> SearchStrategy[tuple[Message, ...]]:
-    """A conversation that every provider takes, of up to so many turns of the user.
+    """Return a strategy for conversations that every provider accepts.
 
-    A turn is what the user said, rounds of tool calls with all of their results right behind them, and the answer; only after the
-    last turn it may still be missing. Ids of calls are unique. `system`: whether a system message stands first; None: now and then.
-    `tools`: whether there are calls. `texts` are what is said; none should be blank, which some providers refuse.
+    A turn is a user message, rounds of tool calls with all of their results right behind them, and the answer, which may be missing
+    after the last turn only. The ids of tool calls are unique.
+
+    Args:
+        turns: The largest number of turns.
+        system: Whether a system message comes first; None generates one now and then.
+        tools: Whether there are tool calls.
+        texts: A strategy for texts in place of the default. No text should be blank, because some providers refuse those.
     """
-    said = _TEXTS if texts is None else texts
-    results = st.lists(st.tuples(_TOOLS, _ARGUMENTS, said), min_size=1, max_size=3)
-    rounds = st.lists(st.tuples(st.just("") | said, results), max_size=2 if tools else 0)
-    turn: SearchStrategy[Turn] = st.tuples(_message("user", said), rounds, st.none() | said)
-    first = {None: st.none() | said, True: said, False: st.none()}[system]
-    return st.tuples(first, st.lists(turn, max_size=turns)).map(_conversation)
+    content = _TEXTS if texts is None else texts
+    calls = st.lists(st.tuples(_TOOLS, _ARGUMENTS, content), min_size=1, max_size=3)
+    rounds = st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0)
+    turn: SearchStrategy[DrawnTurn] = st.tuples(_generate_message("user", content), rounds, st.none() | content)
+    first = {None: st.none() | content, True: content, False: st.none()}[system]
+    return st.tuples(first, st.lists(turn, max_size=turns)).map(_build_conversation)
 
 
-# What means something to some: to JSON, XML, Markdown, Jinja and special tokens, to terminals, to those who cut text. Not `st.text()`: before
-# its first example hypothesis prepares all of Unicode, and reads the program for constants, which takes seconds on a busy machine.
-_SAYING = (
+# Texts with a meaning in JSON, XML, Markdown, Jinja, vocabularies or terminals, and texts that are hard to cut. Not `st.text()`: before its
+# first example hypothesis prepares all of Unicode and searches the program for constants, which takes seconds on a busy machine.
+_NARROW = (
     "a",
     "word",
     "two words",
@@ -108,8 +123,8 @@ _SAYING = (
 )
 _WIDE = ("\u6f22\u5b57", "\u05d0\u05d1", "\U0001f389", "\U0001f469\u200d\U0001f52c", "\U0001f1e9\U0001f1ea", "\ufdfa", "\x1b[31m")
 _BETWEEN = (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
-_REST = st.lists(st.sampled_from([before + piece for before in _BETWEEN for piece in (*_SAYING, *_WIDE, "")]), max_size=3)
-_TEXTS = st.tuples(st.sampled_from((*_SAYING, *_WIDE)), _REST).map(lambda pieces: pieces[0] + "".join(pieces[1]))
+_REST = st.lists(st.sampled_from([before + piece for before in _BETWEEN for piece in (*_NARROW, *_WIDE, "")]), max_size=3)
+_TEXTS = st.tuples(st.sampled_from((*_NARROW, *_WIDE)), _REST).map(lambda pieces: pieces[0] + "".join(pieces[1]))
 _TOOLS: SearchStrategy[str] = st.sampled_from(("read", "search"))
 _ARGUMENTS: SearchStrategy[str] = st.sampled_from(("{}", '{"path": "a.py"}', '{ "query": "\\u00e9", "limit": 3 }', ""))
 _CALLS = st.builds(ToolCall, id=st.integers(1, 99).map("c{}".format), name=_TOOLS, arguments=_ARGUMENTS)
@@ -122,7 +137,7 @@ _PARTS: SearchStrategy[Part] = st.sampled_from(
 )
 
 
-def _message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
+def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
     content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
     if role == "user":
         content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(lambda pair: (pair[0], *pair[1]))
@@ -135,20 +150,20 @@ def _message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
     return st.builds(Message, role=st.just(role), content=content)
 
 
-def _conversation(drawn: tuple[str | None, list[Turn]]) -> tuple[Message, ...]:
+def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Message, ...]:
     system, turns = drawn
-    made = [] if system is None else [Message(role="system", content=(system,))]
+    messages = [] if system is None else [Message(role="system", content=(system,))]
     number = 0
-    for index, (asked, rounds, answer) in enumerate(turns):
-        made.append(asked)
-        for said, results in rounds:
+    for index, (question, rounds, answer) in enumerate(turns):
+        messages.append(question)
+        for text, drawn_calls in rounds:
             calls: list[ToolCall] = []
-            answers: list[Message] = []
-            for name, arguments, result in results:
+            results: list[Message] = []
+            for name, arguments, result in drawn_calls:
                 number += 1
                 calls.append(ToolCall(id=f"c{number}", name=name, arguments=arguments))
-                answers.append(Message(role="tool", content=(result,), tool_call_id=f"c{number}"))
-            made += [Message(role="assistant", content=(said,) if said else (), tool_calls=tuple(calls)), *answers]
+                results.append(Message(role="tool", content=(result,), tool_call_id=f"c{number}"))
+            messages += [Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(calls)), *results]
         if answer is not None or index < len(turns) - 1:
-            made.append(Message(role="assistant", content=(answer or "Done.",)))
-    return tuple(made)
+            messages.append(Message(role="assistant", content=(answer or "Done.",)))
+    return tuple(messages)

@@ -158,7 +158,7 @@ CASES: dict[type[PromptElement], Case] = {
 @pytest.mark.parametrize("component", CASES, ids=lambda component: component.__name__)
 def test_at_three_budgets(component: type[PromptElement], prompt_snapshot: PromptSnapshot, tmp_path: Path) -> None:
     make, budgets = CASES[component]
-    assert (make(tmp_path),) == prompt_snapshot.at(budgets=budgets).stable(paths=True)
+    assert (make(tmp_path),) == prompt_snapshot.at(budgets=budgets).stabilize(paths=True)
 
 
 def test_every_component_has_a_snapshot_at_three_budgets() -> None:

@@ -118,11 +118,11 @@ class TestFits:
         assert "12 tokens (10 of them reserved) do not fit 11" in failure(lambda: assert_fits(rendered, budget=11))
 
     def test_as_a_whole_it_fits_if_nothing_was_removed(self) -> None:
-        assert_fits(PROMPT, budget=26, tokenizer=WORDS, whole=True)
-        told = failure(lambda: assert_fits(PROMPT, budget=25, tokenizer=WORDS, whole=True))
+        assert_fits(PROMPT, budget=26, tokenizer=WORDS, nothing_removed=True)
+        told = failure(lambda: assert_fits(PROMPT, budget=25, tokenizer=WORDS, nothing_removed=True))
         assert told.startswith("The prompt does not fit 25 tokens as a whole: 1 removed.\nThe receipt:\n")
         assert "History[1] > UserMessage[0]" in told
-        assert "1 removed" in failure(lambda: assert_fits(at(25), whole=True))
+        assert "1 removed" in failure(lambda: assert_fits(at(25), nothing_removed=True))
 
     def test_without_a_budget_it_says_what_it_needs(self) -> None:
         with pytest.raises(TypeError, match="needs a budget, or a model"):
@@ -300,21 +300,21 @@ class TestStablePrefix:
 
     def test_passes_if_the_later_request_begins_like_the_earlier_one(self) -> None:
         later = at(99, (*self.FIRST, UserMessage()["And now?"]))
-        assert_stable_prefix(at(99, self.FIRST), later, at_least=5)
-        assert_stable_prefix(at(99, self.FIRST), later, at_least=0)
+        assert_stable_prefix(at(99, self.FIRST), later, min_tokens=5)
+        assert_stable_prefix(at(99, self.FIRST), later, min_tokens=0)
 
     def test_counts_the_tokens_of_whole_messages_with_their_framing(self) -> None:
         framed = WordTokenizer(per_message=10)
         earlier, later = (render(prompt, budget=99, tokenizer=framed) for prompt in (self.FIRST, (*self.FIRST, UserMessage()["x"])))
-        assert_stable_prefix(earlier, later, at_least=25)
-        assert "The first 25 tokens are stable, and at least 26" in failure(lambda: assert_stable_prefix(earlier, later, at_least=26))
+        assert_stable_prefix(earlier, later, min_tokens=25)
+        assert "The first 25 tokens are stable, but at least 26" in failure(lambda: assert_stable_prefix(earlier, later, min_tokens=26))
 
     def test_the_first_message_that_differs_is_shown_from_where_it_does(self) -> None:
         earlier = at(999, (*self.FIRST, UserMessage()["word " * 50 + "It is 09:14."]))
         later = at(999, (*self.FIRST, UserMessage()["word " * 50 + "It is 09:15."]))
-        lines = failure(lambda: assert_stable_prefix(earlier, later, at_least=50)).splitlines()
+        lines = failure(lambda: assert_stable_prefix(earlier, later, min_tokens=50)).splitlines()
         assert lines[:4] == [
-            "The first 5 tokens are stable, and at least 50 were to be.",
+            "The first 5 tokens are stable, but at least 50 must be.",
             "Message 2 is the first to differ:",
             "  earlier  …word word word word It is 09:14.",
             "  later    …word word word word It is 09:15.",
@@ -322,26 +322,26 @@ class TestStablePrefix:
         assert lines[4] == "The receipt:"
 
     def test_a_request_that_became_shorter_says_so(self) -> None:
-        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, self.FIRST[:1]), at_least=5))
+        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, self.FIRST[:1]), min_tokens=5))
         assert "  earlier  user: Hello there." in told
         assert "  later    (no more messages)" in told
 
     def test_what_differs_in_no_text_is_shown_as_well(self) -> None:
         named = (self.FIRST[0], UserMessage(name="Ada")["Hello there."])
-        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, named), at_least=5))
+        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, named), min_tokens=5))
         assert "name='Ada'" in told
 
     def test_with_other_tools_nothing_is_stable(self) -> None:
         earlier = at(99, self.FIRST, tools=[ToolDefinition(name="read")])
         later = at(99, self.FIRST, tools=[ToolDefinition(name="read"), ToolDefinition(name="write")])
-        lines = failure(lambda: assert_stable_prefix(earlier, later, at_least=1)).splitlines()
+        lines = failure(lambda: assert_stable_prefix(earlier, later, min_tokens=1)).splitlines()
         assert lines[:4] == [
-            "The first 0 tokens are stable, and at least 1 were to be.",
+            "The first 0 tokens are stable, but at least 1 must be.",
             "The tools differ, in their names or elsewhere:",
             "  earlier  read",
             "  later    read, write",
         ]
-        assert_stable_prefix(earlier, earlier, at_least=5)
+        assert_stable_prefix(earlier, earlier, min_tokens=5)
 
 
 def test_a_failure_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> None:

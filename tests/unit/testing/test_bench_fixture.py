@@ -108,17 +108,17 @@ def test_a_tolerance_lets_little_pass(suite: pytest.Pytester) -> None:
 
 
 MISTAKES = {
-    "": "needs the marker that says what is measured",
+    "": "has no marker with a baseline",
     '@pytest.mark.prompt_bench(budgets="1k")': "the marker needs a baseline",
-    '@pytest.mark.prompt_bench(baseline="a.json", budget="1k")': "the marker has no budget; it takes baseline, budgets,",
+    '@pytest.mark.prompt_bench(baseline="a.json", budget="1k")': "the marker has no argument budget; it takes baseline, budgets,",
     '@pytest.mark.prompt_bench("a.json")': "takes its arguments by name",
-    "@pytest.mark.prompt_bench(baseline=None)": "baseline is a path from the rootdir, not None",
-    '@pytest.mark.prompt_bench(baseline="a.json", budgets=50)': "budgets is a list of tokens, or text such as",
-    '@pytest.mark.prompt_bench(baseline="a.json", tolerance="5%")': "tolerance is a number, 0 or more, not '5%'",
-    '@pytest.mark.prompt_bench(baseline="a.json", time_tolerance=-1)': "time_tolerance is a number, 0 or more, or None, not -1",
-    '@pytest.mark.prompt_bench(baseline="a.json", models="gpt-5")': "models is a list of names, not 'gpt-5'",
-    '@pytest.mark.prompt_bench(baseline="a.json", depth=0)': "depth is a whole number, 1 or more, not 0",
-    '@pytest.mark.prompt_bench(baseline="a.json", repeat=-1)': "repeat is a whole number, 0 or more, not -1",
+    "@pytest.mark.prompt_bench(baseline=None)": "baseline must be a path from the rootdir, not None",
+    '@pytest.mark.prompt_bench(baseline="a.json", budgets=50)': "budgets must be a list of tokens, or text such as",
+    '@pytest.mark.prompt_bench(baseline="a.json", tolerance="5%")': "tolerance must be a number, 0 or more, not '5%'",
+    '@pytest.mark.prompt_bench(baseline="a.json", time_tolerance=-1)': "time_tolerance must be a number, 0 or more, or None, not -1",
+    '@pytest.mark.prompt_bench(baseline="a.json", models="gpt-5")': "models must be a list of names, not 'gpt-5'",
+    '@pytest.mark.prompt_bench(baseline="a.json", depth=0)': "depth must be a whole number, 1 or more, not 0",
+    '@pytest.mark.prompt_bench(baseline="a.json", repeat=-1)': "repeat must be a whole number, 0 or more, not -1",
 }
 
 
@@ -133,7 +133,7 @@ def test_other_budgets_than_those_of_the_baseline_fail(suite: pytest.Pytester) -
     said(suite, "--prompt-bench-update", passed=1)
     suite.makepyfile(test_remarks=TEST.replace("60,1k", "70,1k"))
     text = said(suite, failed=1)
-    assert "the baseline has other budgets than this run (60, 1000, not 70, 1000)" in text
+    assert "the budgets of the baseline (60, 1000) and of this run (70, 1000) differ" in text
     assert "Traceback" not in text
 
 
@@ -142,7 +142,7 @@ def test_one_baseline_is_one_prompt(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_remarks=TEST.replace("    assert run.repeat == 0", "    prompt_bench(prompt())") + again)
     text = said(suite, "--prompt-bench-update", failed=1, errors=1)
     assert "a test measures one prompt" in text
-    assert "the baseline bench/remarks.json is that of test_remarks.py::test_remarks: give each test its own." in text
+    assert "test_remarks.py::test_remarks uses the baseline bench/remarks.json already" in text
 
 
 def test_a_run_without_such_tests_loads_nothing_of_it(suite: pytest.Pytester) -> None:

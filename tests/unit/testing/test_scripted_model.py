@@ -218,7 +218,7 @@ class TestTheScriptAsAWhole:
         with pytest.raises(NoStepLeftError) as caught:
             run()
         assert str(caught.value).splitlines() == [
-            "ScriptedModel was asked once more, and its only step is used up. The request:",
+            "ScriptedModel received another request, but its only step is used up. The request:",
             "  0  user: Why is the sky blue?",
             "  1  user: Once more.",
             "  tools: read",
@@ -233,13 +233,13 @@ class TestTheScriptAsAWhole:
         with pytest.raises(StepsLeftError) as caught, ScriptedModel(["a", "b", CALL]) as model:
             ask(model, QUESTION)
         lines = str(caught.value).splitlines()
-        assert lines[:2] == ["ScriptedModel was asked once, and 2 of its steps are left:", "  'b'"]
+        assert lines[:2] == ["ScriptedModel received 1 request, but 2 of its steps are left:", "  'b'"]
         assert lines[2].startswith("  ToolCall(id='c1', name='read'")
         assert lines[2:][-1] == "  0  user: Why is the sky blue?"
         assert caught.value.steps == ("b", CALL)
 
     def test_a_model_that_was_never_asked_fails_too(self) -> None:
-        with pytest.raises(StepsLeftError, match="was asked 0 times"), ScriptedModel(["a"]):
+        with pytest.raises(StepsLeftError, match="received 0 requests"), ScriptedModel(["a"]):
             pass
 
     def test_check_does_without_a_block(self) -> None:

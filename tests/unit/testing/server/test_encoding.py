@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from promptkit import Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.emitters import tools_to_responses
 from promptkit.testing.server import serve
-from promptkit.testing.server.encoding import Made, chunks, completion, events, response
+from promptkit.testing.server.encoding import ServerReply, encode_chat, encode_chat_chunks, encode_response, encode_response_events
 from tests.unit.testing.server.posting import post
 
 CALLS = (ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'), ToolCall(id="c2", name="read", arguments=""))
@@ -29,9 +29,9 @@ SAID = [
 TOOLS = tools_to_responses([ToolDefinition(name="read", parameters={"type": "object"}, strict=False)])
 
 
-def made(message: Message, finish: str) -> Made:
+def made(message: Message, finish: str) -> ServerReply:
     usage = Usage(input_tokens=10, output_tokens=5, cached_tokens=2)
-    return Made(number=1, created=1_700_000_000, model="gpt-4.1", message=message, finish=finish, usage=usage)
+    return ServerReply(number=1, created=1_700_000_000, model="gpt-4.1", message=message, finish=finish, usage=usage)
 
 
 def check(kind: Any, value: Any) -> None:
@@ -43,12 +43,12 @@ def check(kind: Any, value: Any) -> None:
 @pytest.mark.parametrize("message", SAID, ids=range(len(SAID)))
 def test_answers_have_the_sdks_types(message: Message, finish: str) -> None:
     answer = made(message, finish)
-    check(openai.types.chat.ChatCompletion, completion(answer))
-    for chunk in chunks(answer, include_usage=True):
+    check(openai.types.chat.ChatCompletion, encode_chat(answer))
+    for chunk in encode_chat_chunks(answer, include_usage=True):
         check(openai.types.chat.ChatCompletionChunk, chunk)
-    check(openai.types.responses.Response, response(answer, {"tools": TOOLS}))
+    check(openai.types.responses.Response, encode_response(answer, {"tools": TOOLS}))
     numbers: list[int] = []
-    for event in events(answer, {"tools": TOOLS}):
+    for event in encode_response_events(answer, {"tools": TOOLS}):
         TypeAdapter(openai.types.responses.ResponseStreamEvent).validate_python(event)
         numbers.append(event["sequence_number"])
     assert numbers == list(range(len(numbers)))

@@ -44,7 +44,7 @@ def test_prints_its_url_and_runs_until_it_is_interrupted(tmp_path: Path, number:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--host", "0.0.0.0"], "may be reached from other machines"),  # noqa: S104  # refused
+        (["--host", "0.0.0.0"], "other machines can reach the host"),  # noqa: S104  # refused
         (["--script", "nowhere.json"], "nowhere.json"),
         (["--port", "70000"], "65535"),
         (["--port", "many"], "invalid int value"),

@@ -12,7 +12,7 @@ from promptkit import ToolCall, UserMessage, render
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import serve
-from promptkit.testing.server.prompt_cache import PromptCache, prompt_ids
+from promptkit.testing.server.prompt_cache import PromptCache, encode_prompt
 from promptkit.testing.server.validation import convert_to_chat
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
@@ -33,7 +33,7 @@ def of(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 def common(first: dict[str, Any], second: dict[str, Any]) -> int:
     """The tokens that two requests begin with, by comparing them one by one."""
     count = 0
-    for one, other in zip(prompt_ids(first), prompt_ids(second), strict=False):
+    for one, other in zip(encode_prompt(first), encode_prompt(second), strict=False):
         if one != other:
             break
         count += 1
@@ -54,7 +54,7 @@ class TestThePrompt:
         ],
     )
     def test_has_the_tokens_that_are_counted(self, messages: list[dict[str, Any]]) -> None:
-        assert len(prompt_ids(of(*messages))) == count_request(of(*messages)).tokens
+        assert len(encode_prompt(of(*messages))) == count_request(of(*messages)).tokens
 
     def test_has_the_tokens_that_are_counted_with_calls_and_results(self) -> None:
         call = ToolCall(id="c1", name="read_file", arguments='{"path": "src/parser.py", "line": 12}')
@@ -62,7 +62,7 @@ class TestThePrompt:
         both = [Message(role="assistant", content=("Look.",), tool_calls=(call, call)), *round_[1:]]
         for messages in (round_, both, [*round_, *round_]):
             request = of(*to_chat(messages))
-            assert len(prompt_ids(request)) == count_request(request).tokens
+            assert len(encode_prompt(request)) == count_request(request).tokens
 
     def test_is_one_for_both_apis(self) -> None:
         call = ToolCall(id="c1", name="read", arguments="{}")
@@ -77,7 +77,7 @@ class TestThePrompt:
         offered = [ToolDefinition(name="read", description="Reads.", parameters={"type": "object"})]
         asked: Any = {"model": "gpt-4.1", "input": to_responses(messages), "tools": tools_to_responses(offered)}
         written: Any = {"model": "gpt-4.1", "messages": to_chat(messages), "tools": tools_to_chat(offered)}
-        assert prompt_ids(convert_to_chat(asked)) == prompt_ids(written)
+        assert encode_prompt(convert_to_chat(asked)) == encode_prompt(written)
         assert count_request(convert_to_chat(asked)) == count_request(written)
 
     def test_begins_with_the_tools(self) -> None:
@@ -88,7 +88,7 @@ class TestThePrompt:
         def image(url: str) -> dict[str, Any]:
             return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}]}
 
-        assert common(of(image("a")), of(image("a"))) == len(prompt_ids(of(image("a"))))
+        assert common(of(image("a")), of(image("a"))) == len(encode_prompt(of(image("a"))))
         assert common(of(image("a")), of(image("b"))) < 10
 
 
@@ -106,7 +106,7 @@ class TestTheRule:
         cache = PromptCache()
         for more, cached in ((0, 0), (0, 0), (1, 0), (1, 1024)):
             request = of(user(("word " * (1016 + more)).strip()))
-            assert len(prompt_ids(request)) == 1023 + more
+            assert len(encode_prompt(request)) == 1023 + more
             assert cache.read("scope", request) == cached
 
     def test_scopes_do_not_share(self) -> None:
@@ -115,7 +115,7 @@ class TestTheRule:
 
     def test_what_was_not_met_for_longest_is_forgotten_from_its_end(self) -> None:
         first, second, third = (of({"role": "system", "content": f"{number} " * 1000}) for number in range(3))
-        assert len(prompt_ids(first)) // 128 == 15
+        assert len(encode_prompt(first)) // 128 == 15
         cache = PromptCache(blocks=40)
         assert [cache.read("scope", request) // 128 for request in (first, second, first, third)] == [0, 0, 15, 0]
         assert cache.read("scope", first) // 128 == 15

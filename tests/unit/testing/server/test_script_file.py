@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import Message, ToolCall, Usage
-from promptkit.testing.server import Delay, Hang, HttpAnswer, Malformed, Reset, Rule, Scripted, Truncated, echo, rate_limited, server_error
+from promptkit.testing.server import (
+    ConnectionReset,
+    Delay,
+    Hang,
+    HttpAnswer,
+    MalformedBody,
+    Rule,
+    ScriptedReply,
+    TruncatedBody,
+    echo,
+    rate_limit_error,
+    server_error,
+)
 from promptkit.testing.server.script_file import Script, read_script
 
 if TYPE_CHECKING:
@@ -38,11 +50,11 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     calls = (ToolCall(id="", name="read", arguments='{"a": 1}'), ToolCall(id="c2", name="read", arguments="{ }"))
     assert read(tmp_path, said) == Script(
         steps=(
-            Scripted(message=Message(role="assistant", content=("Look.",), tool_calls=calls)),
-            Scripted(message=Message(role="assistant", content=("x",)), finish="length", usage=Usage(input_tokens=3, cached_tokens=2)),
+            ScriptedReply(message=Message(role="assistant", content=("Look.",), tool_calls=calls)),
+            ScriptedReply(message=Message(role="assistant", content=("x",)), finish="length", usage=Usage(input_tokens=3, cached_tokens=2)),
         ),
         rules=(Rule(match="^x", answer=Hang()),),
-        faults={3: Reset()},
+        faults={3: ConnectionReset()},
         after=echo,
     )
 
@@ -51,11 +63,11 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     ("said", "meant"),
     [
         ({"fault": "hang"}, Hang()),
-        ({"fault": "reset"}, Reset()),
-        ({"fault": "truncated"}, Truncated()),
-        ({"fault": "malformed"}, Malformed()),
-        ({"fault": "rate_limited"}, rate_limited()),
-        ({"fault": "rate_limited", "retry_after": 2}, rate_limited(retry_after=2)),
+        ({"fault": "reset"}, ConnectionReset()),
+        ({"fault": "truncated"}, TruncatedBody()),
+        ({"fault": "malformed"}, MalformedBody()),
+        ({"fault": "rate_limited"}, rate_limit_error()),
+        ({"fault": "rate_limited", "retry_after": 2}, rate_limit_error(retry_after=2)),
         ({"fault": "server_error", "status": 503}, server_error(503)),
         (
             {"fault": "http", "status": 418, "body": {"a": [1, None]}, "headers": {"X": "y"}},
@@ -72,13 +84,13 @@ def test_every_fault_has_its_word(tmp_path: Path, said: dict[str, Any], meant: o
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
+        ("{", "the file is no valid JSON"),
+        ("[" * 100_000, "the file is no valid JSON"),
         ("5", "not iterable"),
         ({"step": []}, r"\(step\) @ \$\."),
         ({"steps": ["a", {"txt": "b"}]}, r"\(txt\) @ \$\.steps\[1\]"),
         ({"steps": ["a", 5]}, r"@ \$\.steps\[1\]"),
-        ({"steps": [{"fault": "bang"}]}, r"a fault is one of delay, .* not 'bang' @ \$\.steps\[0\]"),
+        ({"steps": [{"fault": "bang"}]}, r"a fault must be one of delay, .* not 'bang' @ \$\.steps\[0\]"),
         ({"steps": [{"fault": "http"}]}, r"required field missing @ \$\.steps\[0\]\.status"),
         ({"steps": [{"text": "x", "finish": "done"}]}, r"@ \$\.steps\[0\]\.finish"),
         ({"rules": [{"answer": "x"}]}, r"required field missing @ \$\.rules\[0\]\.match"),

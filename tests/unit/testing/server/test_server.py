@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
-from promptkit import Message, OpaquePart, Reply, ToolCall, Usage
+from promptkit import Message, OpaquePart, ToolCall, Usage
+from promptkit.providers import Reply
 from promptkit.testing.server import (
+    ConnectionReset,
     Delay,
     Hang,
     HttpAnswer,
-    Malformed,
-    Reset,
+    MalformedBody,
     Rule,
-    Scripted,
-    Truncated,
+    ScriptedReply,
+    TruncatedBody,
     api_error,
     echo,
-    rate_limited,
+    rate_limit_error,
     serve,
     server_error,
 )
@@ -114,7 +115,7 @@ class TestScripts:
 
     @pytest.mark.parametrize("step", [5, None, [], ["text"], Message(role="user", content=("Hi.",))], ids=repr)
     def test_what_is_no_step_is_refused_at_once(self, step: Any) -> None:
-        with pytest.raises(TypeError, match="an answer is text"):
+        with pytest.raises(TypeError, match="an answer must be text"):
             serve(script=[step])
 
     def test_a_call_without_an_id_gets_one_of_its_own(self) -> None:
@@ -169,7 +170,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_truncated(self, stream: bool) -> None:
-        with serve(script=[Truncated()]) as server:
+        with serve(script=[TruncatedBody()]) as server:
             head, body = talk(server, {"stream": stream})
         if stream:
             assert body.endswith(b"0\r\n\r\n")  # properly closed
@@ -179,7 +180,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_reset(self, stream: bool) -> None:
-        with serve(script=[Reset()]) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with serve(script=[ConnectionReset()]) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
             connection.sendall(request_of({"stream": stream}))
             blocks: list[bytes] = []
             with pytest.raises(ConnectionResetError):
@@ -187,7 +188,7 @@ class TestFaults:
         assert not b"".join(blocks).endswith(b"0\r\n\r\n")
 
     def test_malformed(self) -> None:
-        with serve(script=[Malformed()]) as server:
+        with serve(script=[MalformedBody()]) as server:
             answer = chat(server)
         assert answer.status == 200
         assert isinstance(answer.body, bytes)
@@ -215,8 +216,8 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("fault", "status", "headers"),
         [
-            (rate_limited(retry_after=2), 429, {"retry-after": "2"}),
-            (rate_limited(), 429, {}),
+            (rate_limit_error(retry_after=2), 429, {"retry-after": "2"}),
+            (rate_limit_error(), 429, {}),
             (server_error(), 500, {}),
             (api_error(418, "No."), 418, {}),
             (HttpAnswer(status=502, body="<html>"), 502, {"content-type": "text/html"}),
@@ -232,7 +233,7 @@ class TestFaults:
         assert headers.items() <= answer.headers.items()
 
     def test_a_schedule_strikes_by_number_and_uses_no_step(self) -> None:
-        with serve(script=["one", "two"], faults={1: server_error(), 3: rate_limited(), 4: Delay(seconds=0.01)}) as server:
+        with serve(script=["one", "two"], faults={1: server_error(), 3: rate_limit_error(), 4: Delay(seconds=0.01)}) as server:
             assert [chat(server).status for _ in range(4)] == [500, 200, 429, 200]
             assert server.steps_left == 0
             assert (server.stats.faults, server.stats.answered) == (3, 2)
@@ -263,7 +264,7 @@ class TestJournal:
             assert server.requests[0].problem == answer.error["message"]
 
     def test_keeps_the_last_ones(self) -> None:
-        with serve(after=echo, keep=2) as server:
+        with serve(after=echo, max_recorded=2) as server:
             for _ in range(3):
                 chat(server)
             assert [exchange.number for exchange in server.requests] == [2, 3]
@@ -375,7 +376,7 @@ class TestCompaction:
 class TestLife:
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org", ""])  # noqa: S104  # refused
     def test_listens_to_this_machine_only(self, host: str) -> None:
-        with pytest.raises(ValueError, match="may be reached from other machines"):
+        with pytest.raises(ValueError, match="other machines can reach the host"):
             serve(host=host)
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
@@ -385,7 +386,7 @@ class TestLife:
         assert done.choices[0].message.content == "ok"
 
     def test_a_wider_address_has_to_be_meant(self) -> None:
-        with serve(host="0.0.0.0", remote=True, script=["ok"]) as server:  # noqa: S104  # it is meant
+        with serve(host="0.0.0.0", allow_remote=True, script=["ok"]) as server:  # noqa: S104  # it is meant
             assert said(chat(server).body) == "ok"
 
     def test_a_taken_port_is_an_error(self) -> None:
@@ -450,7 +451,7 @@ class TestStreams:
         assert [chunk.usage is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [wanted]
 
     def test_a_finish_reason_can_be_said(self) -> None:
-        with serve(script=[Scripted(message=Message(role="assistant", content=("x",)), finish="content_filter")] * 2) as server:
+        with serve(script=[ScriptedReply(message=Message(role="assistant", content=("x",)), finish="content_filter")] * 2) as server:
             assert chat(server).body["choices"][0]["finish_reason"] == "content_filter"
             body = responses(server).body
         assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})

@@ -10,7 +10,7 @@ from openai.types.responses.input_token_count_params import InputTokenCountParam
 from openai.types.responses.response_compact_params import ResponseCompactParams
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
-from promptkit.testing.server.validation import Problem, check_chat, check_responses
+from promptkit.testing.server.validation import IllFormedRequestError, check_chat, check_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def test_a_request_for_a_response_with_one_fault_is_refused(body: dict[str, Any]
 
 
 def refused(check: Callable[[dict[str, Any]], None], body: dict[str, Any], message: str, param: str | None) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(IllFormedRequestError) as caught:
         check({"model": "m", **body})
     assert message in caught.value.message
     assert caught.value.param == param

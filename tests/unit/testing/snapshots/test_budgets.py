@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from promptkit import (
     AssistantMessage,
@@ -23,8 +22,9 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.testing.snapshots.budgets import Asked, levels_of, prompt_document
-from promptkit.testing.snapshots.stabilize import Stabilizer, Stable
+from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.documents import format_prompt
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 PROMPT = (
@@ -36,8 +36,8 @@ PROMPT = (
 
 
 def document(prompt: object, *budgets: int | str, words: bool = True) -> str:
-    asked = Asked(budgets=budgets, tokenizer=WordTokenizer() if words else None)
-    return prompt_document(levels_of(prompt, asked, Stable(Stabilizer())))
+    asked = SnapshotOptions(budgets=budgets, tokenizer=WordTokenizer() if words else None)
+    return format_prompt(render_levels(prompt, asked, Stabilizer(StabilizeOptions())))
 
 
 SHOWN = """\
@@ -205,9 +205,9 @@ def test_of_a_message_of_several_parts_each_part_that_is_gone_is_seen() -> None:
 
 
 def test_a_rendered_prompt_and_no_budget_have_no_sections() -> None:
-    levels = levels_of(PROMPT, Asked(), Stable(Stabilizer()))
-    assert prompt_document(levels).startswith("## System\n")
-    assert "# " not in re.sub("## ", "", prompt_document(levels))
+    levels = render_levels(PROMPT, SnapshotOptions(), Stabilizer(StabilizeOptions()))
+    assert format_prompt(levels).startswith("## System\n")
+    assert "# " not in re.sub("## ", "", format_prompt(levels))
 
 
 def test_twenty_thousand_messages_are_compared_in_good_time() -> None:
@@ -234,8 +234,8 @@ TREES = st.lists(
 @given(TREES, st.lists(st.integers(0, 24), min_size=1, max_size=4))
 def test_every_message_of_both_sides_is_accounted_for(prompt: list[PromptElement], budgets: list[int]) -> None:
     tokenizer = WordTokenizer()
-    levels = levels_of(prompt, Asked(budgets=tuple(budgets), tokenizer=tokenizer), Stable(Stabilizer()))
-    sections = re.split(r"^# \d+ tokens$", prompt_document(levels), flags=re.MULTILINE)[1:]
+    levels = render_levels(prompt, SnapshotOptions(budgets=tuple(budgets), tokenizer=tokenizer), Stabilizer(StabilizeOptions()))
+    sections = re.split(r"^# \d+ tokens$", format_prompt(levels), flags=re.MULTILINE)[1:]
     above: tuple[Message, ...] | None = None
     for level, section in zip(levels, sections, strict=True):
         assert f"; {len(level.messages)} message" in section

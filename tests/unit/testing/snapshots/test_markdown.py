@@ -10,12 +10,20 @@ import json
 from base64 import b64encode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from promptkit import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
+from promptkit.messages import CacheBreakpointPart
 from promptkit.testing.snapshots import markdown
-from promptkit.testing.snapshots.markdown import as_markdown, backslashed, has_unseen, headline, inline, json_safe, outside_fences
+from promptkit.testing.snapshots.markdown import (
+    escape_json,
+    escape_text,
+    format_headline,
+    format_markdown,
+    has_invisible,
+    iter_outside_fences,
+    quote_inline,
+)
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 CALL = ToolCall(id="call_1", name="read_file", arguments='{"path":"cart.py","lines":[1,20]}')
@@ -80,32 +88,34 @@ def test_every_part_of_a_conversation_has_its_form() -> None:
         Message(role="assistant", content=("I look at it.",), tool_calls=(CALL,)),
         Message(role="tool", tool_call_id="call_1"),
     ]
-    assert as_markdown(messages) == SHOWN
+    assert format_markdown(messages) == SHOWN
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
-    shown = as_markdown([Message(role="user", content=("````python\n## User\n````",))])
+    shown = format_markdown([Message(role="user", content=("````python\n## User\n````",))])
     assert shown == "## User\n\n`````\n````python\n## User\n````\n`````"
 
 
 def test_opaque_parts_are_shown_as_json() -> None:
-    shown = as_markdown([Message(role="user", content=(OpaquePart(value={"type": "x", "of": [1]}, provider="anthropic", tokens=3),))])
+    shown = format_markdown([Message(role="user", content=(OpaquePart(value={"type": "x", "of": [1]}, provider="anthropic", tokens=3),))])
     assert "Opaque part: anthropic, 3 tokens\n\n```json\n{" in shown
 
 
 @pytest.mark.parametrize("arguments", ["{not json", '{"a": 1e999}', "", "[" * 100_000])
 def test_arguments_that_are_no_plain_json_stand_as_they_are(arguments: str) -> None:
-    shown = as_markdown([Message(role="assistant", tool_calls=(ToolCall(id="c", name="f", arguments=arguments),))])
+    shown = format_markdown([Message(role="assistant", tool_calls=(ToolCall(id="c", name="f", arguments=arguments),))])
     assert shown == f"## Assistant\n\n### Call f (c), arguments as written\n\n```\n{arguments}\n```"
 
 
 def test_what_is_no_base64_says_so() -> None:
-    shown = as_markdown([Message(role="user", content=(DocumentPart(data="not base64!", media_type="text/plain"),))])
+    shown = format_markdown([Message(role="user", content=(DocumentPart(data="not base64!", media_type="text/plain"),))])
     assert "no base64" in shown
 
 
 def test_another_image_has_another_hash() -> None:
-    one, two = (as_markdown([Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{data}"),))]) for data in ("AAAA", "AAAB"))
+    one, two = (
+        format_markdown([Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{data}"),))]) for data in ("AAAA", "AAAB")
+    )
     assert one != two
 
 
@@ -121,7 +131,7 @@ def test_another_image_has_another_hash() -> None:
     ],
 )
 def test_a_headline_is_one_short_line(message: Message, expected: str) -> None:
-    assert headline(message) == expected
+    assert format_headline(message) == expected
 
 
 ANYTHING = st.text(st.sampled_from("`#U \n\t-\\\r\0\u202e\udc80aé") | st.characters(exclude_categories=()))
@@ -142,7 +152,7 @@ MESSAGES = st.lists(
 def read(markdown: str) -> list[tuple[str, list[str]]]:
     """The headings below which something stands, and the texts and lines that stand there."""
     lines = markdown.split("\n")
-    outside = dict(outside_fences(lines))
+    outside = dict(iter_outside_fences(lines))
     found: list[tuple[str, list[str]]] = []
     fence: list[str] = []
     for index, line in enumerate(lines):
@@ -166,7 +176,7 @@ def read(markdown: str) -> list[tuple[str, list[str]]]:
 
 @given(MESSAGES)
 def test_what_was_said_can_be_read_back_whatever_it_was(messages: list[Message]) -> None:
-    sections = iter(read(as_markdown(messages)) if messages else [])
+    sections = iter(read(format_markdown(messages)) if messages else [])
     for message in messages:
         heading, parts = next(sections)
         assert heading == f"## {message.role.capitalize()}"
@@ -181,7 +191,7 @@ def test_what_was_said_can_be_read_back_whatever_it_was(messages: list[Message])
 
 @given(MESSAGES)
 def test_it_can_be_written_to_a_file_and_read_again(messages: list[Message]) -> None:
-    markdown = as_markdown(messages)
+    markdown = format_markdown(messages)
     assert "\r" not in markdown
     assert markdown.encode("utf-8").decode("utf-8") == markdown
     assert markdown.splitlines() == markdown.split("\n")
@@ -205,8 +215,8 @@ SEEN = ["plain", "tab\tand\nline", "Grüße", "日本語", "👩\u200d💻", "ba
 
 @pytest.mark.parametrize("text", UNSEEN.values(), ids=UNSEEN)
 def test_what_shows_nothing_is_escaped(text: str) -> None:
-    assert has_unseen(f"a{text}b")
-    for written in (backslashed(f"a{text}b"), inline(f"a{text}b")):
+    assert has_invisible(f"a{text}b")
+    for written in (escape_text(f"a{text}b"), quote_inline(f"a{text}b")):
         assert "\\" in written
         assert text not in written
         assert written.encode("utf-8")
@@ -214,18 +224,18 @@ def test_what_shows_nothing_is_escaped(text: str) -> None:
 
 @pytest.mark.parametrize("text", SEEN)
 def test_what_is_seen_stands_as_it_is(text: str) -> None:
-    assert not has_unseen(text)
+    assert not has_invisible(text)
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_an_escaped_text_is_read_back(text: str) -> None:
-    quoted = backslashed(text).replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    quoted = escape_text(text).replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     assert json.loads(f'"{quoted}"') == text
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_safe_json_is_the_same_value(text: str) -> None:
-    written = json_safe(json.dumps(text, ensure_ascii=False))
+    written = escape_json(json.dumps(text, ensure_ascii=False))
     assert json.loads(written) == text
     assert written.encode("utf-8").decode() == written
     assert len(written.splitlines()) == 1
@@ -233,7 +243,7 @@ def test_safe_json_is_the_same_value(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_an_inline_text_is_one_line_and_no_two_look_alike(text: str) -> None:
-    written = inline(text)
+    written = quote_inline(text)
     assert len(written.splitlines()) == 1
     assert (json.loads(written) if written.startswith('"') else written) == text
 

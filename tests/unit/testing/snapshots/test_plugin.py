@@ -39,7 +39,7 @@ def test_three_lines_of_test_give_a_snapshot(project: Project) -> None:
 
 CHANGED = """\
 E       assert tuple == __snapshots__/test_prompt/test_review.md
-E         Lines: 1 gone, 1 new, as shown below. `pytest --snapshot-update` accepts them.
+E         Lines: 1 removed, 1 new, as shown below. `pytest --snapshot-update` accepts them.
 
 test_prompt.py:3: AssertionError
 ------------------- __snapshots__/test_prompt/test_review.md -------------------
@@ -208,7 +208,7 @@ def test_stable(prompt_snapshot, messages_snapshot, receipt_snapshot, tmp_path):
             ToolMessage(tool_call_id=call.id)[f"{tmp_path}/cart.py"],
         )
         for each in (prompt_snapshot, messages_snapshot, receipt_snapshot):
-            assert prompt == each.at(budgets=[10_000, 1]).stable(ids=True, dates=True, paths=True)
+            assert prompt == each.at(budgets=[10_000, 1]).stabilize(ids=True, dates=True, paths=True)
 """
 
 
@@ -259,7 +259,7 @@ def test_a_session_that_takes_no_snapshot_pays_for_none() -> None:
 
 def test_a_project_may_set_the_stabilisers_for_all_of_its_tests(project: Project) -> None:
     project.write(
-        "import pytest\n@pytest.fixture\ndef prompt_snapshot(prompt_snapshot):\n    return prompt_snapshot.stable(str.upper, dates=True)\n",
+        "import pytest\n@pytest.fixture\ndef prompt_snapshot(prompt_snapshot):\n    return prompt_snapshot.stabilize(str.upper, dates=True)\n",
         "conftest.py",
     )
     project.write(

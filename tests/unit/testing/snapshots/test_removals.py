@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from promptkit import (
-    KeepWith,
-    Metadata,
-    PrioritizedList,
-    Reference,
-    Repair,
-    Reserve,
-    SystemMessage,
-    TextChunk,
-    UserMessage,
-)
-from promptkit.testing.snapshots.budgets import Asked, levels_of
-from promptkit.testing.snapshots.removals import receipt_document
-from promptkit.testing.snapshots.stabilize import Stabilizer, Stable
+from promptkit import KeepWith, Metadata, PrioritizedList, Reference, Reserve, SystemMessage, TextChunk, UserMessage
+from promptkit.messages import Repair
+from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.documents import format_receipt
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 
 def document(prompt: object, *budgets: int, ids: bool = False) -> str:
-    stable = Stable(Stabilizer(ids=ids))
-    return receipt_document(levels_of(prompt, Asked(budgets=budgets or None, tokenizer=WordTokenizer()), stable), stable)
+    stable = Stabilizer(StabilizeOptions(ids=ids))
+    return format_receipt(render_levels(prompt, SnapshotOptions(budgets=budgets or None, tokenizer=WordTokenizer()), stable), stable)
 
 
 PROMPT = (

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import promptkit.testing
-from promptkit import EmitError, Image, Message, SystemMessage, ToolDefinition, UnknownModelError, UserMessage, render
-from promptkit.testing.snapshots.budgets import Asked, levels_of
+from promptkit import Image, Message, SystemMessage, ToolDefinition, UserMessage, render
+from promptkit.errors import EmitError, UnknownModelError
+from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
 from promptkit.testing.snapshots.snapshot import Mismatch
-from promptkit.testing.snapshots.stabilize import Stabilizer, Stable
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 if TYPE_CHECKING:
@@ -53,15 +54,15 @@ def test_one_budget_that_is_no_list_is_refused_at_once(prompt_snapshot: PromptSn
 
 
 def test_a_great_change_is_counted_in_full_and_shown_in_part() -> None:
-    mismatch = Mismatch("a.md", tuple(f"{mark}{n}" for mark in "-+" for n in range(1_000)), new=False)
-    assert str(mismatch).startswith("Lines: 1,000 gone, 1,000 new,")
-    assert len(mismatch.shown) == 401
-    assert mismatch.shown[-1] == "… and 1,600 more lines"
+    mismatch = Mismatch("a.md", tuple(f"{mark}{n}" for mark in "-+" for n in range(1_000)), is_new=False)
+    assert str(mismatch).startswith("Lines: 1,000 removed, 1,000 new,")
+    assert len(mismatch.shown_lines) == 401
+    assert mismatch.shown_lines[-1] == "… and 1,600 more lines"
 
 
 def test_a_form_of_ids_that_is_no_regular_expression_is_refused_at_once(prompt_snapshot: PromptSnapshot) -> None:
     with pytest.raises(re.error):
-        prompt_snapshot.stable(ids="(")
+        prompt_snapshot.stabilize(ids="(")
 
 
 def test_what_a_render_raises_fails_the_test(prompt_snapshot: PromptSnapshot, messages_snapshot: MessagesSnapshot) -> None:
@@ -72,22 +73,32 @@ def test_what_a_render_raises_fails_the_test(prompt_snapshot: PromptSnapshot, me
 
 
 def test_the_tokenizer_and_the_tools_count() -> None:
-    asked = (Asked(budgets=(100,)), Asked(budgets=(100,), tools=(TOOL,)), Asked(budgets=(100,), tokenizer=WORDS))
-    tokens = [level.rendered.tokens for each in asked for level in levels_of(PROMPT, each, Stable(Stabilizer())) if level.rendered]
+    asked = (
+        SnapshotOptions(budgets=(100,)),
+        SnapshotOptions(budgets=(100,), tools=(TOOL,)),
+        SnapshotOptions(budgets=(100,), tokenizer=WORDS),
+    )
+    tokens = [
+        level.rendered.tokens for each in asked for level in render_levels(PROMPT, each, Stabilizer(StabilizeOptions())) if level.rendered
+    ]
     assert tokens == [render(PROMPT).tokens, render(PROMPT, tools=[TOOL]).tokens, 5]
     assert len(set(tokens)) == 3
 
 
 def test_what_was_asked_for_before_stays(receipt_snapshot: ReceiptSnapshot) -> None:
-    first = receipt_snapshot.stable(str.upper, dates=True).at(budgets=[10])
-    second = first.stable(str.lower, ids="x", paths=True)(name="named")
-    assert second.asked.budgets == (10,)
-    assert second.at(tokenizer=WORDS).at(tools=[TOOL]).asked == Asked(budgets=(10,), tokenizer=WORDS, tools=(TOOL,))
-    assert (second.stabilizer.functions, second.stabilizer.dates, second.stabilizer.ids) == ((str.upper, str.lower), True, "x")
-    assert second.stabilizer.places
-    assert second.stable(ids=True).stabilizer.places
-    assert not first.stabilizer.places
-    assert first.options == ()
+    first = receipt_snapshot.stabilize(str.upper, dates=True).at(budgets=[10])
+    second = first.stabilize(str.lower, ids="x", paths=True)(name="named")
+    assert second.options.budgets == (10,)
+    assert second.at(tokenizer=WORDS).at(tools=[TOOL]).options == SnapshotOptions(budgets=(10,), tokenizer=WORDS, tools=(TOOL,))
+    assert (second.stabilize_options.functions, second.stabilize_options.dates, second.stabilize_options.ids) == (
+        (str.upper, str.lower),
+        True,
+        "x",
+    )
+    assert second.stabilize_options.find_folders
+    assert second.stabilize(ids=True).stabilize_options.find_folders
+    assert not first.stabilize_options.find_folders
+    assert first.syrupy_options == ()
 
 
 def test_a_snapshot_is_a_place_and_no_value(prompt_snapshot: PromptSnapshot) -> None:

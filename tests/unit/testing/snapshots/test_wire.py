@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from promptkit import AssistantMessage, Document, EmitError, Image, PromptElement, SystemMessage, ToolCall, ToolMessage, UserMessage, render
-from promptkit.testing.snapshots.budgets import Asked, levels_of
-from promptkit.testing.snapshots.stabilize import Stabilizer, Stable
-from promptkit.testing.snapshots.wire import WireForm, wire_document
+from promptkit import AssistantMessage, Document, Image, PromptElement, SystemMessage, ToolCall, ToolMessage, UserMessage, render
+from promptkit.errors import EmitError
+from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.documents import WireFormat, build_wire_json
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 
 PROMPT = (SystemMessage(required=True)["Be brief."], UserMessage(priority=1)["What is this?"])
 
 
-def document(prompt: object, form: WireForm, *budgets: int) -> Any:
-    return wire_document(levels_of(prompt, Asked(budgets=budgets or None), Stable(Stabilizer())), form)
+def document(prompt: object, form: WireFormat, *budgets: int) -> Any:
+    return build_wire_json(render_levels(prompt, SnapshotOptions(budgets=budgets or None), Stabilizer(StabilizeOptions())), form)
 
 
 def test_each_format_is_what_its_emitter_sends() -> None:
@@ -44,7 +45,7 @@ def test_several_budgets_are_an_object_largest_first() -> None:
 
 
 @pytest.mark.parametrize("form", ["openai", "responses", "anthropic"])
-def test_long_media_are_a_size_and_a_hash(form: WireForm) -> None:
+def test_long_media_are_a_size_and_a_hash(form: WireFormat) -> None:
     data = b64encode(bytes(1_000)).decode()
     media = (Image(src=f"data:image/png;base64,{data}"), Document(data=data, media_type="application/pdf", tokens=1))
     written = json.dumps(document(UserMessage()["See.", media], form))

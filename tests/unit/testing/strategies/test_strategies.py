@@ -213,7 +213,7 @@ class TestPrompts:
 
     def test_a_feature_that_is_none_is_refused(self) -> None:
         wrong: Any = "tool"  # a checker would refuse it
-        with pytest.raises(ValueError, match="'tool' is no feature: take some of alternatives, attached"):
+        with pytest.raises(ValueError, match="unknown feature 'tool': use some of alternatives, attached"):
             find(strategies.prompts(features=[wrong]), lambda _: True)
 
     @settings(MANY, max_examples=examples(150))

@@ -1,0 +1,361 @@
+"""What the three kinds of snapshots contain: the prompt as Markdown, its receipt as text, and the messages as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections import OrderedDict
+from difflib import SequenceMatcher
+from importlib.metadata import version
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from promptkit.emitters import to_anthropic, to_chat, to_responses
+from promptkit.rendering.tree import HIGHEST_PRIORITY
+from promptkit.testing.snapshots.markdown import (
+    describe_base64,
+    escape_json,
+    fence_text,
+    format_body,
+    format_headline,
+    format_markdown,
+    format_section,
+    format_title,
+    iter_outside_fences,
+    map_tool_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from promptkit.messages import Message
+    from promptkit.rendering.result import Rendered
+    from promptkit.testing.snapshots.budgets import BudgetLevel
+    from promptkit.testing.snapshots.stabilize import Stabilizer
+
+__all__ = ["WireFormat", "build_wire_json", "format_prompt", "format_receipt"]
+
+WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
+"""The format of `to_openai`, `to_responses` or `to_anthropic` of a Rendered."""
+
+
+def format_prompt(levels: Sequence[BudgetLevel]) -> str:
+    """Format a prompt as Markdown, with a line break at the end.
+
+    The largest budget is shown in full. Each smaller one is compared with the budget above it: how many messages stay, which are
+    gone, and in full what is new or changed. So a new wording appears once in a diff, and a new loss at the budget where it happens.
+
+    Args:
+        levels: The prompt at each budget, largest first.
+    """
+    if not levels[0].label:
+        return f"{format_markdown(levels[0].messages)}\n"
+    sections: list[str] = []
+    above: BudgetLevel | None = None
+    for level in levels:
+        sections.append(f"# {level.label}\n\n{_format_level(level, above)}")
+        above = level if level.rendered else above
+    return "{}\n".format("\n\n".join(sections))
+
+
+def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str:
+    """Format the receipts of a prompt: what it cost and what was removed, with promptkit's version in the first line.
+
+    Columns have fixed widths and lines no numbers, so that one more removal is one more line in a diff.
+
+    Args:
+        levels: The prompt at each budget, largest first.
+        stabilizer: Replaces what varies in paths and repairs.
+    """
+    sections = [f"promptkit {version('promptkit')}"]
+    for level in levels:
+        lines = _list_receipt_lines(level.rendered, stabilizer) if level.rendered else [level.error]
+        sections.append("\n".join([*([f"== {level.label} =="] if level.label else []), *map(_put_on_one_line, lines)]))
+    return "{}\n".format("\n\n".join(sections))
+
+
+def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> Any:  # noqa: ANN401  # Any: JSON for syrupy's serializer
+    """Build the messages as they are sent, with keys in the order in which they are sent.
+
+    Long base64 data is replaced by its size and a hash.
+
+    Args:
+        levels: The prompt at each budget, largest first. Several budgets become an object from label to messages; a budget that is
+            too small becomes an object with the `error`.
+        wire_format: `openai`, `responses` or `anthropic`.
+
+    Raises:
+        EmitError: A part of a message has no form in the format.
+    """
+    if not levels[0].label:
+        return _build_payload(levels[0].messages, wire_format)
+    return OrderedDict(
+        (level.label, _build_payload(level.messages, wire_format) if level.rendered else {"error": level.error}) for level in levels
+    )
+
+
+# The prompt: what a smaller budget loses.
+
+CONTEXT_LINES = 2
+"""Lines that are shown around a change in a text."""
+
+MAX_REMOVED_RUN = 6
+"""A longer run of removed lines is not listed in full: the section of the larger budget shows them."""
+
+
+@attrs.frozen
+class _ShownMessage:
+    """A message of one level. `text` is all that a reader sees of it, `paths` are the elements that wrote it."""
+
+    title: str
+    text: str
+    message: Message
+    paths: frozenset[str]
+
+
+def _format_level(level: BudgetLevel, above: BudgetLevel | None) -> str:
+    rendered = level.rendered
+    if rendered is None:
+        return f"> {escape_json(' '.join(level.error.split()))}"
+    reserved = f", {rendered.reserved:,} reserved" if rendered.reserved else ""
+    usage = f"{rendered.tokens:,} of {level.budget:,} tokens{reserved}; {_format_count(len(level.messages))}."
+    if above is None:
+        return f"{usage}\n\n{format_markdown(level.messages)}"
+    larger, smaller = _list_shown_messages(above), _list_shown_messages(level)
+    if [shown.text for shown in larger] == [shown.text for shown in smaller]:
+        return f"{usage} The same as at {above.label}."
+    return "\n\n".join([f"{usage} Compared with {above.label}:", *_compare_levels(larger, smaller)])
+
+
+def _format_count(messages: int) -> str:
+    return f"{messages:,} message{'' if messages == 1 else 's'}"
+
+
+def _list_shown_messages(level: BudgetLevel) -> list[_ShownMessage]:
+    names = map_tool_names(level.messages)
+    paths: list[set[str]] = [set() for _ in level.messages]
+    for span in level.rendered.source_map if level.rendered else ():
+        paths[span.message].add(span.path)
+    titles = [format_title(message, names) for message in level.messages]
+    return [
+        _ShownMessage(title, format_section(title, message), message, frozenset(path))
+        for title, message, path in zip(titles, level.messages, paths, strict=True)
+    ]
+
+
+def _compare_levels(larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]) -> Iterator[str]:
+    lines: list[str] = []
+    sections: list[str] = []
+    stay = 0
+    for old, new in [*_pair_messages(larger, smaller), (None, None)]:
+        if old and new and old.text == new.text:
+            stay += 1
+            continue
+        if stay:
+            lines.append(f"  {_format_count(stay)} stay{'s' if stay == 1 else ''}")
+            stay = 0
+        if old and new:
+            lines.append(f"! {new.title}: {format_headline(new.message)}")
+            sections.append(f"## {new.title}, changed\n\n{_format_change(old.message, new.message)}")
+        elif old:
+            lines.append(f"- {old.title}: {format_headline(old.message)}")
+        elif new:
+            lines.append(f"+ {new.title}: {format_headline(new.message)}")
+            sections.append(format_section(f"{new.title}, new", new.message))
+    yield fence_text("\n".join(lines), "diff")
+    yield from sections
+
+
+def _pair_messages(
+    larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
+) -> Iterator[tuple[_ShownMessage | None, _ShownMessage | None]]:
+    """Pair the messages of two levels in order: unchanged with itself, changed with what it was, removed or new with None."""
+    at = start = 0
+    for place, index in [*_find_unchanged(larger, smaller), (len(larger), len(smaller))]:
+        yield from _pair_between(larger[at:place], smaller[start:index])
+        if place < len(larger):
+            yield larger[place], smaller[index]
+        at, start = place + 1, index + 1
+
+
+def _find_unchanged(larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]) -> list[tuple[int, int]]:
+    """Find the indices of messages that both levels have in the same order: their longest increasing subsequence.
+
+    Equal messages are told apart by their number, counted from the end, because pruning removes the oldest first.
+    """
+    places = {key: len(larger) - 1 - index for index, key in enumerate(_number_from_the_end(larger))}
+    common = [
+        (places[key], index)
+        for index, key in sorted((len(smaller) - 1 - back, key) for back, key in enumerate(_number_from_the_end(smaller)))
+        if key in places
+    ]
+    ends: list[int] = []  # for each length, the smallest place at which a subsequence of it ends
+    end_indices: list[int] = []  # the same, as an index of `common`
+    previous: list[int] = []
+    for at, (place, _) in enumerate(common):
+        length = bisect_left(ends, place)
+        previous.append(end_indices[length - 1] if length else -1)
+        ends[length : length + 1] = [place]
+        end_indices[length : length + 1] = [at]
+    longest: list[tuple[int, int]] = []
+    at = end_indices[-1] if end_indices else -1
+    while at >= 0:
+        longest.append(common[at])
+        at = previous[at]
+    return longest[::-1]
+
+
+def _number_from_the_end(messages: Sequence[_ShownMessage]) -> Iterator[tuple[str, int]]:
+    seen: dict[str, int] = {}
+    for shown in reversed(messages):
+        seen[shown.text] = seen.get(shown.text, 0) + 1
+        yield shown.text, seen[shown.text]
+
+
+def _pair_between(
+    removed: Sequence[_ShownMessage], new: Sequence[_ShownMessage]
+) -> Iterator[tuple[_ShownMessage | None, _ShownMessage | None]]:
+    """Pair the messages between two unchanged ones: those that the same element wrote belong together."""
+    indices: dict[tuple[str, str], list[int]] = {}
+    for index, shown in enumerate(removed):
+        for key in _list_keys(shown):
+            indices.setdefault(key, []).append(index)
+    at = 0
+    unpaired: list[_ShownMessage] = []
+    for shown in new:
+        rows = [row for key in _list_keys(shown) if (row := indices.get(key))]
+        places = [row[place] for row in rows if (place := bisect_left(row, at)) < len(row)]
+        if not places:
+            unpaired.append(shown)
+            continue
+        yield from _leave_unpaired(removed[at : min(places)], unpaired)
+        yield removed[min(places)], shown
+        at, unpaired = min(places) + 1, []
+    yield from _leave_unpaired(removed[at:], unpaired)
+
+
+def _leave_unpaired(
+    removed: Sequence[_ShownMessage], new: Sequence[_ShownMessage]
+) -> Iterator[tuple[_ShownMessage | None, _ShownMessage | None]]:
+    yield from ((shown, None) for shown in removed)
+    yield from ((None, shown) for shown in new)
+
+
+def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
+    for path in sorted(shown.paths):
+        yield shown.message.role, path
+    for call in shown.message.tool_calls:
+        yield "call", call.id
+    if shown.message.tool_call_id:
+        yield "result", shown.message.tool_call_id
+
+
+def _format_change(old: Message, new: Message) -> str:
+    """Format a changed message as a diff of its lines."""
+    contents = [message.content[0] for message in (old, new) if len(message.content) == 1 and not message.tool_calls]
+    texts = [part.split("\n") for part in contents if isinstance(part, str)]
+    outside: dict[int, str] = {}
+    if len(texts) < 2:  # noqa: PLR2004  # two messages of nothing but text need no fences of their own in the diff
+        texts = ["\n\n".join(format_body(message)).split("\n") for message in (old, new)]
+        outside = dict(iter_outside_fences(texts[0]))
+    return fence_text("\n".join(_diff_texts(texts[0], texts[1], outside)), "diff")
+
+
+def _diff_texts(old: list[str], new: list[str], always: Mapping[int, str]) -> Iterator[str]:
+    """Yield removed and new lines with their context. A long removed run shows its ends and the lines of `always`."""
+    shown = 0
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT_LINES):
+        if group[0][1] > shown:
+            yield "…"
+        for kind, start, end, first, last in group:
+            if kind == "equal":
+                yield from _prefix_lines(" ", old[start:end])
+                continue
+            cuts = [start, *(cut for index in range(start, end) if always.get(index) for cut in (index, index + 1)), end]
+            for begin, stop in pairwise(cuts):
+                yield from _shorten_removed(old[begin:stop])
+            yield from _prefix_lines("+", new[first:last])
+        shown = group[-1][2]
+    if shown < len(old):
+        yield "…"
+
+
+def _shorten_removed(lines: Sequence[str]) -> Iterator[str]:
+    if len(lines) <= MAX_REMOVED_RUN:
+        yield from _prefix_lines("-", lines)
+        return
+    yield from _prefix_lines("-", lines[:1])
+    yield f"-… {len(lines) - 2:,} more lines"
+    yield from _prefix_lines("-", lines[-1:])
+
+
+def _prefix_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    return (f"{mark} {line}" if line else mark.strip() for line in lines)
+
+
+# The receipt.
+
+
+def _put_on_one_line(text: str) -> str:
+    return escape_json(text.replace("\n", " ").replace("\t", " ")).rstrip(" ")
+
+
+def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[str]:
+    exact = "" if rendered.exact else ", estimated"
+    count = len(rendered.messages)
+    yield f"{rendered.tokens:,} of {rendered.budget:,} tokens{exact} in {count:,} message{'' if count == 1 else 's'}"
+    if rendered.context is not None:
+        yield f"budget: {rendered.context.explain()}"
+    if rendered.reserved:
+        yield f"reserved: {rendered.reserved:,} tokens"
+    yield from (f"repaired: {repair.kind}: {stabilizer.stabilize_text(repair.detail)}" for repair in rendered.repairs)
+    yield from (f"reference left out: {stabilizer.stabilize_text(str(reference.to))}" for reference in rendered.omitted_references)
+    if not rendered.removals:
+        yield "removed: nothing"
+        return
+    pieces = len(rendered.removals)
+    yield f"removed: {pieces:,} piece{'' if pieces == 1 else 's'}, first to last"
+    yield _format_row("tokens", "priority", "reason", "element")
+    for removal in rendered.removals:
+        partner = f" (with {stabilizer.stabilize_text(removal.partner)})" if removal.partner else ""
+        element = stabilizer.stabilize_text(removal.path) + partner
+        yield _format_row(f"{removal.tokens:,}", _format_priority(removal.priority), removal.reason, element)
+
+
+def _format_row(tokens: str, priority: str, reason: str, element: str) -> str:
+    return f"{tokens:>9}  {priority:>8}  {reason:<9}  {element}"
+
+
+def _format_priority(priority: float) -> str:
+    if priority >= HIGHEST_PRIORITY:
+        return "highest"
+    return "lowest" if priority < -HIGHEST_PRIORITY else f"{priority:g}"
+
+
+# The wire format.
+
+MEDIA_KEYS = ("data", "file_data", "image_url", "url")
+"""The keys that hold images and documents."""
+
+MAX_BASE64 = 200
+"""Characters of base64 data above which a snapshot shows its size and hash."""
+
+_BASE64 = re.compile("((?:data:[^,]*,)?)([A-Za-z0-9+/]+={0,2})")
+
+
+def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> Any:  # noqa: ANN401  # Any: JSON, as above
+    emit = {"openai": to_chat, "responses": to_responses, "anthropic": to_anthropic}[wire_format]
+    # syrupy sorts the keys of a dict, but not those of an OrderedDict.
+    return json.loads(json.dumps(emit(messages)), object_pairs_hook=_shorten_media)
+
+
+def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
+    return OrderedDict((key, _shorten_base64(value) if key in MEDIA_KEYS and isinstance(value, str) else value) for key, value in pairs)
+
+
+def _shorten_base64(text: str) -> str:
+    match = _BASE64.fullmatch(text) if len(text) > MAX_BASE64 else None
+    return f"{match[1]}<{describe_base64(match[2])}>" if match else text
