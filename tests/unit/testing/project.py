@@ -1,4 +1,4 @@
-"""A project of somebody else's: a folder with a test file, and pytest run in it as on a command line."""
+"""A project of a user: a folder with a test file, in which pytest runs as on a command line."""
 
 from __future__ import annotations
 

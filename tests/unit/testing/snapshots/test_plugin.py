@@ -1,4 +1,4 @@
-"""The pytest plugin as somebody meets it who has just installed promptkit with its `testing` extra."""
+"""The pytest plugin as a user meets it who has just installed promptkit with its `testing` extra."""
 
 from __future__ import annotations
 
