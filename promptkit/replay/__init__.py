@@ -1,1 +1,18 @@
-"""A recorded conversation played again, request by request, as if promptkit or another had kept its window: what it costs and forgets."""
+"""Replay recorded conversations as if a policy had managed their context window, and compare what that costs and what it forgets.
+
+* Replay files: `replay`, `replay_file`, `ReplayOptions`, `ReplayRules`
+* Results: `FileResult`, `FailedFile`, `PolicyResult`, `ReplayTotals`, `BilledTokens`, `RetentionCounts`, `TimelineRequest`, and as JSON
+  `results_to_json`
+* Recordings: `Recording`, `read_recordings`, `recording_from_messages`, and to play one of them `Simulation`, `SimulationResult`
+* Prices: `Price`, `Prices`, `read_prices`
+* Prompt caches: `CACHE_RULES`, `cache_rule_for`
+* Policies: `PresetPolicy`, `BaselinePolicy`, `POLICY_GROUPS`, `parse_policy_names`, `find_policy`
+* Policies of your own: `ReplayPolicy`, `PolicyRun`, `ReplayTerms`, `SummaryCall`
+* Draw: `draw_timeline`, with the extra `plot`
+* Errors: `PriceError`, `UnknownPolicyError`
+"""
+
+import lazy_loader
+
+# The names and their modules are in the stub beside this file, each once.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The messages of a replay by number: each is counted once, however many requests, policies and caches look at it."""
+"""Count the tokens of each message of a replay once, however many requests, policies and prompt caches need the count."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ __all__ = ["MessageCount", "MessageCounts"]
 
 @attrs.frozen(kw_only=True, eq=False)
 class MessageCount:
-    """What is known of a message. Equal messages are one piece: a provider cannot tell them apart."""
+    """A message with its counts. Equal messages share one, because a provider cannot tell them apart."""
 
     number: int
     message: Message
     tokens: int
     blocks: int
-    """Content blocks on the wire."""
+    """Content blocks in the provider's format, at least 1."""
     role: str
-    calls: frozenset[str]
-    """The ids of its calls."""
+    call_ids: frozenset[str]
+    """The ids of the message's tool calls."""
 
 
 class MessageCounts:
-    """Numbers messages. One of each is held, so that its identity is never another's."""
+    """The counts of all messages, numbered in the order in which they were first counted.
+
+    Each message object is kept, so that its identity is not reused for another one.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
         self._by_value: dict[Message, MessageCount] = {}
-        self._held: list[Message] = []
+        self._kept_messages: list[Message] = []
         self._all: list[MessageCount] = []
 
     def __getitem__(self, number: int) -> MessageCount:
@@ -47,32 +50,32 @@ class MessageCounts:
     def __len__(self) -> int:
         return len(self._all)
 
-    def of(self, messages: Sequence[Message]) -> list[MessageCount]:
-        """The pieces of messages, in order."""
+    def count_messages(self, messages: Sequence[Message]) -> list[MessageCount]:
+        """Return the counts of messages, in their order."""
         known = self._by_identity
-        return [known.get(id(message)) or self._meet(message) for message in messages]
+        return [known.get(id(message)) or self._find_or_add(message) for message in messages]
 
-    def _meet(self, message: Message) -> MessageCount:
+    def _find_or_add(self, message: Message) -> MessageCount:
         try:
-            piece = self._by_value.get(message)
-        except TypeError:  # a provider's own part may hold what cannot be hashed: then only the same object is the same message
-            piece = self._made(message)
+            count = self._by_value.get(message)
+        except TypeError:  # a provider's own part may contain values that cannot be hashed: then only the same object is the same message
+            count = self._add(message)
         else:
-            if piece is not None:
-                return piece  # it is found by what it says: its identity need not be kept, and policies make many such messages
-            piece = self._by_value[message] = self._made(message)
-        self._by_identity[id(message)] = piece
-        self._held.append(message)
-        return piece
+            if count is not None:
+                return count  # found by value: keeping the identity would cost memory, because policies create many such messages
+            count = self._by_value[message] = self._add(message)
+        self._by_identity[id(message)] = count
+        self._kept_messages.append(message)
+        return count
 
-    def _made(self, message: Message) -> MessageCount:
-        piece = MessageCount(
+    def _add(self, message: Message) -> MessageCount:
+        count = MessageCount(
             number=len(self._all),
             message=message,
             tokens=self._count(message),
             blocks=max(1, len(message.content) + len(message.tool_calls)),
             role=message.role,
-            calls=frozenset(call.id for call in message.tool_calls),
+            call_ids=frozenset(call.id for call in message.tool_calls),
         )
-        self._all.append(piece)
-        return piece
+        self._all.append(count)
+        return count

@@ -1,4 +1,4 @@
-"""A replay as a picture: for each file the context over its requests, with the summaries, and the share that was cached."""
+"""Draw a replay: for each file the tokens of its requests, the summaries, and the share of tokens that was cached."""
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from promptkit.replay.results import FileResult, PolicyResult
 
-__all__ = ["MOST", "draw_timeline"]
+__all__ = ["MAX_FILES", "draw_timeline"]
 
-MOST = 12
-"""Files in one picture."""
+MAX_FILES = 12
+"""Files that one picture can show."""
 
-WIDTH, HEIGHT, DOTS = 10.5, 4.2, 160
-"""Inches, of the picture and of each file in it; dots to an inch."""
+WIDTH, HEIGHT, DPI = 10.5, 4.2, 160
+"""Width of the picture and height of each file in it, in inches; dots per inch."""
 
-NAME = 60
-"""Characters of a file's name."""
+MAX_NAME = 60
+"""Characters of a file's name in its title."""
 
 COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c", "#b0246b", "#12808a")
 STYLES = ("-", "--", ":")
@@ -47,46 +47,51 @@ thead th { border-bottom: 1px solid; }
 """
 
 
-def draw_timeline(files: Sequence[FileResult], form: str) -> bytes:
-    """The picture as a file of a form: `.svg`, `.png` or `.html`, which has the figures as tables, too. The same results, the same bytes.
+def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
+    """Draw the requests of each file, and return the content of a picture file. The same results give the same bytes.
 
-    Raises PlotError for another form, without matplotlib, and for more than MOST files.
+    Args:
+        files: Results with a timeline (`ReplayOptions.timeline`), at most MAX_FILES.
+        suffix: The format: `.svg`, `.png` or `.html`. A page also has the figures as tables.
+
+    Raises:
+        PlotError: The format is unknown, matplotlib is not installed, or there are too many files.
     """
-    check_drawable(form)
-    if len(files) > MOST:
-        message = f"a picture shows at most {MOST} files, not {len(files)}: name fewer with --plot."
+    check_drawable(suffix)
+    if len(files) > MAX_FILES:
+        message = f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
         raise PlotError(message)
     import matplotlib as mpl
 
-    same = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
-    with same, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name may have letters that the font lacks: they are drawn as boxes
-        figure = _figure(files)
+    fixed_style = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
+    with fixed_style, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # characters of a file name that the font does not have are drawn as boxes
+        figure = _create_figure(files)
         content = io.BytesIO()
-        if form == ".png":
-            figure.savefig(content, format="png", dpi=DOTS, bbox_inches="tight")
+        if suffix == ".png":
+            figure.savefig(content, format="png", dpi=DPI, bbox_inches="tight")
             return content.getvalue()
         figure.savefig(content, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    if form == ".svg":
+    if suffix == ".svg":
         return content.getvalue()
-    return _page(files, content.getvalue().decode()).encode("ascii", "xmlcharrefreplace")
+    return _format_page(files, content.getvalue().decode()).encode("ascii", "xmlcharrefreplace")
 
 
-def _figure(files: Sequence[FileResult]) -> Figure:
+def _create_figure(files: Sequence[FileResult]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, HEIGHT * max(1, len(files))), layout="constrained")
     parts = figure.subfigures(max(1, len(files)), 1, squeeze=False)[:, 0]
     for part, file in zip(parts, files, strict=False):
-        _draw(file, *part.subplots(2, 1, sharex=True, height_ratios=(2, 1)))
+        _draw_file(file, *part.subplots(2, 1, sharex=True, height_ratios=(2, 1)))
     return figure
 
 
-def _draw(file: FileResult, context: Axes, cached: Axes) -> None:
+def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
     name = file.file.encode("utf-8", "replace").decode()
-    context.set_title(name if len(name) <= NAME else f"…{name[1 - NAME :]}", loc="left", fontweight="bold", parse_math=False)
+    context.set_title(name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}", loc="left", fontweight="bold", parse_math=False)
     for number, result in enumerate(file.policies):
-        _lines(context, cached, result, colour=COLOURS[number % len(COLOURS)], style=STYLES[number // len(COLOURS) % len(STYLES)])
+        _draw_policy(context, cached, result, colour=COLOURS[number % len(COLOURS)], style=STYLES[number // len(COLOURS) % len(STYLES)])
     context.set_ylabel("tokens of the request")
     context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
     context.set_ylim(bottom=0)
@@ -94,48 +99,50 @@ def _draw(file: FileResult, context: Axes, cached: Axes) -> None:
     cached.set_ylabel("cached so far")
     cached.set_ylim(0, 1)
     cached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    cached.set_xlabel("request; a dot: a summary was put in place")
+    cached.set_xlabel("request; dots: a summary replaced messages")
     for axes in (context, cached):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#eeeeee")
 
 
-def _lines(context: Axes, cached: Axes, result: PolicyResult, *, colour: str, style: str) -> None:
-    steps = result.steps
-    numbers = range(1, len(steps) + 1)
-    context.plot(numbers, [step.tokens for step in steps], color=colour, linestyle=style, linewidth=1, label=result.policy)
-    marks = [(number, step.tokens) for number, step in zip(numbers, steps, strict=True) if step.checkpoint]
+def _draw_policy(context: Axes, cached: Axes, result: PolicyResult, *, colour: str, style: str) -> None:
+    requests = result.timeline
+    numbers = range(1, len(requests) + 1)
+    context.plot(numbers, [request.tokens for request in requests], color=colour, linestyle=style, linewidth=1, label=result.policy)
+    marks = [(number, request.tokens) for number, request in zip(numbers, requests, strict=True) if request.checkpoint]
     context.plot([number for number, _ in marks], [tokens for _, tokens in marks], color=colour, linestyle="", marker="o", markersize=4)
-    sent = accumulate(step.tokens for step in steps)
-    met = accumulate(step.cached for step in steps)
-    shares = [part / max(1, whole) for part, whole in zip(met, sent, strict=True)]
+    sent = accumulate(request.tokens for request in requests)
+    read = accumulate(request.cached for request in requests)
+    shares = [part / max(1, whole) for part, whole in zip(read, sent, strict=True)]
     cached.plot(numbers, shares, color=colour, linestyle=style, linewidth=1)
 
 
-def _page(files: Sequence[FileResult], svg: str) -> str:
+def _format_page(files: Sequence[FileResult], svg: str) -> str:
     drawing = svg[svg.index("<svg") :].replace(
-        "<svg", '<svg role="img" aria-label="Context over requests, and the share that was cached; the tables have the figures."', 1
+        "<svg",
+        '<svg role="img" aria-label="Tokens of the requests, and the share of them that was cached; the tables have the figures."',
+        1,
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
         f"<title>Replay</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>Replay</h1>\n<figure>\n{drawing}</figure>\n"
-        f"{''.join(map(_table, files))}</body>\n</html>\n"
+        f"{''.join(map(_format_table, files))}</body>\n</html>\n"
     )
 
 
-def _table(file: FileResult) -> str:
+def _format_table(file: FileResult) -> str:
     head = ("policy", "requests", "summaries", "waits", "overflows", "invalid", "input", "cached", "price", "facts", "asked")
     rows = [
         (
             each.policy,
-            f"{each.tally.requests:,}",
-            f"{each.tally.checkpoints:,}",
-            f"{each.tally.foreground_waits:,}",
-            f"{each.tally.overflows:,}",
-            f"{each.tally.invalid_requests:,}",
-            f"{each.tally.bill.input_tokens:,}",
-            f"{each.tally.bill.cached_tokens:,}",
+            f"{each.totals.requests:,}",
+            f"{each.totals.checkpoints:,}",
+            f"{each.totals.foreground_waits:,}",
+            f"{each.totals.overflows:,}",
+            f"{each.totals.invalid_requests:,}",
+            f"{each.totals.requests_billed.input_tokens:,}",
+            f"{each.totals.requests_billed.cached_tokens:,}",
             f"${each.price:,.4f}",
             f"{each.facts_share:.1%}",
             f"{each.requests_share:.1%}",

@@ -1,4 +1,4 @@
-"""What tokens cost: a table as data, which a user can replace by a file of their own."""
+"""Prices of tokens. The packaged table is data, and a user can replace it by a file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.replay.policies.bill import Bill
+__all__ = ["BilledTokens", "Price", "PriceError", "Prices", "read_prices"]
 
-__all__ = ["Price", "PriceError", "Prices", "read_prices"]
-
-Table: TypeAlias = "Mapping[str, object]"
+JsonObject: TypeAlias = "Mapping[str, object]"
 
 PACKAGED = Path(__file__).with_name("prices.json")
 
@@ -27,82 +25,119 @@ MILLION = 1_000_000
 
 
 class PriceError(PromptKitError):
-    """A table of prices that cannot be read, or a model that has no price in it."""
+    """A price table cannot be read, or has no price for a model."""
+
+
+@attrs.frozen(kw_only=True)
+class BilledTokens:
+    """The tokens that a provider bills for one request, or for several together."""
+
+    input_tokens: int = 0
+    """All input tokens, cached ones included."""
+    cached_tokens: int = 0
+    """Input tokens that the provider read from its prompt cache."""
+    written_tokens: int = 0
+    """Input tokens that the provider processed and wrote to its prompt cache."""
+    output_tokens: int = 0
+
+    def __add__(self, other: BilledTokens) -> BilledTokens:
+        return BilledTokens(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            written_tokens=self.written_tokens + other.written_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
 
 
 @attrs.frozen(kw_only=True)
 class Price:
-    """What a model's tokens cost, in dollars for a million of them."""
+    """The prices of one model, in US dollars for a million tokens."""
 
     input: float
     output: float
     cached_input: float | None = None
-    """Read from the provider's cache; None: as `input`."""
+    """For input read from the prompt cache; None: as `input`."""
     cache_write: float | None = None
-    """Read and put into the cache; None: as `input`."""
+    """For input written to the prompt cache; None: as `input`."""
     cache_write_1h: float | None = None
-    """Put there for an hour; None: as `cache_write`."""
+    """For input written to the prompt cache for an hour; None: as `cache_write`."""
 
-    def of(self, bill: Bill, *, hour: bool = False) -> float:
-        """The dollars of a bill. `hour`: what was written into the cache was written for an hour."""
+    def cost(self, tokens: BilledTokens, *, one_hour_cache: bool = False) -> float:
+        """Return the cost of tokens in US dollars. With `one_hour_cache`, cache writes have the price for an hour."""
         cached = self.input if self.cached_input is None else self.cached_input
-        write = self.cache_write_1h if hour and self.cache_write_1h is not None else self.cache_write
+        write = self.cache_write_1h if one_hour_cache and self.cache_write_1h is not None else self.cache_write
         written = self.input if write is None else write
-        plain = bill.input_tokens - bill.cached_tokens - bill.written_tokens
-        sums = (plain * self.input, bill.cached_tokens * cached, bill.written_tokens * written, bill.output_tokens * self.output)
-        return sum(sums) / MILLION
+        uncached = tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens
+        products = (
+            uncached * self.input,
+            tokens.cached_tokens * cached,
+            tokens.written_tokens * written,
+            tokens.output_tokens * self.output,
+        )
+        return sum(products) / MILLION
 
 
 @attrs.frozen(kw_only=True)
 class Prices:
-    """A table: a price for each model. `source` is what errors call it."""
+    """A price table: a price for each model. Error messages name it by `source`."""
 
     models: Mapping[str, Price]
     source: str
 
-    def of(self, model: str) -> Price:
-        """The price of a model, whoever sells it: `openai/gpt-5` is `gpt-5`. Raises PriceError for one that is not in the table."""
+    def for_model(self, model: str) -> Price:
+        """Return the price of a model. A provider's prefix is ignored: `openai/gpt-5` has the price of `gpt-5`.
+
+        Raises:
+            PriceError: The table has no price for the model.
+        """
         price = self.models.get(model) or self.models.get(model.rpartition("/")[2])
         if price is None:
             close = difflib.get_close_matches(model, list(self.models), n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
+            suggestion = f" Did you mean {close[0]!r}?" if close else ""
             message = (
-                f"{self.source} has no price for the model {model!r}.{meant} Name another with --model, or give a table with --prices."
+                f"{self.source} has no price for the model {model!r}.{suggestion} "
+                "Name another model with --model, or give a table with --prices."
             )
             raise PriceError(message)
         return price
 
 
 def read_prices(path: Path | None = None) -> Prices:
-    """The table of a JSON or TOML file; without one, promptkit's own, which says where it comes from and of what day it is.
+    """Read a price table from a JSON or TOML file, or the packaged table, which names its source and date.
 
-    A file has an object `models`, and for each model `input` and `output`, and perhaps `cached_input`, `cache_write` and
-    `cache_write_1h`: dollars for a million tokens. Raises PriceError.
+    A table has an object `models`. It contains for each model `input` and `output`, and optionally `cached_input`, `cache_write` and
+    `cache_write_1h`, in US dollars for a million tokens.
+
+    Raises:
+        PriceError: The file cannot be read, or is not a price table.
     """
     file = PACKAGED if path is None else path
+    file_format = "TOML" if file.suffix == ".toml" else "JSON"
     try:
         text = file.read_text(encoding="utf-8")
-        found: object = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        value: object = tomllib.loads(text) if file_format == "TOML" else json.loads(text)
     except OSError as error:
-        message = f"{file} cannot be read: {error.strerror}."
+        message = f"cannot read {file}: {error.strerror}."
         raise PriceError(message) from error
     except (ValueError, RecursionError) as error:
-        message = f"{file} is no {'TOML' if file.suffix == '.toml' else 'JSON'}: {error}."
+        message = f"{file} is not valid {file_format}: {error}."
         raise PriceError(message) from error
-    models = cast("Table", found).get("models") if isinstance(found, dict) else None  # of keys that are looked at below
+    models = cast("JsonObject", value).get("models") if isinstance(value, dict) else None  # its values are checked below
     if not isinstance(models, dict) or not models:
-        message = f"{file} holds no table of prices: it needs an object `models`."
+        message = f"{file} is not a price table: it needs an object `models`, with the prices of each model."
         raise PriceError(message)
-    rows = cast("dict[str, object]", models)  # a JSON object or a TOML table has keys of text
-    return Prices(models={name: _price(file, name, row) for name, row in rows.items()}, source=str(path or "the packaged table of prices"))
+    rows = cast("dict[str, object]", models)  # the keys of a JSON object or a TOML table are strings
+    return Prices(
+        models={name: _read_price(file, name, row) for name, row in rows.items()}, source=str(path or "the packaged table of prices")
+    )
 
 
-def _price(file: Path, name: str, row: object) -> Price:
+def _read_price(file: Path, name: str, row: object) -> Price:
     known = {field.name: field.default is None for field in attrs.fields(Price)}
-    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}  # as above
+    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}  # the keys are strings, as above
     for column, value in values.items():
         if column not in known:
-            message = f"{file}: {name} has {column!r}, which is no price. There are: {', '.join(known)}."
+            message = f"{file}: {name} has the unknown price {column!r}. Use one of: {', '.join(known)}."
             raise PriceError(message)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             message = f"{file}: {column} of {name} must be a number of dollars for a million tokens, not {value!r}."
@@ -111,4 +146,4 @@ def _price(file: Path, name: str, row: object) -> Price:
     if missing:
         message = f"{file}: {name} has no price for {' and '.join(missing)}."
         raise PriceError(message)
-    return Price(**cast("dict[str, float]", values))  # every value was looked at
+    return Price(**cast("dict[str, float]", values))  # every value was checked above

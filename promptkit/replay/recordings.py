@@ -1,9 +1,4 @@
-"""The conversations of a file: each branch that has something to say of its own.
-
-A recorded conversation as a replay needs it: messages in which calls and results are whole, and when each was written.
-The tools that a recording says were offered, where it says so: every request pays for their definitions.
-Recordings out of files, whoever wrote them.
-"""
+"""Read recorded conversations for a replay: a recording for each branch of a transcript, with times and tool definitions."""
 
 from __future__ import annotations
 
@@ -24,45 +19,85 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message
     from promptkit.transcript.entries import Entry
 
-__all__ = ["Recording", "conversations", "read_recordings", "recorded_messages", "tools_in"]
-
-
-@attrs.frozen(kw_only=True)
-class Recording:
-    """One conversation, from its first message to its last. Each answer in it is a request that somebody sent."""
-
-    system: tuple[Message, ...] = ()
-    """The system messages that it begins with: every request does."""
-    messages: tuple[Message, ...] = ()
-    """What was said after that. Every call is answered right behind it, every result answers a call."""
-    times: tuple[float | None, ...] = ()
-    """For each message when it was written, in seconds since 1970; None where nobody noted it."""
-    tools: tuple[ToolDefinition, ...] = ()
-
-    @property
-    def requests(self) -> int:
-        """How many requests there were: an answer before which nothing was said answers none."""
-        return sum(message.role == "assistant" for message in self.messages[1:])
-
-
-def recorded_messages(said: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = ()) -> Recording:
-    """The recording of messages with their times; messages without anything in them are left out."""
-    kept = [(message, time) for message, time in said if message.content or message.tool_calls or message.role == "tool"]
-    paired = pair_tool_calls([message for message, _ in kept])
-    head = next((at for at, message in enumerate(paired.messages) if message.role != "system"), len(paired.messages))
-    return Recording(
-        system=paired.messages[:head],
-        messages=paired.messages[head:],
-        times=tuple(kept[source][1] for source in paired.sources[head:]),
-        tools=tuple(tools),
-    )
-
+__all__ = ["Recording", "read_recordings", "recording_from_messages", "recordings_from_entries", "tools_from_entry"]
 
 TOOLS = "tools"
 
 
-def tools_in(entry: Entry) -> tuple[ToolDefinition, ...]:
-    """The definitions in a setting: one called `tools`, or one that has a field of that name; OpenAI's form or Anthropic's."""
+@attrs.frozen(kw_only=True)
+class Recording:
+    """One conversation, from its first message to its last. Each assistant message is the reply to a request of the replay."""
+
+    system: tuple[Message, ...] = ()
+    """The system messages at the beginning of the conversation. Every request starts with them."""
+    messages: tuple[Message, ...] = ()
+    """The messages after them. Each tool call is followed by its result, and each result has a call."""
+    times: tuple[float | None, ...] = ()
+    """For each message the time at which it was written, in seconds since 1970; None if it was not recorded."""
+    tools: tuple[ToolDefinition, ...] = ()
+    """The recorded tool definitions. Their tokens count in every request."""
+
+    @property
+    def requests(self) -> int:
+        """The number of requests. An assistant message at the very beginning is not a reply to one."""
+        return sum(message.role == "assistant" for message in self.messages[1:])
+
+
+def read_recordings(file: Path) -> Iterator[Recording]:
+    """Read the conversations of a file in any format that promptkit can import.
+
+    Raises:
+        TranscriptError: The file cannot be read.
+    """
+    return recordings_from_entries(entry for _, batch in read_recording(file) for entry in batch.entries)
+
+
+def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
+    """Yield a recording for each branch of a transcript, in the order in which the branches ended.
+
+    A branch that is only the beginning of another one is not yielded. Messages that were compacted, edited or reset in the recording are
+    part of it, as they were said. An entry's time of 0 counts as unknown.
+    """
+    messages: list[tuple[Message, float | None, int | None]] = []
+    """Each message with its time, and the index of the message before it on its branch."""
+    last: dict[str, int | None] = {}
+    """For each entry the index of the last message on its branch."""
+    roots: dict[str, str] = {}
+    """For each entry the first entry of its conversation."""
+    tools: dict[str, tuple[ToolDefinition, ...]] = {}
+    """The tools of each conversation, by its first entry."""
+    message_roots: list[str] = []
+    """The first entry of each message's conversation."""
+    for entry in entries:
+        before = None if entry.parent_id is None else last.get(entry.parent_id)
+        root = roots[entry.id] = entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
+        if definitions := tools_from_entry(entry):
+            tools[root] = definitions
+        message = entry.message
+        if message is None:
+            last[entry.id] = before
+            continue
+        last[entry.id] = len(messages)
+        message_roots.append(root)
+        messages.append((message, entry.time if entry.time > 0 else None, before))
+    inner = {before for _, _, before in messages}
+    for leaf in range(len(messages)):
+        if leaf not in inner:
+            yield recording_from_messages(_branch(messages, leaf), tools=tools.get(message_roots[leaf], ()))
+
+
+def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[tuple[Message, float | None]]:
+    """Return the messages from the first one to a leaf, with their times."""
+    branch: list[tuple[Message, float | None]] = []
+    at: int | None = leaf
+    while at is not None:
+        message, time, at = messages[at]
+        branch.append((message, time))
+    return branch[::-1]
+
+
+def tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
+    """Return the tool definitions of a setting named `tools`, or with a field of that name, in OpenAI's format or Anthropic's."""
     payload = entry.payload
     if not isinstance(payload, Setting):
         return ()
@@ -71,10 +106,10 @@ def tools_in(entry: Entry) -> tuple[ToolDefinition, ...]:
         value = value.get(TOOLS)
     elif payload.name.rpartition(".")[2] != TOOLS:
         return ()
-    return tuple(_definitions(value)) if isinstance(value, list) else ()
+    return tuple(_iter_definitions(value)) if isinstance(value, list) else ()
 
 
-def _definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
+def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
     for tool in tools:
         if not isinstance(tool, Mapping):
             continue
@@ -91,47 +126,14 @@ def _definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
             )
 
 
-def conversations(entries: Iterable[Entry]) -> Iterator[Recording]:
-    """A recording for each branch of a transcript, in the order in which the branches ended; none that only begins another.
-
-    What an agent's own compactions, edits and resets left out is there: all of it was said. Times of 0 are unknown.
-    """
-    messages: list[tuple[Message, float | None, int | None]] = []
-    """Each with its time, and the place of the message before it on its branch."""
-    last: dict[str, int | None] = {}
-    """For each entry the place of the last message on its branch."""
-    roots: dict[str, str] = {}
-    """For each entry the first one of its conversation, and the tools of each."""
-    tools: dict[str, tuple[ToolDefinition, ...]] = {}
-    begun: list[str] = []
-    """The root of each message."""
-    for entry in entries:
-        before = None if entry.parent_id is None else last.get(entry.parent_id)
-        root = roots[entry.id] = entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
-        if offered := tools_in(entry):
-            tools[root] = offered
-        message = entry.message
-        if message is None:
-            last[entry.id] = before
-            continue
-        last[entry.id] = len(messages)
-        begun.append(root)
-        messages.append((message, entry.time if entry.time > 0 else None, before))
-    inner = {before for _, _, before in messages}
-    for leaf in range(len(messages)):
-        if leaf not in inner:
-            yield recorded_messages(_branch(messages, leaf), tools=tools.get(begun[leaf], ()))
-
-
-def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[tuple[Message, float | None]]:
-    branch: list[tuple[Message, float | None]] = []
-    at: int | None = leaf
-    while at is not None:
-        message, time, at = messages[at]
-        branch.append((message, time))
-    return branch[::-1]
-
-
-def read_recordings(file: Path) -> Iterator[Recording]:
-    """The conversations of a file in any known format. Raises TranscriptError for what cannot be read."""
-    return conversations(entry for _, batch in read_recording(file) for entry in batch.entries)
+def recording_from_messages(messages: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = ()) -> Recording:
+    """Build a recording from messages with their times. Messages without content are left out."""
+    kept = [(message, time) for message, time in messages if message.content or message.tool_calls or message.role == "tool"]
+    paired = pair_tool_calls([message for message, _ in kept])
+    head = next((at for at, message in enumerate(paired.messages) if message.role != "system"), len(paired.messages))
+    return Recording(
+        system=paired.messages[:head],
+        messages=paired.messages[head:],
+        times=tuple(kept[source][1] for source in paired.sources[head:]),
+        tools=tuple(tools),
+    )

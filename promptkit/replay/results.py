@@ -1,4 +1,4 @@
-"""What a replay found: the figures of each policy on each file, and the same as JSON."""
+"""The results of a replay: the figures of each policy on each file, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -7,50 +7,110 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.replay.policies.bill import Bill
-from promptkit.replay.retention import Kept
+from promptkit.replay.prices import BilledTokens
+from promptkit.replay.retention import RetentionCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.replay.prices import Price
 
-__all__ = ["Failed", "FileResult", "PolicyResult", "ReplayTotals", "Step", "as_json", "priced"]
+__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "results_to_json"]
+
+MAX_FAULTS = 3
+"""Faults that are kept as examples."""
 
 
 @attrs.frozen(kw_only=True)
-class Step:
-    """One request, for the timeline. Figures are tokens."""
+class FileResult:
+    """The results of all policies on one file."""
 
-    tokens: int
-    cached: int
-    checkpoint: bool
-    """A summary was put in place for it."""
+    file: str
+    conversations: int
+    messages: int
+    window: int
+    """The context window in tokens."""
+    model: str
+    policies: tuple[PolicyResult, ...]
+
+
+@attrs.frozen(kw_only=True)
+class FailedFile:
+    """A file that could not be played, with the reason as a sentence."""
+
+    file: str
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class PolicyResult:
+    """The result of one policy on one file."""
+
+    policy: str
+    totals: ReplayTotals
+    price: float
+    """US dollars for requests, replies and summaries."""
+    price_summaries: float
+    """US dollars of `price` that were spent on summaries."""
+    timeline: tuple[TimelineRequest, ...] = ()
+    """All requests in order; empty unless a timeline was requested."""
+
+    @property
+    def facts_share(self) -> float:
+        """Of the facts of dropped messages that replies use, the share that the request or its transcript contains; 1 without such facts."""
+        counts = self.totals.retention
+        return _share(counts.facts_present + counts.facts_reachable, counts.facts_dropped)
+
+    @property
+    def facts_present_share(self) -> float:
+        """Of the facts of dropped messages that replies use, the share that the request itself contains."""
+        return _share(self.totals.retention.facts_present, self.totals.retention.facts_dropped)
+
+    @property
+    def uses_present_share(self) -> float:
+        """Of all earlier facts that replies use, the share that the request contains. These facts are the same for all policies."""
+        counts = self.totals.retention
+        return _share(counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used)
+
+    @property
+    def requests_share(self) -> float:
+        """The share of the user's messages that the request or its transcript contains, over all requests."""
+        return _share(self.totals.retention.user_messages_known, self.totals.retention.user_messages)
+
+    @property
+    def requests_end_share(self) -> float:
+        """The same share in the last request of each conversation."""
+        return _share(self.totals.retention.last_user_messages_known, self.totals.retention.last_user_messages)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
 
 
 @attrs.frozen(kw_only=True)
 class ReplayTotals:
-    """The counts of one policy, which can be added up over conversations and files."""
+    """The counts of one policy. They can be added up over conversations and files."""
 
     requests: int = 0
     checkpoints: int = 0
+    """Summaries that replaced messages."""
     foreground_waits: int = 0
     """Requests that waited for a summary."""
     overflows: int = 0
-    """Requests that were larger than the window lets them be. They are billed as if the model had taken them."""
+    """Requests that were larger than the context window allows. They are billed as if the model had accepted them."""
     invalid_requests: int = 0
-    """Requests that a provider refuses for their form."""
+    """Requests that a provider would reject as invalid."""
     cuts: int = 0
-    """Requests that did not begin with all of the request before: what followed there was paid for again."""
+    """Requests that did not start with the whole request before them, so that a prompt cache cannot serve the rest."""
     longest_request: int = 0
-    """Tokens."""
-    bill: Bill = attrs.field(factory=Bill)
-    """Of the requests and their answers."""
-    summaries: Bill = attrs.field(factory=Bill)
-    """Of the requests that summaries were asked with."""
-    kept: Kept = attrs.field(factory=Kept)
+    """Tokens of the longest request."""
+    requests_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of the requests and their replies."""
+    summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of the requests for summaries."""
+    retention: RetentionCounts = attrs.field(factory=RetentionCounts)
     faults: tuple[str, ...] = ()
-    """What was wrong with the first invalid requests."""
+    """Descriptions of the first invalid requests."""
 
     def __add__(self, other: ReplayTotals) -> ReplayTotals:
         return ReplayTotals(
@@ -61,104 +121,60 @@ class ReplayTotals:
             invalid_requests=self.invalid_requests + other.invalid_requests,
             cuts=self.cuts + other.cuts,
             longest_request=max(self.longest_request, other.longest_request),
-            bill=self.bill + other.bill,
-            summaries=self.summaries + other.summaries,
-            kept=self.kept + other.kept,
-            faults=(*self.faults, *other.faults)[:FAULTS],
+            requests_billed=self.requests_billed + other.requests_billed,
+            summaries_billed=self.summaries_billed + other.summaries_billed,
+            retention=self.retention + other.retention,
+            faults=(*self.faults, *other.faults)[:MAX_FAULTS],
         )
 
 
-FAULTS = 3
-"""Faults that are told."""
-
-
 @attrs.frozen(kw_only=True)
-class PolicyResult:
-    """What one policy came to on one file."""
+class TimelineRequest:
+    """One request of a timeline."""
 
-    policy: str
-    tally: ReplayTotals
-    price: float
-    """Dollars for all of it: requests, answers, summaries."""
-    price_summaries: float
-    """Dollars of that for summaries."""
-    steps: tuple[Step, ...] = ()
-    """Each request in order, where a timeline was asked for."""
-
-    @property
-    def facts_share(self) -> float:
-        """Of the facts that were used after their message was dropped, the share that was there or reachable; 1 where there are none."""
-        kept = self.tally.kept
-        return _share(kept.present + kept.reachable, kept.dropped)
-
-    @property
-    def facts_present_share(self) -> float:
-        """The share of these that was there."""
-        return _share(self.tally.kept.present, self.tally.kept.dropped)
-
-    @property
-    def uses_present_share(self) -> float:
-        """Of all facts that answers used and that were said before, the share that was in the request: the same ones for all policies."""
-        kept = self.tally.kept
-        return _share(kept.uses - kept.dropped + kept.present, kept.uses)
-
-    @property
-    def requests_share(self) -> float:
-        """Of what the person had asked, the share that was there or reachable, over all requests."""
-        return _share(self.tally.kept.asked_known, self.tally.kept.asked)
-
-    @property
-    def requests_end_share(self) -> float:
-        """The same in the last request of each conversation."""
-        return _share(self.tally.kept.asked_last_known, self.tally.kept.asked_last)
+    tokens: int
+    cached: int
+    """Tokens that were read from the prompt cache."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
 
 
-@attrs.frozen(kw_only=True)
-class FileResult:
-    """What the policies came to on one file."""
+def price_totals(
+    name: str, totals: ReplayTotals, price: Price, *, one_hour_cache: bool, timeline: Sequence[TimelineRequest] = ()
+) -> PolicyResult:
+    """Compute the result of a policy from its counts and the model's price.
 
-    file: str
-    conversations: int
-    messages: int
-    window: int
-    model: str
-    policies: tuple[PolicyResult, ...]
-
-
-def priced(name: str, tally: ReplayTotals, price: Price, *, hour: bool, steps: Sequence[Step] = ()) -> PolicyResult:
-    """The result of a policy's counts at a price."""
-    summaries = price.of(tally.summaries, hour=hour)
-    whole = price.of(tally.bill, hour=hour) + summaries
-    return PolicyResult(policy=name, tally=tally, price=whole, price_summaries=summaries, steps=tuple(steps))
+    Args:
+        name: The policy's name.
+        totals: The policy's counts.
+        price: The price of the model.
+        one_hour_cache: Whether cache writes have the price for an hour.
+        timeline: All requests in order. By default none.
+    """
+    summaries = price.cost(totals.summaries_billed, one_hour_cache=one_hour_cache)
+    total = price.cost(totals.requests_billed, one_hour_cache=one_hour_cache) + summaries
+    return PolicyResult(policy=name, totals=totals, price=total, price_summaries=summaries, timeline=tuple(timeline))
 
 
-@attrs.frozen(kw_only=True)
-class Failed:
-    """A file that could not be played, and why."""
-
-    file: str
-    why: str
+def results_to_json(files: Sequence[FileResult | FailedFile]) -> str:
+    """Return the results as JSON, with a line for each policy. A file that could not be played has its reason as `error`."""
+    return _format_list("files", [_format_file(file) for file in files]) + "\n"
 
 
-def as_json(files: Sequence[FileResult | Failed]) -> str:
-    """The results as JSON, a line for each policy; of a file that could not be played, the reason as `error`."""
-    return _list("files", [_file_text(file) for file in files]) + "\n"
+def _format_file(file: FileResult | FailedFile) -> str:
+    if isinstance(file, FailedFile):
+        return json.dumps({"file": file.file, "error": file.reason, "policies": []})
+    rows = [f"  {json.dumps(_policy_fields(each))}" for each in file.policies]
+    return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
 
 
-def _file_text(file: FileResult | Failed) -> str:
-    if isinstance(file, Failed):
-        return json.dumps({"file": file.file, "error": file.why, "policies": []})
-    rows = [f"  {json.dumps(_row(each))}" for each in file.policies]
-    return _list("policies", rows, before=json.dumps(_head(file))[1:-1])
-
-
-def _list(name: str, lines: Sequence[str], *, before: str = "") -> str:
-    """An object with a list of what is written already, after other fields."""
+def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
+    """Format an object with a list of values that are JSON already. `before` contains its other fields, as JSON."""
     text = ",\n".join(lines)
     return f"{{{before}{', ' if before else ''}{json.dumps(name)}: [\n{text}\n]}}"
 
 
-def _head(file: FileResult) -> dict[str, object]:
+def _file_fields(file: FileResult) -> dict[str, object]:
     return {
         "file": file.file,
         "window": file.window,
@@ -168,35 +184,31 @@ def _head(file: FileResult) -> dict[str, object]:
     }
 
 
-def _row(result: PolicyResult) -> dict[str, object]:
-    tally = result.tally
+def _policy_fields(result: PolicyResult) -> dict[str, object]:
+    totals = result.totals
     return {
         "policy": result.policy,
-        "requests": tally.requests,
-        "checkpoints": tally.checkpoints,
-        "foreground_waits": tally.foreground_waits,
-        "overflows": tally.overflows,
-        "invalid_requests": tally.invalid_requests,
-        "input_tokens": tally.bill.input_tokens,
-        "cached_tokens": tally.bill.cached_tokens,
-        "written_tokens": tally.bill.written_tokens,
-        "output_tokens": tally.bill.output_tokens,
-        "summary_tokens": tally.summaries.output_tokens,
-        "summary_input_tokens": tally.summaries.input_tokens,
-        "summary_cached_tokens": tally.summaries.cached_tokens,
+        "requests": totals.requests,
+        "checkpoints": totals.checkpoints,
+        "foreground_waits": totals.foreground_waits,
+        "overflows": totals.overflows,
+        "invalid_requests": totals.invalid_requests,
+        "input_tokens": totals.requests_billed.input_tokens,
+        "cached_tokens": totals.requests_billed.cached_tokens,
+        "written_tokens": totals.requests_billed.written_tokens,
+        "output_tokens": totals.requests_billed.output_tokens,
+        "summary_tokens": totals.summaries_billed.output_tokens,
+        "summary_input_tokens": totals.summaries_billed.input_tokens,
+        "summary_cached_tokens": totals.summaries_billed.cached_tokens,
         "price": round(result.price, 6),
         "price_summaries": round(result.price_summaries, 6),
         "facts_share": round(result.facts_share, 4),
         "facts_present_share": round(result.facts_present_share, 4),
-        "facts_dropped": tally.kept.dropped,
-        "facts_used": tally.kept.uses,
+        "facts_dropped": totals.retention.facts_dropped,
+        "facts_used": totals.retention.facts_used,
         "uses_present_share": round(result.uses_present_share, 4),
         "requests_share": round(result.requests_share, 4),
         "requests_end_share": round(result.requests_end_share, 4),
-        "longest_request": tally.longest_request,
-        "cuts": tally.cuts,
+        "longest_request": totals.longest_request,
+        "cuts": totals.cuts,
     }
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0

@@ -1,6 +1,6 @@
-"""What a policy's requests still know of the conversation: the person's requests, and the facts that answers use again.
+"""Measure what a policy's requests still contain of the conversation: the user's messages, and the facts that later replies use.
 
-What a later answer may need of a message: identifiers, paths, error texts. Found by rules, the same for the same text, in one pass.
+A fact is an identifier, a path or an error text. Facts are found by fixed rules in linear time, so the same text has the same facts.
 """
 
 from __future__ import annotations
@@ -20,52 +20,207 @@ if TYPE_CHECKING:
     from promptkit.replay.message_counts import MessageCount, MessageCounts
     from promptkit.replay.recordings import Recording
 
-__all__ = ["Kept", "Needs", "Retention", "mentions", "said_in", "words_of"]
+__all__ = ["RecordingFacts", "RetentionCounts", "RetentionTracker", "find_facts", "join_words"]
+
+OPENING = 120
+"""Characters of the words of a user message that a summary must contain, so that the message counts as known."""
+
+SYSTEM = -1
+"""The place of facts in system messages, which are never dropped."""
 
 
-# Each pattern takes every character once: what is between two matches is never looked at again.
+@attrs.frozen(kw_only=True)
+class RetentionCounts:
+    """Counts over the requests of one policy, from which its shares are computed."""
+
+    facts_used: int = 0
+    """Facts in replies that an earlier message contains, counted once for each reply."""
+    facts_dropped: int = 0
+    """Of these, facts whose first message was not in the request as it was recorded."""
+    facts_present: int = 0
+    """Of the dropped facts, those that another message of the request contained, such as its summary."""
+    facts_reachable: int = 0
+    """Of the dropped facts, those that only the transcript contained whose path the request named."""
+    user_messages: int = 0
+    """The user's messages so far, counted once for each request."""
+    user_messages_known: int = 0
+    """Of these, messages that the request, or the transcript whose path it named, contained."""
+    last_user_messages: int = 0
+    """The user's messages at the last request of the conversation."""
+    last_user_messages_known: int = 0
+    """Of these, messages that the last request, or the transcript whose path it named, contained."""
+
+    def __add__(self, other: RetentionCounts) -> RetentionCounts:
+        return RetentionCounts(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in attrs.fields(RetentionCounts)}
+        )
+
+
+class RecordingFacts:
+    """The facts of a recording that its replies use, computed once for all policies."""
+
+    def __init__(self, recording: Recording, counts: MessageCounts) -> None:
+        self.counts = counts
+        self.messages = counts.count_messages(recording.messages)
+        self.recorded_numbers = frozenset(message.number for message in self.messages)
+        replies = {at: find_facts(count.message) for at, count in enumerate(self.messages) if count.role == "assistant"}
+        # Only facts that a reply contains can be used, so all others are ignored.
+        self._fact_numbers = {fact: number for number, fact in enumerate(sorted(frozenset[str]().union(*replies.values())))}
+        self._facts_by_message: dict[int, frozenset[int]] = {}
+        first: dict[int, int] = {}
+        for message in recording.system:
+            first.update(dict.fromkeys(self._number_facts(find_facts(message)), SYSTEM))
+        self.facts_used: dict[int, tuple[int, ...]] = {}
+        """For the place of each reply the facts in it that an earlier message contains."""
+        for at, count in enumerate(self.messages):
+            facts = self.facts_in(count)
+            if at in replies:
+                self.facts_used[at] = tuple(sorted(fact for fact in facts if fact in first))
+            for fact in facts:
+                first.setdefault(fact, at)
+        self.first_mention = first
+        """For each fact the place of the first message that contains it."""
+        self.user_messages = tuple(
+            (at, join_words(count.message.text)[:OPENING]) for at, count in enumerate(self.messages) if count.role == "user"
+        )
+        """The places of the user's messages, and their first words."""
+
+    def facts_in(self, message: MessageCount) -> frozenset[int]:
+        """Return the numbers of the facts of a message that any reply contains."""
+        facts = self._facts_by_message.get(message.number)
+        if facts is None:
+            facts = self._facts_by_message[message.number] = self._number_facts(find_facts(message.message))
+        return facts
+
+    def _number_facts(self, facts: frozenset[str]) -> frozenset[int]:
+        return frozenset(self._fact_numbers[fact] for fact in facts if fact in self._fact_numbers)
+
+
+class RetentionTracker:
+    """Follows the requests of one policy, and counts what they contain. Only the messages that changed since the last request are read.
+
+    `transcript_path` is the path of the transcript that the policy names in its messages; None if it keeps no transcript.
+    """
+
+    def __init__(self, facts: RecordingFacts, *, transcript_path: str | None) -> None:
+        self._counts = RetentionCounts()
+        self._last = 0, 0
+        self._facts = facts
+        self._transcript_path = transcript_path
+        self._request_numbers: frozenset[int] = frozenset()
+        self._fact_mentions: dict[int, int] = {}
+        """For each fact how many messages of the request contain it."""
+        self._repeated: dict[int, frozenset[int]] = {}
+        """For each message that was not recorded, the places of the user messages that it repeats."""
+        self._with_path: set[int] = set()
+        """The messages, among those that were not recorded, that name the transcript's path."""
+        self._user_places: dict[int, list[int]] = {}
+        for at, _ in facts.user_messages:
+            self._user_places.setdefault(facts.messages[at].number, []).append(at)
+        self._present_users: set[int] = set()
+
+    @property
+    def counts(self) -> RetentionCounts:
+        """The counts so far. The `last_…` counts are those of the last request."""
+        return attrs.evolve(self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1])
+
+    def on_request(self, messages: Sequence[MessageCount], reply: int) -> None:
+        """Count a request. `reply` is the place of its reply in the recording."""
+        facts = self._facts
+        numbers = frozenset(message.number for message in messages)
+        for number in self._request_numbers - numbers:
+            self._remove(facts.counts[number])
+        for number in sorted(numbers - self._request_numbers):
+            self._add(facts.counts[number], reply)
+        self._request_numbers = numbers
+        reachable = bool(self._with_path)
+        dropped = present = 0
+        for fact in facts.facts_used[reply]:
+            first = facts.first_mention[fact]
+            if first != SYSTEM and facts.messages[first].number not in numbers:
+                dropped += 1
+                present += fact in self._fact_mentions
+        user_messages = bisect_left(facts.user_messages, reply, key=itemgetter(0))
+        known = user_messages if reachable else self._count_known(reply)
+        self._counts += RetentionCounts(
+            facts_used=len(facts.facts_used[reply]),
+            facts_dropped=dropped,
+            facts_present=present,
+            facts_reachable=dropped - present if reachable else 0,
+            user_messages=user_messages,
+            user_messages_known=known,
+        )
+        self._last = user_messages, known
+
+    def _add(self, message: MessageCount, reply: int) -> None:
+        for fact in self._facts.facts_in(message):
+            self._fact_mentions[fact] = self._fact_mentions.get(fact, 0) + 1
+        self._present_users.update(self._user_places.get(message.number, ()))
+        if message.number in self._facts.recorded_numbers:
+            return
+        text = message.message.text
+        words = join_words(text) if message.role == "user" else ""
+        self._repeated[message.number] = frozenset(
+            at for at, opening in self._facts.user_messages if at < reply and opening and opening in words
+        )
+        if self._transcript_path is not None and self._transcript_path in text:
+            self._with_path.add(message.number)
+
+    def _remove(self, message: MessageCount) -> None:
+        for fact in self._facts.facts_in(message):
+            left = self._fact_mentions[fact] - 1
+            if left:
+                self._fact_mentions[fact] = left
+            else:
+                del self._fact_mentions[fact]
+        self._present_users.difference_update(self._user_places.get(message.number, ()))
+        self._repeated.pop(message.number, None)
+        self._with_path.discard(message.number)
+
+    def _count_known(self, reply: int) -> int:
+        """Count the user messages before a reply that the request contains."""
+        return sum(at < reply for at in self._present_users.union(*self._repeated.values()))
+
+
+# Each pattern matches every character at most once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w./~@+\-]+")
 _ERROR = re.compile(r"(?:[Ee]rror|[Ee]xception|fatal|panic|FAILED)(?:\[\w{1,20}\])?:[ \t]([^\n]{4,400})")
 _WORD = re.compile(r"\w+")
-_HUMP = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
+_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
-SHORTEST, LONGEST = 5, 200
+MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of an identifier or a path."""
 
-ERROR = 80
-"""Characters of an error text that have to be there again."""
+ERROR_LENGTH = 80
+"""Characters of an error text that are compared."""
 
 
-def mentions(message: Message) -> frozenset[str]:
-    """The identifiers, paths and error texts of a message and of its calls.
+def find_facts(message: Message) -> frozenset[str]:
+    """Return the identifiers, paths and error texts of a message and of its tool calls.
 
-    Of `Why does load_file in src/io.py fail? ValueError: no such row`: `load_file`, `src/io.py`, `ValueError`, `error: no such row`.
+    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py`, `ValueError`, `error: no such row`.
     """
     found: set[str] = set()
-    for text in said_in(message):
+    for text in _iter_texts(message):
         for match in _RUN.finditer(text):
             run = match.group().strip("./-+")
-            if SHORTEST <= len(run) <= LONGEST and _tells(run):
+            if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run):
                 found.add(run)
         for match in _ERROR.finditer(text):
-            found.add(f"error: {' '.join(match[1][: 2 * ERROR].split())[:ERROR]}")
+            found.add(f"error: {' '.join(match[1][: 2 * ERROR_LENGTH].split())[:ERROR_LENGTH]}")
     return frozenset(found)
 
 
-def words_of(text: str) -> str:
-    """The words of a text alone: the same however it was indented, wrapped or marked up."""
-    return " ".join(_WORD.findall(text))
-
-
-def said_in(message: Message) -> Iterator[str]:
-    """The texts of a message: its own, and the names and texts in its calls' arguments, read as JSON where they are."""
+def _iter_texts(message: Message) -> Iterator[str]:
+    """Yield the text of a message, and the names and the texts of the arguments of its tool calls."""
     yield message.text
     for call in message.tool_calls:
         yield call.name
-        yield from _texts(call.arguments)
+        yield from _argument_texts(call.arguments)
 
 
-def _texts(arguments: str) -> Iterator[str]:
+def _argument_texts(arguments: str) -> Iterator[str]:
+    """Yield the strings in a tool call's arguments, or the arguments themselves if they are not JSON."""
     try:
         left: list[object] = [json.loads(arguments)]
     except (ValueError, RecursionError):
@@ -76,172 +231,25 @@ def _texts(arguments: str) -> Iterator[str]:
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            left.extend(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]  # JSON, looked at above
+            left.extend(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]  # JSON, checked above
         elif isinstance(value, list):
             left.extend(value)  # pyright: ignore[reportUnknownArgumentType]  # as above
 
 
-def _tells(run: str) -> bool:
-    """Whether a run of characters is a name rather than a word of a language or a number."""
+def _is_identifier(run: str) -> bool:
+    """Return whether a run of characters is a name, rather than a word of a language or a number."""
     if not any(character.isalpha() for character in run):
         return False
     inside = run[1:-1]
-    return any(mark in inside for mark in "/_@") or _is_dotted(run) or _HUMP.search(run) is not None or any(map(str.isdigit, run))
+    return any(mark in inside for mark in "/_@") or _is_dotted(run) or _CAMEL_CASE.search(run) is not None or any(map(str.isdigit, run))
 
 
 def _is_dotted(run: str) -> bool:
-    """`parser.py`, `os.path.join`; not the end of one sentence with the start of the next, nor `e.g`."""
-    before, dot, behind = run.rpartition(".")
-    return bool(dot) and len(before) > 1 and len(behind) > 1 and behind[0].islower()
+    """Accept `parser.py` and `os.path.join`. Reject the end of a sentence with the start of the next, and `e.g`."""
+    before, dot, after = run.rpartition(".")
+    return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
 
 
-OPENING = 120
-"""Characters of a request's words that a summary must have, so that the request is there."""
-
-SYSTEM = -1
-"""The place of what the system messages say: it is never dropped."""
-
-
-class Needs:
-    """What the answers of a recording use of what was said before them: worked out once for all policies."""
-
-    def __init__(self, recording: Recording, pieces: MessageCounts) -> None:
-        self.pieces = pieces
-        self.said = pieces.of(recording.messages)
-        self.recorded = frozenset(piece.number for piece in self.said)
-        answers = {at: mentions(piece.message) for at, piece in enumerate(self.said) if piece.role == "assistant"}
-        # Only what an answer says can be needed by one: of all else, nothing is kept.
-        self._facts = {fact: number for number, fact in enumerate(sorted(frozenset[str]().union(*answers.values())))}
-        self._of: dict[int, frozenset[int]] = {}
-        first: dict[int, int] = {}
-        for message in recording.system:
-            first.update(dict.fromkeys(self._known(mentions(message)), SYSTEM))
-        self.uses: dict[int, tuple[int, ...]] = {}
-        """For the place of each answer the facts that it uses, and that were said before it."""
-        for at, piece in enumerate(self.said):
-            facts = self.of(piece)
-            if at in answers:
-                self.uses[at] = tuple(sorted(fact for fact in facts if fact in first))
-            for fact in facts:
-                first.setdefault(fact, at)
-        self.first = first
-        """For each fact the place of the message that said it first."""
-        self.asked = tuple((at, words_of(piece.message.text)[:OPENING]) for at, piece in enumerate(self.said) if piece.role == "user")
-        """The person's requests: their places, and the words that they begin with."""
-
-    def of(self, piece: MessageCount) -> frozenset[int]:
-        """The facts of a message, by number, that any answer says."""
-        found = self._of.get(piece.number)
-        if found is None:
-            found = self._of[piece.number] = self._known(mentions(piece.message))
-        return found
-
-    def _known(self, found: frozenset[str]) -> frozenset[int]:
-        return frozenset(self._facts[fact] for fact in found if fact in self._facts)
-
-
-@attrs.frozen(kw_only=True)
-class Kept:
-    """Counts over the requests of one policy, of which its shares are made."""
-
-    uses: int = 0
-    """Facts that answers used and that were said before them, once for each answer."""
-    dropped: int = 0
-    """Of these, those whose first message was not in the request any more as it was recorded."""
-    present: int = 0
-    """Of the dropped ones, those that the request said all the same: in its summary, or in another message."""
-    reachable: int = 0
-    """Of the dropped ones, those that it did not say, but had a way to: the place of a transcript that has them."""
-    asked: int = 0
-    """The person's requests so far, once for each request of the replay."""
-    asked_known: int = 0
-    """Of these, those that were in the request, or reachable."""
-    asked_last: int = 0
-    """The person's requests at the end."""
-    asked_last_known: int = 0
-
-    def __add__(self, other: Kept) -> Kept:
-        return Kept(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in attrs.fields(Kept)})
-
-
-class Retention:
-    """Follows the requests of one policy. What changed since the request before is looked at, and nothing else.
-
-    `place` is that of the transcript, where the policy keeps one and says so in its messages.
-    """
-
-    def __init__(self, needs: Needs, *, place: str | None) -> None:
-        self._kept = Kept()
-        self._last = 0, 0
-        self._needs = needs
-        self._place = place
-        self._shown: frozenset[int] = frozenset()
-        self._says: dict[int, int] = {}
-        self._made: dict[int, frozenset[int]] = {}
-        """Of the messages that nobody recorded, the places of the person's requests that each repeats."""
-        self._ways: set[int] = set()
-        """Of these, those that say where the transcript is."""
-        self._places: dict[int, list[int]] = {}
-        for at, _ in needs.asked:
-            self._places.setdefault(needs.said[at].number, []).append(at)
-        self._asked: set[int] = set()
-
-    def request(self, pieces: Sequence[MessageCount], answer: int) -> None:
-        """A request was sent, and answered by the message at a place of the recording."""
-        needs = self._needs
-        shown = frozenset(piece.number for piece in pieces)
-        for number in self._shown - shown:
-            self._leave(needs.pieces[number])
-        for number in sorted(shown - self._shown):
-            self._enter(needs.pieces[number], answer)
-        self._shown = shown
-        way = bool(self._ways)
-        dropped = present = 0
-        for fact in needs.uses[answer]:
-            first = needs.first[fact]
-            if first != SYSTEM and needs.said[first].number not in shown:
-                dropped += 1
-                present += fact in self._says
-        asked = bisect_left(needs.asked, answer, key=itemgetter(0))
-        known = asked if way else self._known(answer)
-        self._kept += Kept(
-            uses=len(needs.uses[answer]),
-            dropped=dropped,
-            present=present,
-            reachable=dropped - present if way else 0,
-            asked=asked,
-            asked_known=known,
-        )
-        self._last = asked, known
-
-    @property
-    def kept(self) -> Kept:
-        """The counts so far."""
-        return attrs.evolve(self._kept, asked_last=self._last[0], asked_last_known=self._last[1])
-
-    def _enter(self, piece: MessageCount, answer: int) -> None:
-        for fact in self._needs.of(piece):
-            self._says[fact] = self._says.get(fact, 0) + 1
-        self._asked.update(self._places.get(piece.number, ()))
-        if piece.number in self._needs.recorded:
-            return
-        text = piece.message.text
-        words = words_of(text) if piece.role == "user" else ""
-        self._made[piece.number] = frozenset(at for at, opening in self._needs.asked if at < answer and opening and opening in words)
-        if self._place is not None and self._place in text:
-            self._ways.add(piece.number)
-
-    def _leave(self, piece: MessageCount) -> None:
-        for fact in self._needs.of(piece):
-            left = self._says[fact] - 1
-            if left:
-                self._says[fact] = left
-            else:
-                del self._says[fact]
-        self._asked.difference_update(self._places.get(piece.number, ()))
-        self._made.pop(piece.number, None)
-        self._ways.discard(piece.number)
-
-    def _known(self, answer: int) -> int:
-        """Those of them that the request has."""
-        return sum(at < answer for at in self._asked.union(*self._made.values()))
+def join_words(text: str) -> str:
+    """Join the words of a text by single spaces. The result does not depend on indentation, line breaks and markup."""
+    return " ".join(_WORD.findall(text))

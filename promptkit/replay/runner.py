@@ -1,4 +1,4 @@
-"""Files played under policies, several at a time in processes of their own; what comes of one does not depend on the others."""
+"""Replay files under policies, several files at a time in separate processes. The result of a file does not depend on other files."""
 
 from __future__ import annotations
 
@@ -11,100 +11,124 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.replay.policies.registry import policy_named
+from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.recordings import read_recordings
-from promptkit.replay.results import Failed, FileResult, ReplayTotals, priced
+from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, price_totals
 from promptkit.replay.simulate import ReplayRules, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.replay.prices import Price
-    from promptkit.replay.results import Step
+    from promptkit.replay.results import TimelineRequest
 
 __all__ = ["ReplayOptions", "replay", "replay_file"]
 
-BYTES = 1 << 20
+BLOCK_SIZE = 1 << 20
+"""Bytes that are read at a time."""
 
 
 @attrs.frozen(kw_only=True)
 class ReplayOptions:
-    """What is to be played, and at what price."""
+    """The policies to replay, the simulated model, and its price."""
 
     policies: tuple[str, ...]
-    """Their names."""
+    """Names of policies, as `parse_policy_names` returns them."""
     rules: ReplayRules
     price: Price
     timeline: bool = False
-    """Keep every request's figures."""
-    model: bool = False
-    """Summaries are written by the model of the rules, over OpenAI's interface; else by nobody's."""
+    """Whether results contain the figures of every request."""
+    summarize_with_model: bool = False
+    """Let the model of the rules write the summaries, through OpenAI's API. By default they are extracted from the conversation."""
 
 
 def replay(
-    files: Sequence[Path], order: ReplayOptions, *, workers: int = 1, done: Callable[[Path], object] | None = None
-) -> list[FileResult | Failed]:
-    """The result of every file, in the order of the files. `done` is told of each that is played, as it happens."""
-    found: dict[int, FileResult | Failed] = {}
+    files: Sequence[Path], options: ReplayOptions, *, workers: int = 1, on_file_done: Callable[[Path], object] | None = None
+) -> list[FileResult | FailedFile]:
+    """Replay recordings under each policy, and return the results in the order of the files.
+
+    >>> rules = ReplayRules(model="gpt-5", window=32_000, cache="openai")
+    >>> options = ReplayOptions(policies=("vscode", "drop_oldest"), rules=rules, price=read_prices().for_model("gpt-5"))
+    >>> results = replay([Path("session.jsonl")], options)
+
+    Args:
+        files: Recordings in any format that promptkit can import.
+        options: The policies, the simulated model, and its price.
+        workers: Number of parallel processes. With 1, files are replayed in this process.
+        on_file_done: Called with each file after it was replayed, in any order.
+
+    Returns:
+        A FileResult for each file, or a FailedFile for one that could not be replayed.
+    """
+    results: dict[int, FileResult | FailedFile] = {}
     workers = min(workers, len(files))
     if workers <= 1:
         for number, file in enumerate(files):
-            found[number] = _tried(file, order)
-            if done:
-                done(file)
-        return [found[number] for number in range(len(files))]
-    # Spawned and not forked: the same on every system, and nothing of this process's state can matter.
+            results[number] = _replay_or_fail(file, options)
+            if on_file_done:
+                on_file_done(file)
+        return [results[number] for number in range(len(files))]
+    # Processes are spawned, not forked: this works the same on every system, and they share no state with this process.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(_tried, file, order): number for number, file in enumerate(files)}
-        for future in as_completed(waiting):
-            number = waiting[future]
-            found[number] = future.result()
-            if done:
-                done(files[number])
-    return [found[number] for number in range(len(files))]
+        futures = {pool.submit(_replay_or_fail, file, options): number for number, file in enumerate(files)}
+        for future in as_completed(futures):
+            number = futures[future]
+            results[number] = future.result()
+            if on_file_done:
+                on_file_done(files[number])
+    return [results[number] for number in range(len(files))]
 
 
-def replay_file(file: Path, order: ReplayOptions) -> FileResult:
-    """The result of one file. Raises TranscriptError for one that cannot be read, and ToolsFillBudgetError for too small a window."""
+def _replay_or_fail(file: Path, options: ReplayOptions) -> FileResult | FailedFile:
+    try:
+        return replay_file(file, options)
+    except PromptKitError as error:
+        return FailedFile(file=str(file), reason=str(error))
+
+
+def replay_file(file: Path, options: ReplayOptions) -> FileResult:
+    """Replay one recording under each policy.
+
+    Raises:
+        TranscriptError: The file cannot be read.
+        ToolsFillBudgetError: The window is too small for the recorded tool definitions.
+        UnknownPolicyError: There is no policy with one of the names.
+    """
     seed = _digest(file)
-    contenders = [policy_named(name) for name in order.policies]
-    tallies = dict.fromkeys(order.policies, ReplayTotals())
-    steps: dict[str, list[Step]] = {name: [] for name in order.policies}
+    policies = [find_policy(name) for name in options.policies]
+    totals = dict.fromkeys(options.policies, ReplayTotals())
+    timelines: dict[str, list[TimelineRequest]] = {name: [] for name in options.policies}
     conversations = messages = 0
     for number, recording in enumerate(read_recordings(file)):
         conversations += 1
         messages += len(recording.system) + len(recording.messages)
-        stage = Simulation(recording, order.rules)
-        for contender in contenders:
-            played = stage.play(contender, seed=f"{seed}:{number}", model=order.model)
-            tallies[contender.name] += played.tally
-            if order.timeline:
-                steps[contender.name] += played.steps
-    hour = order.rules.cache == "anthropic-1h"
+        simulation = Simulation(recording, options.rules)
+        for policy in policies:
+            result = simulation.run(policy, seed=f"{seed}:{number}", summarize_with_model=options.summarize_with_model)
+            totals[policy.name] += result.totals
+            if options.timeline:
+                timelines[policy.name] += result.timeline
+    one_hour_cache = options.rules.cache == "anthropic-1h"
     return FileResult(
         file=str(file),
         conversations=conversations,
         messages=messages,
-        window=order.rules.window,
-        model=order.rules.model,
-        policies=tuple(priced(name, tallies[name], order.price, hour=hour, steps=steps[name]) for name in order.policies),
+        window=options.rules.window,
+        model=options.rules.model,
+        policies=tuple(
+            price_totals(name, totals[name], options.price, one_hour_cache=one_hour_cache, timeline=timelines[name])
+            for name in options.policies
+        ),
     )
 
 
-def _tried(file: Path, order: ReplayOptions) -> FileResult | Failed:
-    try:
-        return replay_file(file, order)
-    except PromptKitError as error:
-        return Failed(file=str(file), why=str(error))
-
-
 def _digest(file: Path) -> str:
-    """Of the content: the same recording draws the same chances, wherever it lies and whatever it is called."""
+    """Return a hash of the content, so that a recording has the same random numbers wherever it is and whatever its name is."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as content:
-            while block := content.read(BYTES):
+            while block := content.read(BLOCK_SIZE):
                 digest.update(block)
     except OSError:
-        return ""  # what reads the file says why it cannot be read
+        return ""  # the function that reads the recording reports the error
     return digest.hexdigest()

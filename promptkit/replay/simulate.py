@@ -1,7 +1,4 @@
-"""Plays one conversation under one policy: hears what was said, and looks at each request.
-
-Whether a provider would take a request: calls answered, results asked for, a proper beginning.
-"""
+"""Play one recorded conversation under one policy, and count its requests."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.policies.bill import Bill
 from promptkit.replay.policies.strategy import ReplayTerms
-from promptkit.replay.prompt_cache import cache_for
-from promptkit.replay.results import ReplayTotals, Step
-from promptkit.replay.retention import Needs, Retention
+from promptkit.replay.prices import BilledTokens
+from promptkit.replay.prompt_cache import create_cache
+from promptkit.replay.results import ReplayTotals, TimelineRequest
+from promptkit.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 
@@ -28,181 +25,189 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.replay.message_counts import MessageCount
     from promptkit.replay.policies.strategy import PolicyRun, ReplayPolicy
-    from promptkit.replay.prompt_cache import Cache
+    from promptkit.replay.prompt_cache import PromptCache
     from promptkit.replay.recordings import Recording
 
-__all__ = ["Played", "ReplayRules", "Simulation", "find_fault"]
-
-
-def find_fault(pieces: Sequence[MessageCount], *, opening: int | None = None) -> str | None:
-    """What is wrong with a request; None where nothing is. `opening` is the piece that the recording itself begins with.
-
-    A request has a message, begins with the user's (or as the recording does), has every call answered right behind it, in any order
-    and once, and no other results.
-    """
-    at = next((at for at, piece in enumerate(pieces) if piece.role != "system"), len(pieces))
-    if at == len(pieces):
-        return "it has no message but the system's"
-    if pieces[at].role != "user" and pieces[at].number != opening:
-        return f"it begins with a message of the role {pieces[at].role!r}"
-    waiting: set[str] = set()
-    for piece in pieces[at:]:
-        if piece.role == "tool":
-            call = piece.message.tool_call_id or ""
-            if call not in waiting:
-                return f"the result of {call!r} answers no call before it"
-            waiting.remove(call)
-        elif waiting:
-            return f"the call {min(waiting)!r} is not answered"
-        elif piece.calls:
-            waiting = set(piece.calls)
-    return f"the call {min(waiting)!r} is not answered" if waiting else None
+__all__ = ["ReplayRules", "Simulation", "SimulationResult", "find_fault"]
 
 
 @attrs.frozen(kw_only=True)
 class ReplayRules:
-    """What is the same for all conversations and policies of a replay."""
+    """The simulated model and prompt cache, the same for all conversations and policies of a replay."""
 
     model: str
-    """Whose tokens, window and cache are meant."""
+    """The model whose tokenizer and limits are simulated."""
     window: int
-    """Tokens of input and output together."""
+    """The context window in tokens, input and output together."""
     cache: str
-    """The provider's rule, one of CACHES."""
-    life: float | None = None
-    """Seconds that the cache remembers what is not used; None: as the rule says."""
+    """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or `off`."""
+    cache_lifetime: float | None = None
+    """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
 
 
 @attrs.frozen(kw_only=True)
-class Played:
-    """What came of one conversation under one policy."""
+class SimulationResult:
+    """The result of one conversation under one policy."""
 
-    tally: ReplayTotals
-    steps: tuple[Step, ...]
+    totals: ReplayTotals
+    timeline: tuple[TimelineRequest, ...]
 
 
 class Simulation:
-    """One conversation, ready to be played under any number of policies: what is counted for one is not counted for the next.
+    """One conversation that can be played under any number of policies. Messages are counted once for all of them.
 
-    Raises ToolsFillBudgetError where its tools leave nothing of the window.
+    Raises:
+        ToolsFillBudgetError: The window is too small for the recorded tool definitions.
     """
 
     def __init__(self, recording: Recording, rules: ReplayRules) -> None:
         self._recording = recording
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
-        self._pieces = MessageCounts(self._tokenizer)
+        self._counts = MessageCounts(self._tokenizer)
         budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
-        self._budget = attrs.evolve(
-            budget, reserved_output_tokens=budget.output_reserve
-        )  # said aloud: presets leave what is kept for the reply alone then
-        self._needs = Needs(recording, self._pieces)
+        # An explicit reserve: presets do not replace it by their own.
+        self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
+        self._facts = RecordingFacts(recording, self._counts)
         system = recording.system[0].text if recording.system else False
-        self._beside = self._tokenizer.count_overhead(recording.tools, system=system).tokens
+        self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
 
-    def play(self, contender: ReplayPolicy, *, seed: str, model: bool = False) -> Played:
-        """Play it under a policy. `seed` makes the chance of the policy's thresholds: the same one gives the same result.
+    def run(self, policy: ReplayPolicy, *, seed: str, summarize_with_model: bool = False) -> SimulationResult:
+        """Play the conversation under a policy.
 
-        `model`: summaries are written by the model, over OpenAI's interface.
+        Args:
+            policy: The policy.
+            seed: The seed of the random numbers that the policy gets. The same seed gives the same result.
+            summarize_with_model: Let the model write the summaries, through OpenAI's API.
         """
-        digest = hashlib.sha256(f"{seed}\0{contender.name}".encode()).digest()
+        digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
         terms = ReplayTerms(
             budget=self._budget,
             tokenizer=self._tokenizer,
-            counts=self._pieces,
+            counts=self._counts,
             tools=self._recording.tools,
             system=self._recording.system,
-            request_tokens=self._beside,
-            rng=random.Random(digest).random,  # noqa: S311  # jitter that has to be the same in every run, no secret
+            request_tokens=self._request_tokens,
+            rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
         )
-        return asyncio.run(self._written(contender, terms) if model else self._played(contender, terms))
+        return asyncio.run(self._play_with_model(policy, terms) if summarize_with_model else self._play(policy, terms))
 
-    async def _written(self, contender: ReplayPolicy, terms: ReplayTerms) -> Played:
+    async def _play_with_model(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
-        # Other servers that speak OpenAI's protocol mostly have the older of its two endpoints.
+        # Other servers that speak OpenAI's protocol mostly have only the older of its two endpoints.
         model = OpenAIModel(self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
         try:
-            return await self._played(contender, attrs.evolve(terms, model=model))
+            return await self._play(policy, attrs.evolve(terms, model=model))
         finally:
             await model.aclose()
 
-    async def _played(self, contender: ReplayPolicy, terms: ReplayTerms) -> Played:
-        player = contender.start(terms)
-        watch = _Watch(player, terms, cache=cache_for(self._rules.cache, self._rules.life), needs=self._needs)
+    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
+        run = policy.start(terms)
+        recorder = _RequestRecorder(run, terms, cache=create_cache(self._rules.cache, self._rules.cache_lifetime), facts=self._facts)
         try:
             for at, message in enumerate(self._recording.messages):
-                watch.clock(self._recording.times[at])
+                recorder.advance_clock(self._recording.times[at])
                 if message.role != "assistant" or at == 0:
-                    await player.add(message)
+                    await run.add(message)
                     continue
-                watch.request(await player.request(), answer=at)
-                await player.add_reply(message)
-                watch.summarized()
+                recorder.on_request(await run.request(), reply=at)
+                await run.add_reply(message)
+                recorder.on_reply()
         finally:
-            await player.close()
-        return Played(tally=watch.tally, steps=tuple(watch.steps))
+            await run.close()
+        return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
 
 
-class _Watch:
-    """Looks at the requests of one policy and counts."""
+class _RequestRecorder:
+    """Counts the requests of one policy, and bills them and their summaries."""
 
-    def __init__(self, player: PolicyRun, terms: ReplayTerms, *, cache: Cache, needs: Needs) -> None:
-        self.tally = ReplayTotals()
-        self.steps: list[Step] = []
-        self._player = player
+    def __init__(self, run: PolicyRun, terms: ReplayTerms, *, cache: PromptCache, facts: RecordingFacts) -> None:
+        self.totals = ReplayTotals()
+        self.timeline: list[TimelineRequest] = []
+        self._run = run
         self._terms = terms
         self._cache = cache
-        self._needs = needs
-        self._retention = Retention(needs, place=player.place)
-        self._system = terms.counts.of(terms.system)
-        self._opening = needs.said[0].number if needs.said else None
-        self._before: list[MessageCount] = []
-        self._checkpoints = self._paid = 0
-        self._now = self._last = 0.0
+        self._facts = facts
+        self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
+        self._system = terms.counts.count_messages(terms.system)
+        self._first_message = facts.messages[0].number if facts.messages else None
+        self._last_request: list[MessageCount] = []
+        self._checkpoints = self._billed_summaries = 0
+        self._now = self._last_time = 0.0
 
-    def clock(self, time: float | None) -> None:
-        """A message was written at this time. The request after it was sent then; the answer's own time is that of its end."""
-        self._now, self._last = self._last, self._last if time is None else max(self._last, time)
+    def advance_clock(self, time: float | None) -> None:
+        """Set the time to that of the message before: a request is sent then, and the reply's own time is that of its end."""
+        self._now, self._last_time = self._last_time, self._last_time if time is None else max(self._last_time, time)
 
-    def request(self, messages: Sequence[Message], *, answer: int) -> None:
-        """Count a request that the message at a place of the recording answered."""
-        self._pay()  # summaries that it waited for were asked before it
-        terms, player = self._terms, self._player
-        pieces = [*self._system, *terms.counts.of(messages)]
-        sent = self._cache.send(terms.request_tokens, pieces, self._now)
+    def on_request(self, messages: Sequence[Message], *, reply: int) -> None:
+        """Count a request. `reply` is the place of its reply in the recording."""
+        self._bill_summaries()  # the request waited for these summaries, so they were requested before it
+        terms, run = self._terms, self._run
+        counts = [*self._system, *terms.counts.count_messages(messages)]
+        billed = self._cache.send(terms.request_tokens, counts, self._now)
         limit = terms.budget.limit
-        wrong = find_fault(pieces, opening=self._opening)
-        before, self._before = self._before, pieces
-        self._retention.request(pieces, answer)
-        self.tally += ReplayTotals(
+        fault = find_fault(counts, first_message=self._first_message)
+        last_request, self._last_request = self._last_request, counts
+        self._retention.on_request(counts, reply)
+        self.totals += ReplayTotals(
             requests=1,
-            checkpoints=player.checkpoints - self.tally.checkpoints,
-            foreground_waits=player.waits - self.tally.foreground_waits,
-            overflows=limit is not None and sent.input_tokens > limit,
-            invalid_requests=wrong is not None,
-            cuts=pieces[: len(before)] != before,
-            longest_request=sent.input_tokens,
-            bill=attrs.evolve(sent, output_tokens=self._needs.said[answer].tokens),
-            faults=() if wrong is None else (wrong,),
+            checkpoints=run.checkpoints - self.totals.checkpoints,
+            foreground_waits=run.waits - self.totals.foreground_waits,
+            overflows=limit is not None and billed.input_tokens > limit,
+            invalid_requests=fault is not None,
+            cuts=counts[: len(last_request)] != last_request,
+            longest_request=billed.input_tokens,
+            requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
+            faults=() if fault is None else (fault,),
         )
-        self.tally = attrs.evolve(self.tally, kept=self._retention.kept)
-        self.steps.append(Step(tokens=sent.input_tokens, cached=sent.cached_tokens, checkpoint=player.checkpoints > self._checkpoints))
-        self._checkpoints = player.checkpoints
+        self.totals = attrs.evolve(self.totals, retention=self._retention.counts)
+        checkpoint = run.checkpoints > self._checkpoints
+        self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoint))
+        self._checkpoints = run.checkpoints
 
-    def summarized(self) -> None:
-        """The answer was heard; summaries that were begun for it are done."""
-        self._now = self._last
-        self._pay()
+    def on_reply(self) -> None:
+        """Set the time to the end of the reply, and bill the summaries that it started, which are done."""
+        self._now = self._last_time
+        self._bill_summaries()
 
-    def _pay(self) -> None:
-        """Bill the summaries that were made since the last time."""
-        calls = self._player.calls
-        for call in calls[self._paid :]:
-            bill = call.bill
-            if bill is None:
-                behind = self._terms.counts.of(call.behind)
-                bill = self._cache.send(self._terms.request_tokens, behind, self._now) if behind else Bill()
-                bill = attrs.evolve(bill, input_tokens=bill.input_tokens + call.extra, output_tokens=call.output)
-            self.tally = attrs.evolve(self.tally, summaries=self.tally.summaries + bill)
-        self._paid = len(calls)
+    def _bill_summaries(self) -> None:
+        """Bill the summaries that were made since the last call."""
+        calls = self._run.summary_calls
+        for call in calls[self._billed_summaries :]:
+            billed = call.billed
+            if billed is None:
+                request = self._terms.counts.count_messages(call.request)
+                billed = self._cache.send(self._terms.request_tokens, request, self._now) if request else BilledTokens()
+                billed = attrs.evolve(billed, input_tokens=billed.input_tokens + call.uncached_tokens, output_tokens=call.output_tokens)
+            self.totals = attrs.evolve(self.totals, summaries_billed=self.totals.summaries_billed + billed)
+        self._billed_summaries = len(calls)
+
+
+def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:
+    """Return why a provider would reject a request as invalid, or None.
+
+    A valid request has a message besides system messages. It starts with a user message, or with the message with which the recording
+    starts. Each tool call is followed by exactly one result, in any order, and there are no other results.
+
+    Args:
+        messages: The messages of the request.
+        first_message: The number of the message with which the recording starts; None: only a user message may be first.
+    """
+    at = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    if at == len(messages):
+        return "it has no message but the system's"
+    if messages[at].role != "user" and messages[at].number != first_message:
+        return f"it begins with a message of the role {messages[at].role!r}"
+    pending: set[str] = set()
+    for message in messages[at:]:
+        if message.role == "tool":
+            call = message.message.tool_call_id or ""
+            if call not in pending:
+                return f"the result of {call!r} answers no call before it"
+            pending.remove(call)
+        elif pending:
+            return f"the call {min(pending)!r} is not answered"
+        elif message.call_ids:
+            pending = set(message.call_ids)
+    return f"the call {min(pending)!r} is not answered" if pending else None

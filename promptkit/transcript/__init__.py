@@ -1,9 +1,13 @@
 """The append-only transcript of a conversation, its stores, and the view of it that a model is shown.
 
-* `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `TranscriptStore`
-* Entries: `Entry`, `MessageEntry`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`, `Observation`, `CustomMessage`
-* Views: `TranscriptView`, `ViewItem`, `build_view`
-* `redact_secrets`: remove secrets from text
+* `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `TranscriptStore`, `LoadedEntries`, `ReadProblem`
+* Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
+  `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
+* Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`
+* As JSON: `entry_to_json`, `entry_from_json`, `message_to_json`, `message_from_json`
+* Files: `archive_entries` (move old entries to another file), `find_problems` (validate a file)
+* Redaction: `redact_secrets`, `redact_message`, `redact_json`, `Redactor`, `SecretPattern`
+* Statistics: `compute_statistics`, `TranscriptStatistics`
 """
 
 import lazy_loader

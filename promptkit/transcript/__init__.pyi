@@ -1,19 +1,48 @@
 from .entries import (
     BranchSummary as BranchSummary,
     Checkpoint as Checkpoint,
+    CustomEntry as CustomEntry,
     CustomMessage as CustomMessage,
     Edit as Edit,
     Entry as Entry,
+    EntryKind as EntryKind,
+    EntryPayload as EntryPayload,
     Label as Label,
     MessageEntry as MessageEntry,
     Observation as Observation,
     Reset as Reset,
     Setting as Setting,
+    UnknownEntry as UnknownEntry,
+)
+from .jsonl.archive import archive_entries as archive_entries
+from .jsonl.records import (
+    entry_from_json as entry_from_json,
+    entry_to_json as entry_to_json,
+    message_from_json as message_from_json,
+    message_to_json as message_to_json,
 )
 from .jsonl.store import JsonlStore as JsonlStore
-from .redaction import redact_secrets as redact_secrets
-from .store import InMemoryStore as InMemoryStore, TranscriptStore as TranscriptStore
+from .jsonl.validate import find_problems as find_problems
+from .redaction import (
+    Redactor as Redactor,
+    SecretPattern as SecretPattern,
+    redact_json as redact_json,
+    redact_message as redact_message,
+    redact_secrets as redact_secrets,
+)
+from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
+from .store import (
+    InMemoryStore as InMemoryStore,
+    LoadedEntries as LoadedEntries,
+    ReadProblem as ReadProblem,
+    TranscriptStore as TranscriptStore,
+)
 from .transcript import Transcript as Transcript
-from .view import TranscriptView as TranscriptView, ViewItem as ViewItem, build_view as build_view
+from .view import (
+    TranscriptView as TranscriptView,
+    ViewItem as ViewItem,
+    build_summary_message as build_summary_message,
+    build_view as build_view,
+)
 
 __all__: list[str]

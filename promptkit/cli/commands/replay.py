@@ -91,7 +91,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     Replies and tool results come from the recording. A summary is extracted from the conversation, and billed as if the model had
     written it; with --summaries model, the model writes it. Exits with 1 if a file could not be played.
     """
-    from promptkit.replay.policies.registry import names
+    from promptkit.replay.policies.registry import parse_policy_names
     from promptkit.replay.prices import read_prices
     from promptkit.replay.prompt_cache import cache_rule_for
     from promptkit.replay.results import FailedFile
@@ -100,7 +100,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
 
     if window < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
-    policy_names = names(policies)
+    policy_names = parse_policy_names(policies)
     if not policy_names:
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
@@ -110,8 +110,10 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
             usage_error(f"there is no file {file}.")
     _check_outputs(files, json_file, plot)
     price = read_prices(prices).for_model(model)
-    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model) if cache == "auto" else cache, life=ttl)
-    options = ReplayOptions(policies=policy_names, rules=rules, price=price, timeline=plot is not None, model=summaries == "model")
+    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
+    options = ReplayOptions(
+        policies=policy_names, rules=rules, price=price, timeline=plot is not None, summarize_with_model=summaries == "model"
+    )
     all_results = _play(files, options, workers or os.cpu_count() or 1)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]

@@ -69,9 +69,9 @@ def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
 
 
 def _sum_results(files: Sequence[FileResult], options: ReplayOptions) -> list[PolicyResult]:
-    hour = options.rules.cache == "anthropic-1h"
+    one_hour_cache = options.rules.cache == "anthropic-1h"
     totals = [(name, sum((file.policies[index].totals for file in files), ReplayTotals())) for index, name in enumerate(options.policies)]
-    return [price_totals(name, total, options.price, hour=hour) for name, total in totals]
+    return [price_totals(name, total, options.price, one_hour_cache=one_hour_cache) for name, total in totals]
 
 
 def _print(console: Console, results: Sequence[PolicyResult]) -> None:
@@ -86,17 +86,17 @@ def _print(console: Console, results: Sequence[PolicyResult]) -> None:
 
 
 def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
-    tally = result.totals
-    bill = tally.requests_billed
+    totals = result.totals
+    billed = totals.requests_billed
     return (
         result.policy,
-        f"{tally.requests:,}",
-        f"{tally.checkpoints:,}",
-        f"{tally.foreground_waits:,}",
-        _red_if_any(tally.overflows),
-        _red_if_any(tally.invalid_requests),
-        _format_tokens(bill.input_tokens),
-        _percent(bill.cached_tokens / bill.input_tokens if bill.input_tokens else 0.0),
+        f"{totals.requests:,}",
+        f"{totals.checkpoints:,}",
+        f"{totals.foreground_waits:,}",
+        _red_if_any(totals.overflows),
+        _red_if_any(totals.invalid_requests),
+        _format_tokens(billed.input_tokens),
+        _percent(billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0),
         f"{result.price:,.3f}",
         f"{_percent(result.facts_share)} {_percent(result.facts_present_share)}",
         _percent(result.requests_share),

@@ -1,6 +1,6 @@
-"""What others do, after their documented rules, for comparison: written anew, with the faults that the rules have.
+"""Baselines for comparison: the documented rules of other libraries, reimplemented with their weaknesses.
 
-All of them are held to the same limit, count with the same tokenizer but where their own rule counts otherwise, and keep no transcript.
+All of them have the same limit, use the same tokenizer unless their own rule counts differently, and keep no transcript.
 """
 
 from __future__ import annotations
@@ -18,102 +18,114 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
 
-__all__ = ["NAIVE", "BaselinePolicy", "CountedMessages", "Trim", "drop_oldest", "prompt_poet", "trim_last"]
+__all__ = ["BASELINE_POLICIES", "BaselinePolicy", "CountedMessages", "Trim", "drop_oldest", "trim_last", "truncate_in_steps"]
 
-STEP = 4_000
+TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
-
-
-class CountedMessages:
-    """All that was said, with what rules ask of it: to look at the newest is enough."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.before = [0]
-        """The tokens before each message, and behind the last."""
-        self.asked: list[int] = []
-        """The places of what the person said."""
-
-    def add(self, message: Message, tokens: int) -> None:
-        """Put a message behind the others."""
-        if message.role == "user":
-            self.asked.append(len(self.messages))
-        self.messages.append(message)
-        self.before.append(self.before[-1] + tokens)
-
-    def cut(self, tokens: int) -> int:
-        """The first place before which so many tokens stand."""
-        return bisect_left(self.before, tokens) if tokens > 0 else 0
-
-    def fitting(self, room: int) -> int:
-        """The first place from which all to the end has at most so many tokens."""
-        return min(self.cut(self.before[-1] - room), len(self.messages))
-
-    def asked_from(self, place: int) -> int | None:
-        """The first place of what the person said, from a place on; None where there is none."""
-        at = bisect_left(self.asked, place)
-        return self.asked[at] if at < len(self.asked) else None
-
-
-Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
-"""(all that was said, the tokens that messages may have) → the messages that are sent."""
-
-
-def drop_oldest(said: CountedMessages, room: int) -> Sequence[Message]:
-    """Drop the oldest messages until the rest fits and begins with what the person said.
-
-    The rule of many first chat programs. It is given the benefit of requests that providers take: calls leave with their results, and
-    in a long turn of tool calls what was asked stays in front of the newest of them.
-    """
-    start = said.fitting(room)
-    asked = said.asked_from(start)
-    if start == 0 or asked is not None:
-        return said.messages[asked or 0 :] if start else said.messages
-    if not said.asked:
-        return said.messages[_behind_results(said, start) :]
-    asked = said.asked[-1]
-    start = said.fitting(room - (said.before[asked + 1] - said.before[asked]))
-    return [said.messages[asked], *said.messages[_behind_results(said, start) :]]
-
-
-def trim_last(said: CountedMessages, room: int) -> Sequence[Message]:
-    """Keep the newest messages that fit, from a person's message on.
-
-    Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as its documentation recommends it for
-    chat models. A long turn of tool calls has no person's message among the newest: then nothing is left but the system's.
-    """
-    asked = said.asked_from(said.fitting(room))
-    return () if asked is None else said.messages[asked:]
-
-
-def prompt_poet(said: CountedMessages, room: int) -> Sequence[Message]:
-    """Cut a multiple of STEP tokens from the front, message by message, so that the rest moves seldom.
-
-    Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the oldest parts go until that much is
-    gone. The system's message and the last one have priority 0, and are never cut. Parts know nothing of calls and results.
-    """
-    surplus = max(0, said.before[-1] - room)
-    return said.messages[min(said.cut(math.ceil(surplus / STEP) * STEP), len(said.messages) - 1) :]
-
-
-def _behind_results(said: CountedMessages, place: int) -> int:
-    """The first place from one on that is no result: of a block that is cut, all of it goes."""
-    while place < len(said.messages) and said.messages[place].role == "tool":
-        place += 1
-    return place
 
 
 @attrs.frozen(kw_only=True)
 class BaselinePolicy:
-    """A rule of another library's. `trim` is asked anew for every request, with all that was said."""
+    """A rule of another library. `trim` is called for every request, with all messages of the conversation."""
 
     name: str
     trim: Trim | None = None
     """None: LangChain's summarizing middleware."""
 
     def start(self, terms: ReplayTerms) -> PolicyRun:
-        """Begin a conversation."""
+        """Start a conversation."""
         return LangChainRun(terms) if self.trim is None else _BaselineRun(self.trim, terms)
+
+
+Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
+"""(all messages of the conversation, the tokens that the request's messages may have) → the messages that are sent."""
+
+
+def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Drop the oldest messages until the rest fits and starts with a user message.
+
+    Many early chat programs have this rule. Here its requests are always valid: tool calls are dropped with their results, and in a long
+    turn of tool calls the user message stays before the newest of them.
+    """
+    start = conversation.place_fitting(max_tokens)
+    user_place = conversation.next_user_place(start)
+    if start == 0 or user_place is not None:
+        return conversation.messages[user_place or 0 :] if start else conversation.messages
+    if not conversation.user_places:
+        return conversation.messages[_after_results(conversation, start) :]
+    user_place = conversation.user_places[-1]
+    user_tokens = conversation.tokens_before[user_place + 1] - conversation.tokens_before[user_place]
+    start = conversation.place_fitting(max_tokens - user_tokens)
+    return [conversation.messages[user_place], *conversation.messages[_after_results(conversation, start) :]]
+
+
+def _after_results(conversation: CountedMessages, place: int) -> int:
+    """Return the first place from `place` on that is not a tool result, so that no result is left without its call."""
+    while place < len(conversation.messages) and conversation.messages[place].role == "tool":
+        place += 1
+    return place
+
+
+def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Keep the newest messages that fit, starting with a user message.
+
+    Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as its documentation recommends it for
+    chat models. If a turn has many tool calls, the newest messages contain no user message, and only the system messages are left.
+    """
+    user_place = conversation.next_user_place(conversation.place_fitting(max_tokens))
+    return () if user_place is None else conversation.messages[user_place:]
+
+
+def truncate_in_steps(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Drop a multiple of TRUNCATION_STEP tokens from the front, message by message, so that the prefix seldom changes.
+
+    Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the oldest parts are dropped until their
+    tokens reach it. The system message and the last message have priority 0, and are never dropped. Parts are not aware of tool calls and
+    results.
+    """
+    surplus = max(0, conversation.tokens_before[-1] - max_tokens)
+    place = conversation.place_after(math.ceil(surplus / TRUNCATION_STEP) * TRUNCATION_STEP)
+    return conversation.messages[min(place, len(conversation.messages) - 1) :]
+
+
+BASELINE_POLICIES = (
+    BaselinePolicy(name="drop_oldest", trim=drop_oldest),
+    BaselinePolicy(name="trim_last", trim=trim_last),
+    BaselinePolicy(name="prompt_poet", trim=truncate_in_steps),
+    BaselinePolicy(name="langchain"),
+)
+"""All baselines."""
+
+
+class CountedMessages:
+    """All messages of a conversation, with sums of tokens, so that a rule only needs to read the newest messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.tokens_before = [0]
+        """The tokens before each message, and after the last one."""
+        self.user_places: list[int] = []
+        """The places of the user's messages."""
+
+    def add(self, message: Message, tokens: int) -> None:
+        """Append a message that has so many tokens."""
+        if message.role == "user":
+            self.user_places.append(len(self.messages))
+        self.messages.append(message)
+        self.tokens_before.append(self.tokens_before[-1] + tokens)
+
+    def place_after(self, tokens: int) -> int:
+        """Return the first place that has at least so many tokens before it."""
+        return bisect_left(self.tokens_before, tokens) if tokens > 0 else 0
+
+    def place_fitting(self, max_tokens: int) -> int:
+        """Return the first place from which all messages to the end have at most `max_tokens` tokens."""
+        return min(self.place_after(self.tokens_before[-1] - max_tokens), len(self.messages))
+
+    def next_user_place(self, place: int) -> int | None:
+        """Return the place of the first user message at or after a place, or None."""
+        at = bisect_left(self.user_places, place)
+        return self.user_places[at] if at < len(self.user_places) else None
 
 
 class _BaselineRun:
@@ -121,33 +133,24 @@ class _BaselineRun:
 
     def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
-        self.calls: list[SummaryCall] = []
-        self.place: str | None = None
+        self.summary_calls: list[SummaryCall] = []
+        self.transcript_path: str | None = None
         self._trim = trim
         self._terms = terms
-        self._said = CountedMessages()
+        self._conversation = CountedMessages()
 
     async def add(self, message: Message) -> None:
-        """Remember it."""
-        self._said.add(message, self._terms.count((message,)))
+        """Append a message."""
+        self._conversation.add(message, self._terms.count((message,)))
 
     async def request(self) -> Sequence[Message]:
-        """What is left of all that was said."""
+        """Return the trimmed messages."""
         limit = self._terms.budget.limit
-        return self._said.messages if limit is None else self._trim(self._said, limit - self._terms.fixed_tokens)
+        return self._conversation.messages if limit is None else self._trim(self._conversation, limit - self._terms.fixed_tokens)
 
     async def add_reply(self, reply: Message) -> None:
-        """Remember it."""
+        """Append the reply."""
         await self.add(reply)
 
     async def close(self) -> None:
-        """Nothing is open."""
-
-
-NAIVE = (
-    BaselinePolicy(name="drop_oldest", trim=drop_oldest),
-    BaselinePolicy(name="trim_last", trim=trim_last),
-    BaselinePolicy(name="prompt_poet", trim=prompt_poet),
-    BaselinePolicy(name="langchain"),
-)
-"""All of them."""
+        """Do nothing: nothing runs in the background."""

@@ -1,8 +1,8 @@
-"""LangChain's summarizing middleware, after its documented rules and with its defaults.
+"""LangChain's summarizing middleware, by its documented rules and with its defaults.
 
-Source: langchain 1.5.0, `SummarizationMiddleware`: the newest 20 messages are kept (`keep=("messages", 20)`), the summary is made of the
-last 4,000 tokens of the others from a person's message on (`trim_tokens_to_summarize=4000`), and tokens are a quarter of the
-characters. It has no default for when: 0.85 of the window is what deepagents, by the same authors, sets.
+Source: langchain 1.5.0, `SummarizationMiddleware`. It keeps the newest 20 messages (`keep=("messages", 20)`), summarizes the last 4,000
+tokens of the others, starting with a user message (`trim_tokens_to_summarize=4000`), and counts a token for four characters. It has no
+default for the threshold: deepagents, by the same authors, sets 0.85 of the window.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["LangChainRun"]
 
-TRIGGER = 0.85
-KEEP = 20
-SEEN = 4_000
-PROMPT = 400
-"""Tokens of the middleware's own instructions, about."""
+THRESHOLD = 0.85
+"""Share of the limit from which on the conversation is summarized."""
 
-CHARACTERS = 4
+KEPT_MESSAGES = 20
+SUMMARIZED_TOKENS = 4_000
+INSTRUCTION_TOKENS = 400
+"""Approximate tokens of the middleware's own instructions."""
+
+CHARACTERS_PER_TOKEN = 4
 FRAMING = 3
-"""Characters for a token, and tokens around a message, as `count_tokens_approximately` has them."""
+"""Tokens around a message. Both numbers are those of `count_tokens_approximately`."""
 
-GAIN = 2
-"""A summary that no model writes has at most half of what it was made of."""
+MIN_REDUCTION = 2
+"""An extracted summary has at most 1/MIN_REDUCTION of the tokens of its messages."""
 
 TOO_LONG = "Previous conversation was too long to summarize."
 OPENING = "Here is a summary of the conversation to date:\n\n"
@@ -46,81 +48,83 @@ class LangChainRun:
 
     def __init__(self, terms: ReplayTerms) -> None:
         self.checkpoints = self.waits = 0
-        self.calls: list[SummaryCall] = []
-        self.place: str | None = None
+        self.summary_calls: list[SummaryCall] = []
+        self.transcript_path: str | None = None
         self._terms = terms
         self._messages: list[Message] = []
-        self._tokens = sum(map(_about, terms.system))
-        """Of the messages, as the middleware counts."""
+        self._tokens = sum(map(_approximate_tokens, terms.system))
+        """Tokens of the messages, as the middleware counts them."""
 
     async def add(self, message: Message) -> None:
-        """Remember it."""
+        """Append a message."""
         self._messages.append(message)
-        self._tokens += _about(message)
+        self._tokens += _approximate_tokens(message)
 
     async def request(self) -> Sequence[Message]:
-        """The conversation, summarized first where it is too long."""
+        """Return the conversation, after summarizing it if it exceeds the threshold."""
         limit = self._terms.budget.limit
-        if limit is not None and self._tokens >= TRIGGER * limit:
-            cut = _safe_cut(self._messages)
+        if limit is not None and self._tokens >= THRESHOLD * limit:
+            cut = _find_cut(self._messages)
             if cut > 0:
                 await self._summarize(cut)
         return tuple(self._messages)
 
     async def add_reply(self, reply: Message) -> None:
-        """Remember it."""
+        """Append the reply."""
         await self.add(reply)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing runs in the background."""
 
     async def _summarize(self, cut: int) -> None:
         dropped, kept = self._messages[:cut], self._messages[cut:]
-        seen = self._seen(dropped)
+        selected = self._select_summarized(dropped)
         text = TOO_LONG
-        if seen:
-            text = await self._written(seen)
+        if selected:
+            text = await self._write_summary(selected)
             output = self._terms.tokenizer.count(text)
-            self.calls.append(SummaryCall(extra=PROMPT + self._terms.count(seen), output=output))
+            self.summary_calls.append(SummaryCall(uncached_tokens=INSTRUCTION_TOKENS + self._terms.count(selected), output_tokens=output))
         self._messages = [Message(role="user", content=(OPENING + text,)), *kept]
-        self._tokens = sum(map(_about, (*self._terms.system, *self._messages)))
+        self._tokens = sum(map(_approximate_tokens, (*self._terms.system, *self._messages)))
         self.checkpoints += 1
         self.waits += 1
 
-    def _seen(self, dropped: Sequence[Message]) -> Sequence[Message]:
-        """What the summarizing model is shown: the newest of it, from a person's message on."""
-        left, start = SEEN, len(dropped)
-        while start > 0 and (size := _about(dropped[start - 1])) <= left:
+    def _select_summarized(self, dropped: Sequence[Message]) -> Sequence[Message]:
+        """Return the newest of the dropped messages, starting with a user message: the summarizing model gets these."""
+        left, start = SUMMARIZED_TOKENS, len(dropped)
+        while start > 0 and (size := _approximate_tokens(dropped[start - 1])) <= left:
             start -= 1
             left -= size
         while start < len(dropped) and dropped[start].role != "user":
             start += 1
         return dropped[start:]
 
-    async def _written(self, seen: Sequence[Message]) -> str:
-        """What a model would make of it: here its own words, as in all replays without a model."""
-        most = max(1, min(self._terms.budget.summary_tokens, self._terms.count(seen) // GAIN))
-        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(seen)))
-        task = SummaryTask(plan=plan, max_tokens=most)
+    async def _write_summary(self, selected: Sequence[Message]) -> str:
+        """Summarize with the model. Without one, extract the summary from the messages."""
+        max_tokens = max(1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION))
+        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(selected)))
+        task = SummaryTask(plan=plan, max_tokens=max_tokens)
         terms = self._terms
-        summarizer = make_fallback_factory(make_simple_summarizer)(SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer))
+        summarizer = make_fallback_factory(make_simple_summarizer)(
+            SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer)
+        )
         try:
             return (await summarizer.summarize(task)).text
         except SummaryError as error:
             return f"Error generating summary: {error}"
 
 
-def _about(message: Message) -> int:
-    """The tokens of a message as the middleware counts them."""
+def _approximate_tokens(message: Message) -> int:
+    """Count the tokens of a message as the middleware does."""
     characters = len(message.text) + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
-    return math.ceil(characters / CHARACTERS) + FRAMING
+    return math.ceil(characters / CHARACTERS_PER_TOKEN) + FRAMING
 
 
-def _safe_cut(messages: Sequence[Message]) -> int:
-    """Where it cuts: so that the newest KEEP stay, further back where that would part a call from its results."""
-    if len(messages) <= KEEP:
+def _find_cut(messages: Sequence[Message]) -> int:
+    """Return the place of the oldest message that is kept: KEPT_MESSAGES from the end, or before, at the call of a tool result there."""
+    if len(messages) <= KEPT_MESSAGES:
         return 0
-    cut = len(messages) - KEEP
+    cut = len(messages) - KEPT_MESSAGES
     if messages[cut].role != "tool":
         return cut
     results: set[str | None] = set()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.requests import match_items
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.events import CompactionCommitted, DecisionMade, Events
 from promptkit.compaction.planning.blocks import extract_summary_text
@@ -72,7 +73,9 @@ class _PresetRun:
         self._waited = False
         ids = iter(range(1, 1 << 62))
         context = SummarizerContext(model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer)
-        summarizer = MeteredSummarizer(preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls)
+        summarizer = MeteredSummarizer(
+            preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls
+        )
         self._terms = terms
         self._window = ContextWindow(
             model=terms.budget.model or "",
@@ -96,9 +99,14 @@ class _PresetRun:
         """Return the messages that a session would send."""
         self._waited = False
         try:
-            messages: Sequence[Message] = (await self._window.request()).messages[len(self._terms.system) :]
+            request = await self._window.request()
         except ContextWindowFullError:
-            messages = self._window.view.messages
+            messages: Sequence[Message] = self._window.view.messages
+        else:
+            shown = request.messages[len(self._terms.system) :]
+            # Counting a message is cheap where the object itself was counted before.
+            matched = match_items(shown, self._window.view.items)
+            messages = [message if item is None else item.message for message, item in zip(shown, matched, strict=True)]
         self.waits += self._waited
         return messages
 

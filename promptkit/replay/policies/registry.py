@@ -1,4 +1,4 @@
-"""All policies that can be replayed, by name."""
+"""Find the policies that can be replayed by their names."""
 
 from __future__ import annotations
 
@@ -6,47 +6,55 @@ import difflib
 from typing import TYPE_CHECKING
 
 from promptkit.errors import PromptKitError
-from promptkit.replay.policies.baselines import NAIVE
+from promptkit.replay.policies.baselines import BASELINE_POLICIES
 from promptkit.replay.policies.promptkit import PRESET_POLICIES
 
 if TYPE_CHECKING:
     from promptkit.replay.policies.strategy import ReplayPolicy
 
-__all__ = ["GROUPS", "UnknownPolicyError", "names", "policy_named"]
+__all__ = ["POLICY_GROUPS", "UnknownPolicyError", "find_policy", "parse_policy_names"]
 
 
 class UnknownPolicyError(PromptKitError):
-    """No policy has this name."""
+    """There is no policy with this name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         close = difflib.get_close_matches(name, known, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"there is no policy {name!r}.{meant} There are: {', '.join(known)}.")
+        suggestion = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"there is no policy {name!r}.{suggestion} Use one of: {', '.join(known)}.")
 
 
-GROUPS: dict[str, tuple[str, ...]] = {
+POLICY_GROUPS: dict[str, tuple[str, ...]] = {
     "presets": tuple(PRESET_POLICIES),
-    "naive": tuple(each.name for each in NAIVE),
-    "all": (*PRESET_POLICIES, *(each.name for each in NAIVE)),
+    "naive": tuple(each.name for each in BASELINE_POLICIES),
+    "all": (*PRESET_POLICIES, *(each.name for each in BASELINE_POLICIES)),
 }
-"""Names that stand for several."""
+"""Names for several policies together."""
 
 
-def names(wanted: str) -> tuple[str, ...]:
-    """The names in a list with commas, each once, groups written out. Raises UnknownPolicyError."""
-    found: dict[str, None] = {}
-    for name in filter(None, (part.strip() for part in wanted.split(","))):
-        for each in GROUPS.get(name, (name,)):
-            policy_named(each)
-            found[each] = None
-    return tuple(found)
+def parse_policy_names(text: str) -> tuple[str, ...]:
+    """Parse a list of policies and groups, separated by commas. Returns the names of the policies, each once.
+
+    Raises:
+        UnknownPolicyError: There is no policy or group with one of the names.
+    """
+    names: dict[str, None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        for name in POLICY_GROUPS.get(part, (part,)):
+            find_policy(name)
+            names[name] = None
+    return tuple(names)
 
 
-def policy_named(name: str) -> ReplayPolicy:
-    """The policy of this name. Raises UnknownPolicyError."""
+def find_policy(name: str) -> ReplayPolicy:
+    """Return the policy with a name.
+
+    Raises:
+        UnknownPolicyError: There is no policy with this name.
+    """
     if name in PRESET_POLICIES:
         return PRESET_POLICIES[name]()
-    for each in NAIVE:
-        if each.name == name:
-            return each
-    raise UnknownPolicyError(name, (*GROUPS["all"], *GROUPS))
+    for policy in BASELINE_POLICIES:
+        if policy.name == name:
+            return policy
+    raise UnknownPolicyError(name, (*POLICY_GROUPS["all"], *POLICY_GROUPS))

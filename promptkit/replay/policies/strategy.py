@@ -1,4 +1,4 @@
-"""What a replay asks of each policy: to hear what was said, and to show what it would send."""
+"""The interface of a policy in a replay: it gets the recorded messages, and returns the requests that it would send."""
 
 from __future__ import annotations
 
@@ -13,94 +13,95 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model
     from promptkit.replay.message_counts import MessageCounts
-    from promptkit.replay.policies.bill import Bill
+    from promptkit.replay.prices import BilledTokens
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["TRANSCRIPT_PLACE", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
+__all__ = ["TRANSCRIPT_PATH", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
 
-TRANSCRIPT_PLACE = "transcripts/replayed.jsonl"
-"""Where policies that keep a transcript say that it is: a place for the breadcrumb to name."""
+TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
+"""The path of the transcript that breadcrumbs name, for policies that keep a transcript."""
+
+
+class ReplayPolicy(Protocol):
+    """A policy that can be replayed. It must be picklable, because files are played in several processes."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line and in tables."""
+        ...
+
+    def start(self, terms: ReplayTerms) -> PolicyRun:
+        """Start a conversation."""
+        ...
+
+
+class PolicyRun(Protocol):
+    """A policy that manages the context window of one conversation."""
+
+    checkpoints: int
+    """Summaries so far that replaced messages."""
+    waits: int
+    """Requests so far that waited for a summary."""
+    summary_calls: list[SummaryCall]
+    """The summaries so far."""
+    transcript_path: str | None
+    """The path of the transcript that the policy keeps; None: dropped messages are lost."""
+
+    async def add(self, message: Message) -> None:
+        """Append a message of the user or a tool result."""
+        ...
+
+    async def request(self) -> Sequence[Message]:
+        """Return the messages of the next request, without system messages. If they exceed the window, an overflow is counted."""
+        ...
+
+    async def add_reply(self, reply: Message) -> None:
+        """Append the model's reply. Returns when the policy has finished its work in the background."""
+        ...
+
+    async def close(self) -> None:
+        """End the conversation."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
 class ReplayTerms:
-    """What every policy is given for a conversation, the same for all."""
+    """The settings of a conversation, the same for every policy."""
 
     budget: ContextBudget
-    """Of the window. What policies may fill is its `limit`: the window less what is kept for the reply."""
+    """The budget of the window. Policies may use its `limit`: the window without the tokens reserved for the reply."""
     tokenizer: Tokenizer
     counts: MessageCounts
     tools: tuple[ToolDefinition, ...]
     system: tuple[Message, ...]
-    """What every request begins with."""
+    """The system messages with which every request starts."""
     request_tokens: int
-    """Tokens that every request has beside its messages."""
+    """Tokens of every request besides its messages, such as those of tool definitions."""
     rng: Callable[[], float]
-    """A number from 0 to below 1, the same ones in every run."""
+    """Returns a random number from 0 to below 1. The numbers are the same in every run."""
     model: Model | None = None
-    """Who writes summaries; None: nobody, they are made of the conversation's own words."""
+    """The model that writes summaries; None: they are extracted from the conversation."""
 
     @property
     def fixed_tokens(self) -> int:
-        """Tokens that every request has beside the conversation."""
+        """Tokens of every request besides the conversation: the request's own, and those of the system messages."""
         return self.request_tokens + self.count(self.system)
 
     def count(self, messages: Sequence[Message]) -> int:
-        """The tokens of messages."""
-        return sum(piece.tokens for piece in self.counts.of(messages))
+        """Count the tokens of messages."""
+        return sum(count.tokens for count in self.counts.count_messages(messages))
 
 
 @attrs.frozen(kw_only=True)
 class SummaryCall:
-    """A summary that was made, and what a model is sent for it. Where none wrote it, it is billed as if one had."""
+    """The request for a summary. If no model wrote the summary, it is billed as if one had."""
 
-    behind: tuple[Message, ...] = ()
-    """The request that it was asked behind: what the cache has of that is as cheap as in any request."""
-    extra: int = 0
-    """Tokens that are sent behind that, or by themselves: never cached."""
-    output: int = 0
-    """The tokens of the summary."""
-    bill: Bill | None = None
-    """What a model's provider has counted; then nothing else counts."""
-
-
-class PolicyRun(Protocol):
-    """A policy at work on one conversation. `checkpoints` and `waits` grow; `calls` are what was summarized so far."""
-
-    checkpoints: int
-    """Summaries that were put in place."""
-    waits: int
-    """Requests that had to wait for a summary."""
-    calls: list[SummaryCall]
-    place: str | None
-    """The place of the transcript that the policy keeps; None: what it drops is gone."""
-
-    async def add(self, message: Message) -> None:
-        """Something was said: by the person, by a tool."""
-        ...
-
-    async def request(self) -> Sequence[Message]:
-        """The messages of the next request, without the system's. It may be larger than the window: then it is counted as an overflow."""
-        ...
-
-    async def add_reply(self, reply: Message) -> None:
-        """What the model has answered. What the policy does in the background is done when this returns."""
-        ...
-
-    async def close(self) -> None:
-        """The conversation is over."""
-        ...
-
-
-class ReplayPolicy(Protocol):
-    """A policy that can be replayed. It must survive pickling: conversations are played in several processes."""
-
-    @property
-    def name(self) -> str:
-        """As it is named on the command line and in tables."""
-        ...
-
-    def start(self, terms: ReplayTerms) -> PolicyRun:
-        """Begin a conversation."""
-        ...
+    request: tuple[Message, ...] = ()
+    """The messages of the request at whose end the summary was requested. The prompt cache serves them as in any other request."""
+    uncached_tokens: int = 0
+    """Input tokens after these messages, or of a request of its own. They are never cached."""
+    output_tokens: int = 0
+    """Tokens of the summary."""
+    billed: BilledTokens | None = None
+    """The tokens that the model's provider counted. If set, the other fields are ignored."""

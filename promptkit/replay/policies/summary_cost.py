@@ -1,4 +1,4 @@
-"""What summaries cost: what was asked of a model, or what would have been."""
+"""Record the cost of summaries: the tokens that a model was billed for, or would have been."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
-from promptkit.replay.policies.bill import Bill
 from promptkit.replay.policies.strategy import SummaryCall
+from promptkit.replay.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from promptkit.replay.policies.strategy import ReplayTerms
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MeteredSummarizer", "asks_inline", "question_tokens"]
+__all__ = ["MeteredSummarizer", "asks_inline", "count_question"]
 
 
 class MeteredSummarizer:
-    """A summarizer whose summaries are noted with what they cost.
+    """A summarizer that records the cost of each summary in `calls`.
 
-    A summary that no model wrote is noted as the model's would have been: with `live` asked behind the last request where that shows all
-    that is dropped and has room for it, else for a copy of what is dropped; and as long as the summary is.
+    A summary that no model wrote is recorded as if one had written it, with the same length. With `inline`, the model is asked at the end of
+    the last request, if that request leaves room for the summary. Otherwise the model gets a copy of the dropped messages.
     """
 
     def __init__(self, summarizer: Summarizer, *, inline: bool, terms: ReplayTerms, calls: list[SummaryCall]) -> None:
@@ -45,45 +45,48 @@ class MeteredSummarizer:
         self._calls = calls
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """The summary, noted. Raises what the summarizer raises."""
+        """Summarize, and record the cost. Raises what the summarizer raises."""
         summary = await self._summarizer.summarize(task)
         usage = summary.usage
         if usage is None:
-            self._calls.append(self._call(task, summary))
+            self._calls.append(self._estimate_call(task, summary))
         else:
-            bill = Bill(input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens, output_tokens=usage.output_tokens)
-            self._calls.append(SummaryCall(bill=bill))
+            billed = BilledTokens(input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens, output_tokens=usage.output_tokens)
+            self._calls.append(SummaryCall(billed=billed))
         return summary
 
     @cached_property
-    def _question(self) -> int:
-        return question_tokens(self._terms.tokenizer, self._terms.budget.model)
+    def _question_tokens(self) -> int:
+        return count_question(self._terms.tokenizer, self._terms.budget.model)
 
-    def _call(self, task: SummaryTask, summary: Summary) -> SummaryCall:
+    def _estimate_call(self, task: SummaryTask, summary: Summary) -> SummaryCall:
         terms = self._terms
-        question = self._question
+        question = self._question_tokens
         output = terms.tokenizer.count(summary.text)
         window = terms.budget.window
         room = None if window is None else window - question - task.max_tokens
         request = task.last_request
         if self._inline and request is not None and (room is None or terms.request_tokens + terms.count(request.messages) <= room):
-            return SummaryCall(behind=request.messages, extra=question, output=output)
+            return SummaryCall(request=request.messages, uncached_tokens=question, output_tokens=output)
         copied = terms.request_tokens + terms.count([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
-        return SummaryCall(extra=question + (copied if room is None else min(copied, room)), output=output)
+        return SummaryCall(uncached_tokens=question + (copied if room is None else min(copied, room)), output_tokens=output)
 
 
-def asks_inline(preset: Preset, writing: SummarizerContext) -> bool:
-    """Whether a preset's summaries are asked behind the live request, where a model writes them."""
-    link: object = preset.summarizer(attrs.evolve(writing, model=_Nobody()))
-    while not isinstance(link, InlineSummarizer):
-        link = next(iter(link.summarizers), None) if isinstance(link, FallbackSummarizer) else getattr(link, "summarizer", None)
-        if link is None:
+def asks_inline(preset: Preset, context: SummarizerContext) -> bool:
+    """Return whether a preset's summaries are requested at the end of the last request, when a model writes them."""
+    summarizer: object = preset.summarizer(attrs.evolve(context, model=_UncalledModel()))
+    while not isinstance(summarizer, InlineSummarizer):
+        if isinstance(summarizer, FallbackSummarizer):
+            summarizer = next(iter(summarizer.summarizers), None)
+        else:
+            summarizer = getattr(summarizer, "summarizer", None)
+        if summarizer is None:
             return False
     return True
 
 
-class _Nobody:
-    """A model that is never asked: to see what a preset would ask one with."""
+class _UncalledModel:
+    """A model that is never called. It makes a preset return its summarizer for a model."""
 
     name = ""
 
@@ -91,7 +94,7 @@ class _Nobody:
         raise NotImplementedError
 
 
-def question_tokens(tokenizer: Tokenizer, model: str | None) -> int:
-    """The tokens of the question that a live summary is asked with."""
-    asked = SummaryInstructions(live=True, say_no_tools=find_quirks(model).say_no_tools)
-    return render(UserMessage()[asked], tokenizer=tokenizer).tokens
+def count_question(tokenizer: Tokenizer, model: str | None) -> int:
+    """Count the tokens of the instructions that request an inline summary."""
+    instructions = SummaryInstructions(live=True, say_no_tools=find_quirks(model).say_no_tools)
+    return render(UserMessage()[instructions], tokenizer=tokenizer).tokens

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
-from promptkit.replay.recordings import Recording, recorded_messages
+from promptkit.replay.recordings import Recording, recording_from_messages
 from promptkit.transcript.entries import MessageEntry
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def long_talk(turns: int, *, rounds: int = 3, words: int = 60) -> list[Message]:
 
 
 def recorded(messages: Sequence[Message], times: Sequence[float] | None = None) -> Recording:
-    return recorded_messages([(message, None if times is None else times[at]) for at, message in enumerate(messages)])
+    return recording_from_messages([(message, None if times is None else times[at]) for at, message in enumerate(messages)])
 
 
 def written(path: Path, messages: Sequence[Message]) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import ContextBudget, Message
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, prompt_poet, trim_last
+from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, trim_last, truncate_in_steps
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.tokens import tokenizer_for
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit.replay.policies.baselines import Trim
 
 
-def heard(messages: Sequence[Message], tokens: int) -> CountedMessages:
+def build_conversation(messages: Sequence[Message], tokens: int) -> CountedMessages:
     known = CountedMessages()
     for message in messages:
         known.add(message, tokens)
@@ -34,33 +34,33 @@ def chat(count: int) -> list[Message]:
     return [asked(f"m{number}") if number % 2 == 0 else said(f"m{number}") for number in range(count)]
 
 
-@pytest.mark.parametrize("rule", [drop_oldest, trim_last, prompt_poet])
-def test_what_fits_is_left_as_it_is(rule: Trim) -> None:
+@pytest.mark.parametrize("rule", [drop_oldest, trim_last, truncate_in_steps])
+def test_messages_that_fit_are_kept(rule: Trim) -> None:
     messages = chat(9)
-    assert list(rule(heard(messages, 10), 90)) == messages
+    assert list(rule(build_conversation(messages, 10), 90)) == messages
 
 
 def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.replay.policies.baselines.STEP", 50)
-    first = [prompt_poet(heard(chat(count), 10), 90)[0].text for count in range(9, 26)]
+    monkeypatch.setattr("promptkit.replay.policies.baselines.TRUNCATION_STEP", 50)
+    first = [truncate_in_steps(build_conversation(chat(count), 10), 90)[0].text for count in range(9, 26)]
     assert first == ["m0", *["m5"] * 5, *["m10"] * 5, *["m15"] * 5, "m20"]
 
 
 def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.replay.policies.baselines.STEP", 1_000)
-    assert [message.text for message in prompt_poet(heard(chat(10), 10), 90)] == ["m9"]
+    monkeypatch.setattr("promptkit.replay.policies.baselines.TRUNCATION_STEP", 1_000)
+    assert [message.text for message in truncate_in_steps(build_conversation(chat(10), 10), 90)] == ["m9"]
 
 
-def test_trim_last_begins_with_a_person_or_is_empty() -> None:
-    assert [message.text for message in trim_last(heard(chat(10), 10), 35)] == ["m8", "m9"]
+def test_trim_last_starts_with_a_user_message_or_is_empty() -> None:
+    assert [message.text for message in trim_last(build_conversation(chat(10), 10), 35)] == ["m8", "m9"]
     turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
-    assert list(trim_last(heard(turn, 10), 50)) == []
+    assert list(trim_last(build_conversation(turn, 10), 50)) == []
 
 
 def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> None:
     turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
-    assert list(drop_oldest(heard(turn, 10), 60)) == [turn[0], *turn[-4:]]
-    assert list(drop_oldest(heard(chat(10), 10), 35)) == chat(10)[-2:]
+    assert list(drop_oldest(build_conversation(turn, 10), 60)) == [turn[0], *turn[-4:]]
+    assert list(drop_oldest(build_conversation(chat(10), 10), 35)) == chat(10)[-2:]
 
 
 def terms(window: int) -> ReplayTerms:
@@ -76,39 +76,41 @@ def terms(window: int) -> ReplayTerms:
     )
 
 
-def sent(player: LangChainRun, messages: Sequence[Message]) -> list[list[Message]]:
+def sent(run: LangChainRun, messages: Sequence[Message]) -> list[list[Message]]:
     async def play() -> list[list[Message]]:
         found: list[list[Message]] = []
         for message in messages:
             if message.role == "assistant":
-                found.append(list(await player.request()))
-                await player.add_reply(message)
+                found.append(list(await run.request()))
+                await run.add_reply(message)
             else:
-                await player.add(message)
+                await run.add(message)
         return found
 
     return asyncio.run(play())
 
 
 def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tokens() -> None:
-    player = LangChainRun(terms(8_000))
-    requests = sent(player, long_talk(14))
+    run = LangChainRun(terms(8_000))
+    requests = sent(run, long_talk(14))
     first = next(request for request in requests if request[0].text.startswith(OPENING))
     assert 20 <= len(first) - 1 <= 22  # a cut between a call and its result goes back to the call
     assert first[1].role != "tool"
-    assert player.checkpoints == player.waits == sum(a[:1] != b[:1] for a, b in pairwise(requests))
-    assert player.calls
-    assert all(call.extra < 8_000 and call.output > 0 and not call.behind for call in player.calls)  # 4,000 by its own count
+    assert run.checkpoints == run.waits == sum(a[:1] != b[:1] for a, b in pairwise(requests))
+    assert run.summary_calls
+    assert all(
+        call.uncached_tokens < 8_000 and call.output_tokens > 0 and not call.request for call in run.summary_calls
+    )  # 4,000 by its own count
 
 
 def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
     turn = [asked("Mend it. " + "word " * 300)]
     for number in range(40):
         turn += [call(f"c{number}"), result(f"c{number}", "out " * 600)]
-    player = LangChainRun(terms(20_000))
-    requests = sent(player, turn)
+    run = LangChainRun(terms(20_000))
+    requests = sent(run, turn)
     assert any(request[0].text == OPENING + TOO_LONG for request in requests)
-    assert not player.calls
+    assert not run.summary_calls
 
 
 def test_langchain_with_a_known_limit_only() -> None:

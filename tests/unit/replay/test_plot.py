@@ -9,13 +9,15 @@ import attrs
 import pytest
 
 from promptkit.bench.plot import PlotError
-from promptkit.replay.plot import MOST, draw_timeline
-from promptkit.replay.results import FileResult, PolicyResult, ReplayTotals, Step
+from promptkit.replay.plot import MAX_FILES, draw_timeline
+from promptkit.replay.results import FileResult, PolicyResult, ReplayTotals, TimelineRequest
 
 
 def policy(name: str, requests: int = 30) -> PolicyResult:
-    steps = tuple(Step(tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0) for at in range(requests))
-    return PolicyResult(policy=name, tally=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, steps=steps)
+    steps = tuple(
+        TimelineRequest(tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0) for at in range(requests)
+    )
+    return PolicyResult(policy=name, totals=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, timeline=steps)
 
 
 def file(*names: str, name: str = "talk.jsonl") -> FileResult:
@@ -50,6 +52,6 @@ def test_a_file_without_requests_is_drawn() -> None:
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(PlotError, match="at most"):
-        draw_timeline([file("vscode")] * (MOST + 1), ".svg")
-    with pytest.raises(PlotError, match=r"not '\.gif'"):
+        draw_timeline([file("vscode")] * (MAX_FILES + 1), ".svg")
+    with pytest.raises(PlotError, match=r"plot format '\.gif'"):
         draw_timeline([file("vscode")], ".gif")

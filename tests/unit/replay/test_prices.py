@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.maintenance.build_price_table import build_table
-from promptkit.replay.policies.bill import Bill
-from promptkit.replay.prices import PACKAGED, Price, PriceError, read_prices
+from promptkit.replay.prices import PACKAGED, BilledTokens, Price, PriceError, read_prices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,22 +23,22 @@ def test_the_packaged_table_says_where_it_comes_from_and_of_what_day() -> None:
 
 def test_known_models_have_a_price_whoever_sells_them() -> None:
     prices = read_prices()
-    assert prices.of("gpt-5") == Price(input=1.25, cached_input=0.125, output=10.0)
-    assert prices.of("openai/gpt-5") == prices.of("gpt-5")
-    assert prices.of("claude-sonnet-4-5") == Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
+    assert prices.for_model("gpt-5") == Price(input=1.25, cached_input=0.125, output=10.0)
+    assert prices.for_model("openai/gpt-5") == prices.for_model("gpt-5")
+    assert prices.for_model("claude-sonnet-4-5") == Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
 
 
 def test_an_unknown_model_has_no_price_and_the_error_says_what_to_do() -> None:
     with pytest.raises(PriceError, match=r"no price for the model 'gpt-5-minni'.*Did you mean 'gpt-5-mini'.*--prices"):
-        read_prices().of("gpt-5-minni")
+        read_prices().for_model("gpt-5-minni")
 
 
 def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
-    bill = Bill(input_tokens=1_000_000, cached_tokens=500_000, written_tokens=200_000, output_tokens=100_000)
+    bill = BilledTokens(input_tokens=1_000_000, cached_tokens=500_000, written_tokens=200_000, output_tokens=100_000)
     full = Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
-    assert full.of(bill) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0)
-    assert full.of(bill, hour=True) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0)
-    assert Price(input=2.0, output=8.0).of(bill) == pytest.approx(2.0 + 0.8)
+    assert full.cost(bill) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0)
+    assert full.cost(bill, one_hour_cache=True) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0)
+    assert Price(input=2.0, output=8.0).cost(bill) == pytest.approx(2.0 + 0.8)
 
 
 @pytest.mark.parametrize(
@@ -52,21 +51,21 @@ def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
 def test_a_user_replaces_the_whole_table(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     prices = read_prices(tmp_path / name)
-    assert prices.of("mine") == Price(input=1, cached_input=0.5, output=2)
+    assert prices.for_model("mine") == Price(input=1, cached_input=0.5, output=2)
     with pytest.raises(PriceError, match=name):
-        prices.of("gpt-5")
+        prices.for_model("gpt-5")
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[]", "needs an object `models`"),
         ('{"models": {"m": {"input": 1}}}', "no price for output"),
         ('{"models": {"m": {"input": -1, "output": 1}}}', "input of m must be a number"),
         ('{"models": {"m": {"input": NaN, "output": 1}}}', "input of m must be a number"),
         ('{"models": {"m": {"input": true, "output": 1}}}', "input of m must be a number"),
-        ('{"models": {"m": {"input": 1, "output": 1, "inptu": 1}}}', "'inptu', which is no price"),
+        ('{"models": {"m": {"input": 1, "output": 1, "inptu": 1}}}', "unknown price 'inptu'"),
         ('{"models": {"m": 3}}', "no price for input and output"),
     ],
 )
@@ -75,7 +74,7 @@ def test_a_table_that_is_none_is_refused_with_its_place(tmp_path: Path, text: st
     file.write_text(text)
     with pytest.raises(PriceError, match=why):
         read_prices(file)
-    with pytest.raises(PriceError, match="cannot be read"):
+    with pytest.raises(PriceError, match="cannot read"):
         read_prices(tmp_path / "none.json")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from promptkit import Message, tokenizer_for
+from promptkit import Message
 from promptkit.replay import prompt_cache
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_for, rule_for
+from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_rule_for, create_cache
+from promptkit.tokens import tokenizer_for
 from tests.unit.replay.conversations import asked, call, result, said
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ PIECES = MessageCounts(tokenizer_for("gpt-5"))
 
 
 def pieces(*messages: Message) -> list[MessageCount]:
-    return PIECES.of(messages)
+    return PIECES.count_messages(messages)
 
 
 def big(name: str, words: int = 600) -> Message:
@@ -104,7 +105,7 @@ def test_a_cache_agrees_with_a_plain_search_of_all_requests() -> None:
 
 
 def test_memory_is_bounded_and_the_newest_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_cache, "NODES", 50)
+    monkeypatch.setattr(prompt_cache, "MAX_PREFIXES", 50)
     cache = OpenAICache(1e9)
     for number in range(200):
         request = pieces(*(big(f"{number} {at}", 300) for at in range(6)))
@@ -146,16 +147,16 @@ def test_anthropic_sets_at_most_four_breakpoints() -> None:
         *(each for number in range(9) for each in (big(str(number), 10), said("Yes."))),
         big("z"),
     )
-    places = prompt_cache.breakpoints(talk)
+    places = prompt_cache.find_breakpoints(talk)
     assert places == [0, len(talk) - 5, len(talk) - 3, len(talk) - 1]
 
 
 def test_rules_go_by_the_models_provider() -> None:
-    assert rule_for("claude-sonnet-4-5") == rule_for("anthropic/claude-opus-5") == "anthropic"
-    assert rule_for("gpt-5") == "openai"
-    assert isinstance(cache_for("off"), NoCache)
-    hour = cache_for("anthropic-1h")
+    assert cache_rule_for("claude-sonnet-4-5") == cache_rule_for("anthropic/claude-opus-5") == "anthropic"
+    assert cache_rule_for("gpt-5") == "openai"
+    assert isinstance(create_cache("off"), NoCache)
+    hour = create_cache("anthropic-1h")
     request = pieces(big("a", 1_200))
     hour.send(0, request, 0)
     assert hour.send(0, request, 3_000).cached_tokens
-    assert not cache_for("off").send(0, request, 0).cached_tokens
+    assert not create_cache("off").send(0, request, 0).cached_tokens

@@ -9,7 +9,7 @@ import pytest
 
 from promptkit import Message, ToolDefinition, Transcript
 from promptkit.errors import TranscriptError
-from promptkit.replay.recordings import conversations, read_recordings
+from promptkit.replay.recordings import read_recordings, recordings_from_entries
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Setting
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said, written
 
@@ -29,7 +29,7 @@ def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
     transcript.rewind(first.id)
     transcript.append_messages(said("other"), asked("more"))
     transcript.append(Setting(name="model", value="gpt-5"))
-    assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
+    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
 
 
 def test_what_the_recordings_own_agent_left_out_is_there() -> None:
@@ -39,7 +39,7 @@ def test_what_the_recordings_own_agent_left_out_is_there() -> None:
     transcript.append(Checkpoint(summary="All of it.", first_kept=None))
     transcript.append_messages(asked("three"))
     assert first.id != second.id
-    assert [texts(each) for each in conversations(transcript.entries)] == [["one", "two", "three"]]
+    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two", "three"]]
 
 
 def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> None:
@@ -56,7 +56,7 @@ def test_times_of_zero_are_unknown() -> None:
     transcript = Transcript(clock=lambda: next(numbers))
     transcript.append_messages(asked("one"))
     transcript.append_messages(said("two"))
-    assert next(iter(conversations(transcript.entries))).times == (None, 5.0)
+    assert next(iter(recordings_from_entries(transcript.entries))).times == (None, 5.0)
 
 
 def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> None:
@@ -67,7 +67,7 @@ def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> 
             name="openhands.kwargs", value={"tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]}
         )
     )
-    (recording,) = conversations(transcript.entries)
+    (recording,) = recordings_from_entries(transcript.entries)
     assert [message.text for message in recording.system] == ["Rules."]
     assert recording.tools == (ToolDefinition(name="run", parameters={"type": "object"}),)
 
@@ -77,7 +77,7 @@ def test_settings_that_hold_no_tools_are_none(value: object) -> None:
     transcript = Transcript()
     transcript.append_messages(asked("one"))
     transcript.append(Setting(name="some.tools", value=value))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # JSON of others
-    (recording,) = conversations(transcript.entries)
+    (recording,) = recordings_from_entries(transcript.entries)
     assert recording.tools == ()
 
 

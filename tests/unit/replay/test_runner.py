@@ -11,8 +11,8 @@ import pytest
 
 from promptkit.errors import TranscriptError
 from promptkit.replay.prices import read_prices
-from promptkit.replay.prompt_cache import rule_for
-from promptkit.replay.results import Failed, FileResult, ReplayTotals, as_json
+from promptkit.replay.prompt_cache import cache_rule_for
+from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
 from promptkit.replay.runner import ReplayOptions, replay, replay_file
 from promptkit.replay.simulate import ReplayRules
 from tests.unit.replay.conversations import long_talk, written
@@ -35,9 +35,11 @@ FIELDS = {
 }
 
 
-def order(model: str = "gpt-5", *, timeline: bool = False) -> ReplayOptions:
-    rules = ReplayRules(model=model, window=8_000, cache=rule_for(model))
-    return ReplayOptions(policies=("vscode", "langchain", "drop_oldest"), rules=rules, price=read_prices().of(model), timeline=timeline)
+def options(model: str = "gpt-5", *, timeline: bool = False) -> ReplayOptions:
+    rules = ReplayRules(model=model, window=8_000, cache=cache_rule_for(model))
+    return ReplayOptions(
+        policies=("vscode", "langchain", "drop_oldest"), rules=rules, price=read_prices().for_model(model), timeline=timeline
+    )
 
 
 @pytest.fixture
@@ -47,8 +49,8 @@ def files(tmp_path: Path) -> list[Path]:
 
 def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes(files: list[Path]) -> None:
     told: list[Path] = []
-    alone = replay(files, order(), workers=1)
-    several = replay(files, order(), workers=2, done=told.append)
+    alone = replay(files, options(), workers=1)
+    several = replay(files, options(), workers=2, on_file_done=told.append)
     assert alone == several
     assert [result.file for result in alone] == [str(file) for file in files]
     assert sorted(told) == sorted(files)
@@ -57,26 +59,26 @@ def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes
 def test_what_comes_of_a_file_does_not_depend_on_others_nor_on_its_name(files: list[Path], tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere.jsonl"
     shutil.copy(files[2], copy)
-    together = replay(files, order())[2]
-    apart = replay_file(copy, order())
+    together = replay(files, options())[2]
+    apart = replay_file(copy, options())
     assert isinstance(together, FileResult)
     assert attrs.evolve(together, file=str(copy)) == apart
 
 
-def test_a_file_that_cannot_be_played_is_told_and_the_others_are_played(files: list[Path], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_played_is_reported_and_the_others_are_played(files: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("no recording at all\n")
-    found = replay([files[0], bad, tmp_path / "none.jsonl", files[1]], order())
-    assert [type(result) for result in found] == [FileResult, Failed, Failed, FileResult]
+    found = replay([files[0], bad, tmp_path / "none.jsonl", files[1]], options())
+    assert [type(result) for result in found] == [FileResult, FailedFile, FailedFile, FileResult]
     with pytest.raises(TranscriptError):
-        replay_file(bad, order())
-    data = json.loads(as_json(found))
+        replay_file(bad, options())
+    data = json.loads(results_to_json(found))
     assert [bool(each["policies"]) for each in data["files"]] == [True, False, False, True]
     assert "error" in data["files"][1]
 
 
 def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
-    data = json.loads(as_json(replay(files[:1], order())))
+    data = json.loads(results_to_json(replay(files[:1], options())))
     assert list(data) == ["files"]
     (file,) = data["files"]
     assert file["file"] == str(files[0])
@@ -95,26 +97,26 @@ def test_figures_of_a_file_are_the_sum_of_its_conversations(tmp_path: Path) -> N
         {"task_id": at, "reward": 1.0, "info": {}, "trial": 0, "traj": [_chat(m) for m in talk]} for at, talk in enumerate((one, two))
     ]
     both.write_text(json.dumps(shape))
-    result = replay_file(both, order())
+    result = replay_file(both, options())
     assert result.conversations == 2
     assert result.messages == len(one) + len(two)
-    assert result.policies[2].tally.requests == sum(message.role == "assistant" for message in (*one, *two))
+    assert result.policies[2].totals.requests == sum(message.role == "assistant" for message in (*one, *two))
 
 
 def test_steps_are_kept_where_a_timeline_is_wanted(files: list[Path]) -> None:
-    plain, drawn = replay_file(files[0], order()), replay_file(files[0], order(timeline=True))
-    assert [result.steps for result in plain.policies] == [()] * 3
-    assert [len(result.steps) for result in drawn.policies] == [result.tally.requests for result in drawn.policies]
-    assert sum(step.checkpoint for step in drawn.policies[0].steps) == drawn.policies[0].tally.checkpoints
+    plain, drawn = replay_file(files[0], options()), replay_file(files[0], options(timeline=True))
+    assert [result.timeline for result in plain.policies] == [()] * 3
+    assert [len(result.timeline) for result in drawn.policies] == [result.totals.requests for result in drawn.policies]
+    assert sum(step.checkpoint for step in drawn.policies[0].timeline) == drawn.policies[0].totals.checkpoints
 
 
 def test_anthropics_writes_are_priced(files: list[Path]) -> None:
-    result = replay_file(files[0], order("claude-sonnet-4-5")).policies[0]
-    bill = result.tally.bill + result.tally.summaries
-    price = read_prices().of("claude-sonnet-4-5")
+    result = replay_file(files[0], options("claude-sonnet-4-5")).policies[0]
+    bill = result.totals.requests_billed + result.totals.summaries_billed
+    price = read_prices().for_model("claude-sonnet-4-5")
     assert bill.written_tokens
-    assert result.price == pytest.approx(price.of(bill))
-    assert result.price > attrs.evolve(price, cache_write=None).of(bill)
+    assert result.price == pytest.approx(price.cost(bill))
+    assert result.price > attrs.evolve(price, cache_write=None).cost(bill)
 
 
 def test_tallies_add_up() -> None:

@@ -1,7 +1,4 @@
-"""A conversation that is played: the real keeper's requests, counted exactly and the same in every run.
-
-Requests that providers refuse.
-"""
+"""Playing a conversation: the requests of the real context window, counted exactly and the same in every run; invalid requests."""
 
 from __future__ import annotations
 
@@ -11,17 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import (
-    AgentSession,
-    BudgetExceededError,
-    ExtractiveSummarizer,
-    InMemoryStore,
-    Message,
-    ToolCall,
-    Transcript,
-    tokenizer_for,
-)
+from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Transcript
 from promptkit.agent.prompt import Conversation, ConversationView
+from promptkit.compaction import ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
@@ -30,12 +19,15 @@ from promptkit.rendering.renderer import Renderer
 from promptkit.replay import simulate
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.promptkit import PresetPolicy
-from promptkit.replay.policies.registry import GROUPS, UnknownPolicyError, names, policy_named
-from promptkit.replay.recordings import recorded_messages
+from promptkit.replay.policies.registry import POLICY_GROUPS, UnknownPolicyError, find_policy, parse_policy_names
+from promptkit.replay.policies.strategy import TRANSCRIPT_PATH
+from promptkit.replay.recordings import recording_from_messages
 from promptkit.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.testing import ScriptedModel
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
+from promptkit.transcript import InMemoryStore
 from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
 
 if TYPE_CHECKING:
@@ -57,17 +49,17 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
     seen: list[list[Message]] = []
     real = simulate.find_fault
 
-    def fault(pieces: Sequence[MessageCount], *, opening: int | None = None) -> str | None:
-        seen.append([piece.message for piece in pieces if piece.role != "system"])
-        return real(pieces, opening=opening)
+    def record(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:
+        seen.append([message.message for message in messages if message.role != "system"])
+        return real(messages, first_message=first_message)
 
-    monkeypatch.setattr(simulate, "fault", fault)
+    monkeypatch.setattr(simulate, "find_fault", record)
     return seen
 
 
 def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(requests: list[list[Message]]) -> None:
     talk = long_talk(2)
-    tally = Simulation(recorded(talk), rules(128_000)).play(policy_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     assert requests == [talk[:at] for at in answers]
     assert tally.requests == len(answers)
@@ -78,10 +70,10 @@ def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(reques
 def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) -> None:
     talk = long_talk(12)
     system = Message(role="system", content=("You mend things.",))
-    tally = Simulation(recorded([system, *talk]), rules()).play(policy_named("vscode"), seed="s").tally
+    tally = Simulation(recorded([system, *talk]), rules()).run(find_policy("vscode"), seed="s").totals
     renderer = Renderer(budget=1 << 30, model="gpt-5")
     sizes = [renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens for each in requests]
-    assert tally.bill.input_tokens == sum(sizes)
+    assert tally.requests_billed.input_tokens == sum(sizes)
     assert tally.longest_request == max(sizes)
     assert tally.checkpoints > 1
 
@@ -89,8 +81,8 @@ def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) ->
 @pytest.mark.parametrize("talk", [long_talk(14, rounds=4), long_talk(3, rounds=25), long_talk(60, rounds=0, words=500)])
 def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
     definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
-    recording = recorded_messages([(message, None) for message in talk], tools=[definition])
-    Simulation(recording, rules()).play(policy_named("vscode"), seed="s")
+    recording = recording_from_messages([(message, None) for message in talk], tools=[definition])
+    Simulation(recording, rules()).run(find_policy("vscode"), seed="s")
     tokenizer = tokenizer_for("gpt-5")
     results = iter([message.text for message in talk if message.role == "tool"])
 
@@ -98,11 +90,11 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
         _ = arguments
         return next(results)
 
-    async def session() -> list[list[Message]]:
+    async def run_session() -> list[list[Message]]:
         with ScriptedModel([message for message in talk if message.role == "assistant"], name="gpt-5", tokenizer=tokenizer) as model:
-            kept = AgentSession(
+            session = AgentSession(
                 model=model,
-                transcript=Transcript(_Placed()),
+                transcript=Transcript(_NamedStore()),
                 tools=[Tool(definition=definition, run=run)],
                 budget=ContextBudget.for_model("gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW),
                 tokenizer=tokenizer,
@@ -111,18 +103,18 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
             )
             for message in talk:
                 if message.role == "user":
-                    await kept.run(message.text)
-                    await kept.compaction.background.wait()
-            await kept.close()
+                    await session.run(message.text)
+                    await session.compaction.background.wait()
+            await session.close()
             return [list(request.messages) for request in model.requests]
 
-    assert requests == asyncio.run(session())
+    assert requests == asyncio.run(run_session())
     assert any("<conversation-summary>" in request[0].text for request in requests)
 
 
 @pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "truncate_only"])
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
-    tally = Simulation(recorded(long_talk(25)), rules()).play(policy_named(name), seed="s").tally
+    tally = Simulation(recorded(long_talk(25)), rules()).run(find_policy(name), seed="s").totals
     assert tally.faults == ()
     assert (tally.invalid_requests, tally.overflows) == (0, 0)
     assert tally.longest_request <= 6_000
@@ -130,7 +122,7 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
 
 @pytest.mark.parametrize("name", ["amp", "gsv", "off"])
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
-    tally = Simulation(recorded(long_talk(60)), rules()).play(policy_named(name), seed="s").tally
+    tally = Simulation(recorded(long_talk(60)), rules()).run(find_policy(name), seed="s").totals
     assert tally.overflows
     assert tally.faults == ()
 
@@ -140,7 +132,7 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
     for number in range(4):
         talk += [call(f"c{number}"), result(f"c{number}", f"line {number} " * 3_000)]
     talk.append(said("Read."))
-    tally = Simulation(recorded(talk), rules()).play(policy_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(talk), rules()).run(find_policy("vscode"), seed="s").totals
     assert (tally.overflows, tally.invalid_requests) == (0, 0)
     assert all(message.text != talk[2].text for request in requests for message in request)
 
@@ -149,8 +141,8 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
     talk = long_talk(14)
     tally = (
         Simulation(recorded(talk), rules())
-        .play(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
-        .tally
+        .run(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
+        .totals
     )
     renderer = Renderer(budget=6_000, model="gpt-5")
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
@@ -169,35 +161,35 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
 def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
     talk = [asked("word " * 9_000), said("Too long.")]
     for name in ("vscode", "drop_oldest", "langchain"):
-        assert Simulation(recorded(talk), rules()).play(policy_named(name), seed="s").tally.overflows == 1
+        assert Simulation(recorded(talk), rules()).run(find_policy(name), seed="s").totals.overflows == 1
 
 
 def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> None:
     recording = recorded(long_talk(20))
-    stage = Simulation(recording, rules())
-    before = [stage.play(policy_named(name), seed="s") for name in GROUPS["all"]]
-    after = [Simulation(recording, rules()).play(policy_named(name), seed="s") for name in reversed(GROUPS["all"])]
+    simulation = Simulation(recording, rules())
+    before = [simulation.run(find_policy(name), seed="s") for name in POLICY_GROUPS["all"]]
+    after = [Simulation(recording, rules()).run(find_policy(name), seed="s") for name in reversed(POLICY_GROUPS["all"])]
     assert before == after[::-1]
 
 
 def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
-    tally = Simulation(recorded(long_talk(20)), rules()).play(policy_named("vscode"), seed="s").tally
+    tally = Simulation(recorded(long_talk(20)), rules()).run(find_policy("vscode"), seed="s").totals
     assert tally.checkpoints
-    assert tally.summaries.output_tokens > 100 * tally.checkpoints
-    assert tally.summaries.input_tokens > 500 * tally.checkpoints
-    assert tally.summaries.cached_tokens > tally.summaries.input_tokens // 2
-    without = Simulation(recorded(long_talk(20)), rules(cache="off")).play(policy_named("vscode"), seed="s").tally
-    assert without.summaries.cached_tokens == without.bill.cached_tokens == 0
-    assert without.bill.input_tokens == tally.bill.input_tokens
+    assert tally.summaries_billed.output_tokens > 100 * tally.checkpoints
+    assert tally.summaries_billed.input_tokens > 500 * tally.checkpoints
+    assert tally.summaries_billed.cached_tokens > tally.summaries_billed.input_tokens // 2
+    without = Simulation(recorded(long_talk(20)), rules(cache="off")).run(find_policy("vscode"), seed="s").totals
+    assert without.summaries_billed.cached_tokens == without.requests_billed.cached_tokens == 0
+    assert without.requests_billed.input_tokens == tally.requests_billed.input_tokens
 
 
 def test_time_that_passes_between_requests_empties_the_cache() -> None:
     talk = [each for turn in range(4) for each in (asked(f"request {turn} " + "word " * 1_200), said("Done."))]
-    near = Simulation(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).play(policy_named("vscode"), seed="s").tally
-    far = Simulation(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).play(policy_named("vscode"), seed="s").tally
-    unknown = Simulation(recorded(talk), rules(128_000)).play(policy_named("vscode"), seed="s").tally
-    assert far.bill.cached_tokens == 0
-    assert near.bill.cached_tokens == unknown.bill.cached_tokens > 5_000
+    near = Simulation(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    far = Simulation(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    unknown = Simulation(recorded(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    assert far.requests_billed.cached_tokens == 0
+    assert near.requests_billed.cached_tokens == unknown.requests_billed.cached_tokens > 5_000
 
 
 def deep_cut(budget: ContextBudget) -> Keep:
@@ -212,9 +204,9 @@ def shallow_cut(budget: ContextBudget) -> Keep:
 
 def test_a_policy_of_other_figures_can_be_played() -> None:
     recording = recorded(long_talk(20))
-    stage = Simulation(recording, rules())
-    deep = stage.play(PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").tally
-    shallow = stage.play(PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").tally
+    simulation = Simulation(recording, rules())
+    deep = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").totals
+    shallow = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").totals
     assert deep != shallow
     assert deep.invalid_requests == shallow.invalid_requests == 0
 
@@ -226,31 +218,31 @@ def test_tools_that_leave_nothing_of_the_window_are_refused() -> None:
 
 
 def test_names_of_policies() -> None:
-    assert names("vscode, naive,vscode") == ("vscode", *GROUPS["naive"])
-    assert set(names("all")) == {*GROUPS["all"]}
+    assert parse_policy_names("vscode, naive,vscode") == ("vscode", *POLICY_GROUPS["naive"])
+    assert set(parse_policy_names("all")) == {*POLICY_GROUPS["all"]}
     with pytest.raises(UnknownPolicyError, match=r"no policy 'langchan'.*Did you mean 'langchain'"):
-        names("langchan")
+        parse_policy_names("langchan")
 
 
 def test_an_empty_recording_has_no_requests() -> None:
     for talk in ([], [asked("Hello")], [said("Hello")]):
-        assert Simulation(recorded(talk), rules()).play(policy_named("vscode"), seed="s").tally.requests == 0
+        assert Simulation(recorded(talk), rules()).run(find_policy("vscode"), seed="s").totals.requests == 0
 
 
-class _Placed(InMemoryStore):
-    """As a replay's store, which says where it would be."""
-
-    @property
-    def place(self) -> str:
-        return "transcripts/replayed.jsonl"
+class _NamedStore(InMemoryStore):
+    """A store in memory that names a file, as that of a replay."""
 
     @property
-    def lines(self) -> int:
+    def file_path(self) -> str | None:
+        return TRANSCRIPT_PATH
+
+    @property
+    def line_count(self) -> int:
         return len(self._entries) + 1
 
 
 class _Draws:
-    """The chances of a replay with the seed `s` under the policy `vscode`."""
+    """The random numbers of a replay with the seed `s` under the policy `vscode`."""
 
     def __init__(self) -> None:
         import hashlib
@@ -276,7 +268,7 @@ BOTH = Message(role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolC
     ],
 )
 def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
-    assert find_fault(MessageCounts(tokenizer_for(None)).of(messages)) is None
+    assert find_fault(MessageCounts(tokenizer_for(None)).count_messages(messages)) is None
 
 
 @pytest.mark.parametrize(
@@ -294,10 +286,10 @@ def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
     ],
 )
 def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
-    assert why in (find_fault(MessageCounts(tokenizer_for(None)).of(messages)) or "")
+    assert why in (find_fault(MessageCounts(tokenizer_for(None)).count_messages(messages)) or "")
 
 
 def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
-    greeted = MessageCounts(tokenizer_for(None)).of([said("Hello, what can I do?"), asked("Mend it.")])
-    assert find_fault(greeted, opening=greeted[0].number) is None
+    greeted = MessageCounts(tokenizer_for(None)).count_messages([said("Hello, what can I do?"), asked("Mend it.")])
+    assert find_fault(greeted, first_message=greeted[0].number) is None
     assert find_fault(greeted) is not None

@@ -98,7 +98,7 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["talk.jsonl", "--policy", "vscod"], "Did you mean 'vscode'"),
         (["talk.jsonl", "--policy", ","], "--policy is empty"),
         (["talk.jsonl", "--model", "my-model"], "no price for the model 'my-model'"),
-        (["talk.jsonl", "--prices", "none.json"], "none.json cannot be read"),
+        (["talk.jsonl", "--prices", "none.json"], "cannot read"),
         (["talk.jsonl", "--window", "10"], "at least 1,000 tokens"),
         (["talk.jsonl", "--plot", "x.gif"], "'.gif'"),
         (["talk.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),

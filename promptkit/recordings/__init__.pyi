@@ -1,0 +1,18 @@
+from .counts import RecordingCounts as RecordingCounts
+from .exporting import (
+    encode_transcript as encode_transcript,
+    messages_from_entries as messages_from_entries,
+    to_anthropic_json as to_anthropic_json,
+    to_openai_json as to_openai_json,
+)
+from .importing import (
+    AUTO as AUTO,
+    FORMATS as FORMATS,
+    ImportResult as ImportResult,
+    import_recording as import_recording,
+    read_recording as read_recording,
+)
+from .reading.format import Batch as Batch, FileHead as FileHead, RecordingFormat as RecordingFormat
+from .reading.source import RecordingSource as RecordingSource, open_source as open_source
+
+__all__: list[str]
