@@ -285,7 +285,10 @@ def find_adaptation(model: str, transcript: Transcript, checkpoint: str | None, 
 
 
 def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[ViewItem | None]:
-    """Return for each message the item of a view that it shows unchanged, or None. Items are matched in order, each at most once."""
+    """Return for each message the item of a view that it shows unchanged, or None. Items are matched in order, each at most once.
+
+    A render joins adjacent texts of a message, which does not count as a change.
+    """
     places: dict[object, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):
         places.setdefault(_key(items[at].message), []).append(at)
@@ -295,7 +298,7 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
         waiting = places.get(_key(message), [])
         while waiting and waiting[-1] < next_place:
             waiting.pop()
-        if waiting and items[waiting[-1]].message == message:
+        if waiting and _other_parts(items[waiting[-1]].message) == _other_parts(message):
             next_place = waiting.pop() + 1
             found.append(items[next_place - 1])
         else:
@@ -305,4 +308,8 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
 
 def _key(message: Message) -> object:
     """Return what equal messages have in common; unlike a message itself it can always be hashed."""
-    return message.role, message.text, message.tool_call_id, tuple(call.id for call in message.tool_calls)
+    return message.role, message.name, message.text, message.tool_call_id, message.tool_calls
+
+
+def _other_parts(message: Message) -> list[object]:
+    return [part for part in message.content if not isinstance(part, str)]

@@ -106,7 +106,7 @@ class CompactionConfig:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         controller.budget = context.budget
         controller.compactor.keep = self.keep or self.preset.keep(context.budget)
-        controller.compactor.switch(
+        controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
             max_summary_tokens=compute_max_summary_tokens(context.budget),

@@ -189,7 +189,9 @@ class CompactionController:
                 case _:
                     return state
 
-    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
+    async def make_room(  # noqa: C901  # a case for each decision
+        self, state: RequestState, tokens: int, *, refused_by: str | None = None
+    ) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
 
         Args:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["CarriedContext", "ReplacementMessages", "Replacement", "carry_from_facts"]
+__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
 
 
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
@@ -60,7 +60,7 @@ class Replacement:
     originals: VerbatimUserMessages | None = None
     """Which of the user's messages stay verbatim; None: only those that are replayed."""
     carry: Callable[[Plan, Summary], CarriedContext] | None = None
-    """What is carried over, asked when the checkpoint is written; `carried_over` goes by the conversation itself."""
+    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
     carry_tokens: int | None = None
     """The most tokens of each block of the carried context."""
 

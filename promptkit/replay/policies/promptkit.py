@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.requests import match_items
+from promptkit.agent.requests import WindowRequest, match_items
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.events import CompactionCommitted, DecisionMade, Events
 from promptkit.compaction.planning.blocks import extract_summary_text
@@ -74,8 +74,9 @@ class _PresetRun:
         ids = iter(range(1, 1 << 62))
         context = SummarizerContext(model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer)
         summarizer = MeteredSummarizer(
-            preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls
+            preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls, restore=self._restore
         )
+        self._originals: dict[int, tuple[Message, Message]] = {}
         self._terms = terms
         self._window = ContextWindow(
             model=terms.budget.model or "",
@@ -103,10 +104,8 @@ class _PresetRun:
         except ContextWindowFullError:
             messages: Sequence[Message] = self._window.view.messages
         else:
-            shown = request.messages[len(self._terms.system) :]
-            # Counting a message is cheap where the object itself was counted before.
-            matched = match_items(shown, self._window.view.items)
-            messages = [message if item is None else item.message for message, item in zip(shown, matched, strict=True)]
+            self._remember_originals(request)
+            messages = self._restore(request.messages)[len(self._terms.system) :]
         self.waits += self._waited
         return messages
 
@@ -120,6 +119,21 @@ class _PresetRun:
     async def close(self) -> None:
         """Cancel what runs in the background."""
         await self._window.close()
+
+    def _remember_originals(self, request: WindowRequest) -> None:
+        """Remember the recorded message behind each rendered one of a request that is not pruned."""
+        if request.pruned:
+            self._originals = {}
+            return
+        system = self._terms.system
+        items = match_items(request.messages[len(system) :], self._window.view.items)
+        recorded = [*system, *(None if item is None else item.message for item in items)]
+        pairs = zip(request.messages, recorded, strict=True)
+        self._originals = {id(message): (message, original) for message, original in pairs if original is not None}
+
+    def _restore(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Replace rendered messages by the recorded ones, which are counted and found in the simulated cache by their identity."""
+        return [self._originals.get(id(message), (message, message))[1] for message in messages]
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, CompactionCommitted):

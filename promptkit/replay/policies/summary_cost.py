@@ -17,7 +17,7 @@ from promptkit.replay.policies.strategy import SummaryCall
 from promptkit.replay.prices import BilledTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.presets.preset import Preset
@@ -38,8 +38,18 @@ class MeteredSummarizer:
     the last request, if that request leaves room for the summary. Otherwise the model gets a copy of the dropped messages.
     """
 
-    def __init__(self, summarizer: Summarizer, *, inline: bool, terms: ReplayTerms, calls: list[SummaryCall]) -> None:
+    def __init__(
+        self,
+        summarizer: Summarizer,
+        *,
+        inline: bool,
+        terms: ReplayTerms,
+        calls: list[SummaryCall],
+        restore: Callable[[Sequence[Message]], Sequence[Message]],
+    ) -> None:
+        """Record the calls of a summarizer. `restore` returns the recorded messages behind those of the last request."""
         self._summarizer = summarizer
+        self._restore = restore
         self._inline = inline
         self._terms = terms
         self._calls = calls
@@ -65,9 +75,9 @@ class MeteredSummarizer:
         output = terms.tokenizer.count(summary.text)
         window = terms.budget.window
         room = None if window is None else window - question - task.max_tokens
-        request = task.last_request
-        if self._inline and request is not None and (room is None or terms.request_tokens + terms.count(request.messages) <= room):
-            return SummaryCall(request=request.messages, uncached_tokens=question, output_tokens=output)
+        request = () if task.last_request is None else tuple(self._restore(task.last_request.messages))
+        if self._inline and task.last_request is not None and (room is None or terms.request_tokens + terms.count(request) <= room):
+            return SummaryCall(request=request, uncached_tokens=question, output_tokens=output)
         copied = terms.request_tokens + terms.count([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
         return SummaryCall(uncached_tokens=question + (copied if room is None else min(copied, room)), output_tokens=output)
 
