@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ("promptkit", "components")
-NAMESPACES = (
-    "promptkit.bench",
-    "promptkit.compaction",
-    "promptkit.elements",
-    "promptkit.errors",
-    "promptkit.recordings",
-    "promptkit.replay",
-    "promptkit.testing",
-    "promptkit.tokens",
-    "promptkit.transcript",
-)
-"""The documented namespaces beside the facade. Users import from these and from nothing deeper."""
+SINGLE_FILES = ("promptkit.errors", "promptkit.messages", "promptkit.tool_pairing")
+"""Documented namespaces that are one file; the others are packages with a stub that lists their names."""
 
 _LEFT_BY_TOOLS = {"__pycache__", "node_modules", "dist", "build"}
 
@@ -73,6 +63,26 @@ def modules() -> Mapping[str, Path]:
     return found
 
 
+@cache
+def namespaces() -> tuple[str, ...]:
+    """The documented namespaces beside the facade. Users and components import from these and from nothing deeper."""
+    packages = {module for module, path in modules().items() if is_package(module) and path.with_suffix(".pyi").exists()}
+    return tuple(sorted({*packages, *SINGLE_FILES} - {"promptkit"}))
+
+
+def names_in_stub(namespace: str) -> dict[str, str]:
+    """Name → module of each name that the stub of a namespace lists; empty where it has none."""
+    stub = modules()[namespace].with_suffix(".pyi")
+    if not stub.exists():
+        return {}
+    return {
+        alias.asname or alias.name: f"{namespace}.{node.module}"
+        for node in syntax_of(stub).body
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+        for alias in node.names
+    }
+
+
 def is_package(module: str) -> bool:
     return modules()[module].name == "__init__.py"
 
@@ -93,8 +103,15 @@ class Import:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import of one module of the packages by another."""
-    return tuple(found for module, path in modules().items() for found in _imports_of(module, syntax_of(path)))
+    """Every import of one module of the packages by another; a namespace imports what its stub lists when a name is first used."""
+    written = [found for module, path in modules().items() for found in _imports_of(module, syntax_of(path))]
+    lazy = [
+        Import(importer=namespace, imported=module, name=name, line=1)
+        for namespace in modules()
+        if is_package(namespace)
+        for name, module in names_in_stub(namespace).items()
+    ]
+    return (*written, *lazy)
 
 
 def _imports_of(module: str, syntax: ast.Module) -> Iterator[Import]:
