@@ -15,9 +15,8 @@ from tests.processes import run_program
 __all__ = ["Project"]
 
 
-OPTIONS = ["-q", "-W", "error"]
 # hypothesis alone takes as long to load as all else, and a cache would be one more file in the project.
-OPTIONS += [word for plugin in ("hypothesispytest", "benchmark", "cacheprovider") for word in ("-p", f"no:{plugin}")]
+OPTIONS = ["-q", "-W", "error", *(word for plugin in ("hypothesispytest", "benchmark", "cacheprovider") for word in ("-p", f"no:{plugin}"))]
 
 
 def environment() -> dict[str, str]:

@@ -119,9 +119,9 @@ class TestFits:
 
     def test_as_a_whole_it_fits_if_nothing_was_removed(self) -> None:
         assert_fits(PROMPT, budget=26, tokenizer=WORDS, nothing_removed=True)
-        told = failure(lambda: assert_fits(PROMPT, budget=25, tokenizer=WORDS, nothing_removed=True))
-        assert told.startswith("The prompt does not fit 25 tokens as a whole: 1 removed.\nThe receipt:\n")
-        assert "History[1] > UserMessage[0]" in told
+        text = failure(lambda: assert_fits(PROMPT, budget=25, tokenizer=WORDS, nothing_removed=True))
+        assert text.startswith("The prompt does not fit 25 tokens as a whole: 1 removed.\nThe receipt:\n")
+        assert "History[1] > UserMessage[0]" in text
         assert "1 removed" in failure(lambda: assert_fits(at(25), nothing_removed=True))
 
     def test_without_a_budget_it_says_what_it_needs(self) -> None:
@@ -153,8 +153,8 @@ class TestKept:
             KeepWith(group=1, priority=7)[AssistantMessage()["answer"]],
             UserMessage(priority=5)["more"],
         )
-        told = failure(lambda: assert_kept(at(2, prompt), "answer"))
-        assert "KeepWith[1] > AssistantMessage: removal 2, kept-with: KeepWith[0], of KeepWith[1]" in told
+        text = failure(lambda: assert_kept(at(2, prompt), "answer"))
+        assert "KeepWith[1] > AssistantMessage: removal 2, kept-with: KeepWith[0], of KeepWith[1]" in text
 
     @pytest.mark.parametrize(
         "path",
@@ -202,8 +202,8 @@ class TestKept:
 
     def test_an_element_that_rendered_nothing_was_not_kept(self) -> None:
         prompt = (UserMessage()["hello"], Group(name="empty")[None], Group(name="blank")[UserMessage()[" "]])
-        told = failure(lambda: assert_kept(at(9, prompt), path="empty"))
-        assert told.startswith("Of 'empty', 1 of 1 rendered nothing to begin with:\n  Group(empty)[1]\n")
+        text = failure(lambda: assert_kept(at(9, prompt), path="empty"))
+        assert text.startswith("Of 'empty', 1 of 1 rendered nothing to begin with:\n  Group(empty)[1]\n")
         assert "rendered nothing" in failure(lambda: assert_kept(at(9, prompt), path="blank"))
 
     def test_elements_without_text_are_found(self) -> None:
@@ -322,14 +322,14 @@ class TestStablePrefix:
         assert lines[4] == "The receipt:"
 
     def test_a_request_that_became_shorter_says_so(self) -> None:
-        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, self.FIRST[:1]), min_tokens=5))
-        assert "  earlier  user: Hello there." in told
-        assert "  later    (no more messages)" in told
+        text = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, self.FIRST[:1]), min_tokens=5))
+        assert "  earlier  user: Hello there." in text
+        assert "  later    (no more messages)" in text
 
     def test_what_differs_in_no_text_is_shown_as_well(self) -> None:
         named = (self.FIRST[0], UserMessage(name="Ada")["Hello there."])
-        told = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, named), min_tokens=5))
-        assert "name='Ada'" in told
+        text = failure(lambda: assert_stable_prefix(at(99, self.FIRST), at(99, named), min_tokens=5))
+        assert "name='Ada'" in text
 
     def test_with_other_tools_nothing_is_stable(self) -> None:
         earlier = at(99, self.FIRST, tools=[ToolDefinition(name="read")])

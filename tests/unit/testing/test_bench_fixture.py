@@ -49,7 +49,8 @@ def said(suite: pytest.Pytester, *arguments: str, **outcomes: int) -> str:
     options = ("-q", "-p", "no:cacheprovider", "-p", "promptkit.testing.snapshots.plugin")
     alone = environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = run_program("pytest", *options, *arguments, folder=Path.cwd(), environment=alone)
-    assert pytest.RunResult.parse_summary_nouns(done.stdout.splitlines()) == outcomes, done.stdout + done.stderr
+    counts: dict[str, int] = pytest.RunResult.parse_summary_nouns(done.stdout.splitlines())  # pyright: ignore[reportUnknownMemberType]  # its parameter has no type
+    assert counts == outcomes, done.stdout + done.stderr
     return done.stdout
 
 

@@ -40,7 +40,10 @@ def test_is_sorted_and_complete() -> None:
     assert dir(testing) == sorted(testing.__all__)
     stub = ast.parse(Path(testing.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     sources = {
-        alias.name: f"promptkit.testing.{node.module}" for node in ast.walk(stub) if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: f"promptkit.testing.{node.module}"
+        for node in ast.walk(stub)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert set(testing.__all__) == set(sources)
     for name, module in sources.items():

@@ -116,7 +116,7 @@ class TestTheRule:
     def test_what_was_not_met_for_longest_is_forgotten_from_its_end(self) -> None:
         first, second, third = (of({"role": "system", "content": f"{number} " * 1000}) for number in range(3))
         assert len(encode_prompt(first)) // 128 == 15
-        cache = PromptCache(blocks=40)
+        cache = PromptCache(max_blocks=40)
         assert [cache.read("scope", request) // 128 for request in (first, second, first, third)] == [0, 0, 15, 0]
         assert cache.read("scope", first) // 128 == 15
         assert cache.read("scope", second) // 128 == 10

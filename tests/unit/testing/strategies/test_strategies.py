@@ -224,13 +224,21 @@ class TestPrompts:
             build(element, root, WordTokenizer(), itertools.count(1))
             assert has_visible_content(element) == (not is_empty(root)), element
 
-    def test_shrink_to_what_matters(self) -> None:
-        kept = smallest_with(["keep", "tools"], lambda element: isinstance(element, KeepWith) and bool(element.children))
-        limited = smallest_with(["limit", "blank"], lambda element: isinstance(element, TokenLimit) and has_text(element))
-        required = smallest_with(["required", "fallback"], lambda element: isinstance(element, TextChunk) and element.required)
-        assert len(kept) <= 3
-        assert len(limited) <= 2
-        assert len(required) <= 2
+    @pytest.mark.parametrize(
+        ("features", "condition", "most"),
+        [
+            (["required", "fallback"], lambda element: isinstance(element, TextChunk) and element.required, 2),
+            pytest.param(["keep", "tools"], lambda element: isinstance(element, KeepWith) and element.children, 3, marks=pytest.mark.slow),
+            pytest.param(
+                ["limit", "blank"], lambda element: isinstance(element, TokenLimit) and has_text(element), 2, marks=pytest.mark.slow
+            ),
+        ],
+        ids=["required", "keep", "limit"],
+    )
+    def test_shrink_to_what_matters(
+        self, features: list[strategies.Feature], condition: Callable[[PromptElement], bool], most: int
+    ) -> None:
+        assert len(smallest_with(features, condition)) <= most
 
 
 def waiting(messages: tuple[Message, ...]) -> None:
