@@ -32,24 +32,6 @@ __all__ = ["run_program"]
 
 Program: TypeAlias = Literal["promptkit", "pytest"]
 
-SHARED_MODULES = [
-    "pytest",
-    "anyio.pytest_plugin",
-    "anyio._backends._asyncio",
-    "syrupy",
-    "xdist.looponfail",
-    "xdist.plugin",
-    "xdist.newhooks",
-    "openai",
-    "openai.types.chat",
-    "openai.types.responses",
-    "rich.console",
-    "promptkit.cli.main",
-    "promptkit.agent.session",
-    "promptkit.bench.sweep",
-    "promptkit.testing.snapshots.fixtures",
-    "promptkit.testing.bench_fixture",
-]
 LIMIT = 120.0
 """Seconds until a program that does not end is killed."""
 
@@ -80,7 +62,7 @@ def run_program(
             timeout=LIMIT,
         )
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(SHARED_MODULES)
+    context.set_forkserver_preload(["tests.preloaded"])
     with tempfile.TemporaryDirectory() as place:
         job = _Job(program=program, arguments=arguments, folder=str(folder), environment=dict(environment), place=place)
         job.path(0).write_text(lines, encoding="utf-8")

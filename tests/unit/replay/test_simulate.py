@@ -165,7 +165,7 @@ def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
 
 
 def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> None:
-    recording = recorded(long_talk(20))
+    recording = recorded(long_talk(8))
     simulation = Simulation(recording, rules())
     before = [simulation.run(find_policy(name), seed="s") for name in POLICY_GROUPS["all"]]
     after = [Simulation(recording, rules()).run(find_policy(name), seed="s") for name in reversed(POLICY_GROUPS["all"])]

@@ -297,6 +297,7 @@ class TestConversations:
         assert all(message.role != "system" for message in messages)
         assert {message.text for message in messages} <= {"yes", "no", "Done.", ""}
 
+    @pytest.mark.slow
     def test_shrink_to_what_matters(self) -> None:
         made = smallest(
             strategies.conversations(turns=3, texts=st.sampled_from(("a", "b"))),
