@@ -34,6 +34,7 @@ __all__ = [
 EntryKind = Literal[
     "message", "checkpoint", "branch_summary", "edit", "reset", "custom", "custom_message", "setting", "label", "observation", "unknown"
 ]
+"""The kind of an entry, as the transcript file names it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -180,6 +181,7 @@ class UnknownEntry:
 EntryPayload: TypeAlias = (
     MessageEntry | Checkpoint | BranchSummary | Edit | Reset | CustomEntry | CustomMessage | Setting | Label | Observation | UnknownEntry
 )
+"""What an entry records: a message, a checkpoint, an edit and so on."""
 
 KINDS: dict[type[EntryPayload], EntryKind] = {
     MessageEntry: "message",

@@ -34,7 +34,7 @@ MAX_DIGITS = 9
 HELP = """\
 /help              show this list
 /context           show what the context window contains
-/receipt           show what the last request left out, and the summaries so far
+/receipt           show what the last request left out, and all summaries
 /compact [TEXT]    summarize now; TEXT adds instructions for the summary
 /undo              revert the latest summary
 /rewind [N]        go back to before your last message, or your last N messages
