@@ -121,8 +121,8 @@ class _PresetRun:
         await self._window.close()
 
     def _remember_originals(self, request: WindowRequest) -> None:
-        """Remember the recorded message behind each rendered one of a request that is not pruned."""
-        if request.pruned:
+        """Remember the recorded message behind each rendered one, unless the render itself removed messages."""
+        if request.pruned and request.rendered.removals:
             self._originals = {}
             return
         system = self._terms.system
