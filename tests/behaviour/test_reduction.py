@@ -23,7 +23,7 @@ from promptkit.compaction.pruning.processors import (
 from promptkit.compaction.pruning.tool_outputs import edits_from_reduction, prune_outputs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
-from tests.behaviour.conversations import TOKENIZER, talks
+from tests.behaviour.conversation_strategies import TOKENIZER, talks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

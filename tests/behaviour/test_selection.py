@@ -18,7 +18,7 @@ from promptkit.compaction.planning.selection import (
     select,
 )
 from promptkit.transcript.view import ViewBuilder, build_view
-from tests.behaviour.conversations import TOKENIZER, keeps, talks
+from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan

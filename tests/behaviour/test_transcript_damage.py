@@ -17,7 +17,7 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, steps
+from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
 from tests.conversations import user_message
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from tests.behaviour.transcripts import Step
+    from tests.behaviour.transcript_strategies import Step
 
 HEADER = b'{"promptkit":"transcript","version":1}\n'
 

@@ -17,7 +17,7 @@ from promptkit.transcript.statistics import compute_statistics
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcripts import new_transcript
+from tests.behaviour.transcript_strategies import new_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path

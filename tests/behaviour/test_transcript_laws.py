@@ -19,7 +19,7 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import UNREPLAYABLE_FINISHES, ViewBuilder, build_summary_message, build_view
-from tests.behaviour.transcripts import FileInMemory, grow, new_file, new_transcript, steps, transcripts
+from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps, transcripts
 from tests.conversations import user_message
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import TranscriptView
-    from tests.behaviour.transcripts import Step
+    from tests.behaviour.transcript_strategies import Step
 
 
 def as_bytes(projection: TranscriptView) -> bytes:

@@ -31,7 +31,7 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.conversations import TOKENIZER as FRAMED, keeps, talks
+from tests.behaviour.conversation_strategies import TOKENIZER as FRAMED, keeps, talks
 from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
 from tests.unit.compaction.summarizers.writers import draft

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from promptkit.emitters.parts import DataUrl, copy_json, parse_arguments, parse_data_url, select_parts
 from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart
-from tests.unit.emitters.conversations import arguments
+from tests.unit.emitters.strategies import arguments
 
 
 def test_text_is_joined_up_to_the_next_part_and_over_what_is_left_out() -> None:

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolCall, ToolDefinition
-from tests.unit.emitters.conversations import calls_of, conversations, tools, without_breakpoints
 from tests.unit.emitters.sdk import Kind, adapter
+from tests.unit.emitters.strategies import calls_of, conversations, tools, without_breakpoints
 
 ROUND = [
     Message(role="system", content=("Be terse.",)),

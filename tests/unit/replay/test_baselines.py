@@ -15,7 +15,8 @@ from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, tr
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.tokens import tokenizer_for
-from tests.unit.replay.conversations import asked, call, long_talk, result, said
+from tests.conversations import assistant_message, result_message, user_message
+from tests.unit.replay.conversations import long_conversation, run_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def build_conversation(messages: Sequence[Message], tokens: int) -> CountedMessa
 
 
 def chat(count: int) -> list[Message]:
-    return [asked(f"m{number}") if number % 2 == 0 else said(f"m{number}") for number in range(count)]
+    return [user_message(f"m{number}") if number % 2 == 0 else assistant_message(f"m{number}") for number in range(count)]
 
 
 @pytest.mark.parametrize("rule", [drop_oldest, trim_last, truncate_in_steps])
@@ -53,12 +54,18 @@ def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch
 
 def test_trim_last_starts_with_a_user_message_or_is_empty() -> None:
     assert [message.text for message in trim_last(build_conversation(chat(10), 10), 35)] == ["m8", "m9"]
-    turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
+    turn = [
+        user_message("Mend it."),
+        *(each for number in range(9) for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))),
+    ]
     assert list(trim_last(build_conversation(turn, 10), 50)) == []
 
 
 def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> None:
-    turn = [asked("Mend it."), *(each for number in range(9) for each in (call(f"c{number}"), result(f"c{number}", "out")))]
+    turn = [
+        user_message("Mend it."),
+        *(each for number in range(9) for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))),
+    ]
     assert list(drop_oldest(build_conversation(turn, 10), 60)) == [turn[0], *turn[-4:]]
     assert list(drop_oldest(build_conversation(chat(10), 10), 35)) == chat(10)[-2:]
 
@@ -92,7 +99,7 @@ def sent(run: LangChainRun, messages: Sequence[Message]) -> list[list[Message]]:
 
 def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tokens() -> None:
     run = LangChainRun(terms(8_000))
-    requests = sent(run, long_talk(14))
+    requests = sent(run, long_conversation(14))
     first = next(request for request in requests if request[0].text.startswith(OPENING))
     assert 20 <= len(first) - 1 <= 22  # a cut between a call and its result goes back to the call
     assert first[1].role != "tool"
@@ -104,9 +111,9 @@ def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tok
 
 
 def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
-    turn = [asked("Mend it. " + "word " * 300)]
+    turn = [user_message("Mend it. " + "word " * 300)]
     for number in range(40):
-        turn += [call(f"c{number}"), result(f"c{number}", "out " * 600)]
+        turn += [run_call(f"c{number}"), result_message(f"c{number}", "out " * 600)]
     run = LangChainRun(terms(20_000))
     requests = sent(run, turn)
     assert any(request[0].text == OPENING + TOO_LONG for request in requests)
@@ -115,5 +122,5 @@ def test_langchain_gives_up_a_long_turn_without_asking_a_model() -> None:
 
 def test_langchain_with_a_known_limit_only() -> None:
     unknown = attrs.evolve(terms(8_000), budget=ContextBudget())
-    talk = long_talk(14)
+    talk = long_conversation(14)
     assert sent(LangChainRun(unknown), talk)[-1] == talk[:-1]

@@ -10,7 +10,8 @@ from promptkit.replay import prompt_cache
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_rule_for, create_cache
 from promptkit.tokens import tokenizer_for
-from tests.unit.replay.conversations import asked, call, result, said
+from tests.conversations import assistant_message, result_message, user_message
+from tests.unit.replay.conversations import run_call
 
 if TYPE_CHECKING:
     import pytest
@@ -25,7 +26,7 @@ def pieces(*messages: Message) -> list[MessageCount]:
 
 
 def big(name: str, words: int = 600) -> Message:
-    return asked(f"{name} " + "word " * words)
+    return user_message(f"{name} " + "word " * words)
 
 
 def test_a_request_is_cached_in_steps_of_128_from_1024_on() -> None:
@@ -34,7 +35,7 @@ def test_a_request_is_cached_in_steps_of_128_from_1024_on() -> None:
     sent = cache.send(3, first, 0)
     total = 3 + first[0].tokens
     assert (sent.input_tokens, sent.cached_tokens) == (total, 0)
-    again = cache.send(3, [*first, *pieces(said("Yes."), asked("Go on."))], 10)
+    again = cache.send(3, [*first, *pieces(assistant_message("Yes."), user_message("Go on."))], 10)
     assert again.cached_tokens == total // 128 * 128
     assert again.cached_tokens + again.written_tokens <= again.input_tokens
 
@@ -117,7 +118,7 @@ def test_memory_is_bounded_and_the_newest_requests_are_remembered(monkeypatch: p
 def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:
     cache = AnthropicCache(300)
     system = Message(role="system", content=("rule " * 1_100,))
-    talk = [system, big("a"), call("c"), result("c", "out " * 500)]
+    talk = [system, big("a"), run_call("c"), result_message("c", "out " * 500)]
     first = cache.send(0, pieces(*talk[:2]), 0)
     assert (first.cached_tokens, first.written_tokens) == (0, first.input_tokens)
     second = cache.send(0, pieces(*talk), 10)
@@ -128,7 +129,7 @@ def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:
 def test_anthropic_finds_the_instructions_again_after_a_cut() -> None:
     cache = AnthropicCache(300)
     system = pieces(Message(role="system", content=("rule " * 1_100,)))
-    cache.send(0, [*system, *pieces(big("a"), said("Yes."), big("b"))], 0)
+    cache.send(0, [*system, *pieces(big("a"), assistant_message("Yes."), big("b"))], 0)
     assert cache.send(0, [*system, *pieces(big("summary"), big("b"))], 1).cached_tokens == system[0].tokens
 
 
@@ -137,14 +138,14 @@ def test_anthropic_looks_no_further_back_than_twenty_blocks_before_a_breakpoint(
     start = pieces(big("a", 1_200))
     for cache, more in ((near, 18), (far, 25)):
         cache.send(0, start, 0)
-        behind = pieces(*(asked(f"note {number}") for number in range(more)))
+        behind = pieces(*(user_message(f"note {number}") for number in range(more)))
         assert bool(cache.send(0, [*start, *behind], 1).cached_tokens) is (cache is near)
 
 
 def test_anthropic_sets_at_most_four_breakpoints() -> None:
     talk = pieces(
         Message(role="system", content=("rules",)),
-        *(each for number in range(9) for each in (big(str(number), 10), said("Yes."))),
+        *(each for number in range(9) for each in (big(str(number), 10), assistant_message("Yes."))),
         big("z"),
     )
     places = prompt_cache.find_breakpoints(talk)

@@ -11,7 +11,8 @@ from promptkit import Message, ToolDefinition, Transcript
 from promptkit.errors import TranscriptError
 from promptkit.replay.recordings import read_recordings, recordings_from_entries
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Setting
-from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said, written
+from tests.conversations import assistant_message, result_message, user_message
+from tests.unit.replay.conversations import long_conversation, recording_of, run_call, write_transcript
 
 if TYPE_CHECKING:
     from promptkit.replay.recordings import Recording
@@ -23,29 +24,37 @@ def texts(recording: Recording) -> list[str]:
 
 def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
     transcript = Transcript()
-    (first,) = transcript.append_messages(asked("one"))
-    transcript.append_messages(said("two"))
+    (first,) = transcript.append_messages(user_message("one"))
+    transcript.append_messages(assistant_message("two"))
     transcript.append(CustomEntry(name="note"))
     transcript.rewind(first.id)
-    transcript.append_messages(said("other"), asked("more"))
+    transcript.append_messages(assistant_message("other"), user_message("more"))
     transcript.append(Setting(name="model", value="gpt-5"))
     assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
 
 
 def test_what_the_recordings_own_agent_left_out_is_there() -> None:
     transcript = Transcript()
-    first, second = transcript.append_messages(asked("one"), said("two"))
+    first, second = transcript.append_messages(user_message("one"), assistant_message("two"))
     transcript.append(Edit(target=second.id, content=None, reason="pruned"))
     transcript.append(Checkpoint(summary="All of it.", first_kept=None))
-    transcript.append_messages(asked("three"))
+    transcript.append_messages(user_message("three"))
     assert first.id != second.id
     assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two", "three"]]
 
 
 def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> None:
     rules = Message(role="system", content=("Rules.",))
-    talk = [rules, asked("one"), call("a"), call("b"), result("b", "out"), result("x", "orphan"), said("done")]
-    recording = recorded(talk, [0.5, 1, 2, 3, 4, 5, 6])
+    talk = [
+        rules,
+        user_message("one"),
+        run_call("a"),
+        run_call("b"),
+        result_message("b", "out"),
+        result_message("x", "orphan"),
+        assistant_message("done"),
+    ]
+    recording = recording_of(talk, [0.5, 1, 2, 3, 4, 5, 6])
     assert [message.role for message in recording.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     assert recording.times == (1, 2, 2, 3, 4, 6)
     assert recording.requests == 3
@@ -54,14 +63,14 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
 def test_times_of_zero_are_unknown() -> None:
     numbers = iter([0.0, 5.0])
     transcript = Transcript(clock=lambda: next(numbers))
-    transcript.append_messages(asked("one"))
-    transcript.append_messages(said("two"))
+    transcript.append_messages(user_message("one"))
+    transcript.append_messages(assistant_message("two"))
     assert next(iter(recordings_from_entries(transcript.entries))).times == (None, 5.0)
 
 
 def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> None:
     transcript = Transcript()
-    transcript.append_messages(Message(role="system", content=("Rules.",)), asked("one"), said("two"))
+    transcript.append_messages(Message(role="system", content=("Rules.",)), user_message("one"), assistant_message("two"))
     transcript.append(
         Setting(
             name="openhands.kwargs", value={"tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]}
@@ -75,16 +84,16 @@ def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> 
 @pytest.mark.parametrize("value", [None, 3, [3, {"function": 3}, {"name": 4}], {"tools": "x"}, "x"])
 def test_settings_that_hold_no_tools_are_none(value: object) -> None:
     transcript = Transcript()
-    transcript.append_messages(asked("one"))
+    transcript.append_messages(user_message("one"))
     transcript.append(Setting(name="some.tools", value=value))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # JSON of others
     (recording,) = recordings_from_entries(transcript.entries)
     assert recording.tools == ()
 
 
 def test_our_own_log_is_read_with_its_times(tmp_path: Path) -> None:
-    file = written(tmp_path / "talk.jsonl", long_talk(2))
+    file = write_transcript(tmp_path / "talk.jsonl", long_conversation(2))
     (recording,) = read_recordings(file)
-    assert list(recording.messages) == long_talk(2)
+    assert list(recording.messages) == long_conversation(2)
     assert recording.times[:2] == (1_767_225_600.0, 1_767_225_660.0)
 
 

@@ -13,7 +13,8 @@ from promptkit import Message, ToolCall
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.retention import RecordingFacts, RetentionCounts, RetentionTracker, find_facts, join_words
 from promptkit.tokens import tokenizer_for
-from tests.unit.replay.conversations import asked, call, recorded, result, said
+from tests.conversations import assistant_message, result_message, user_message
+from tests.unit.replay.conversations import recording_of, run_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 PATH = "transcripts/replayed.jsonl"
 
 TALK = [
-    asked("Mend load_row, please."),
-    call("c", path="src/io.py"),
-    result("c", "def load_row(): raise KeyError"),
-    said("It raises KeyError."),
-    asked("And now?"),
-    said("src/io.py is mended: load_row is whole."),
+    user_message("Mend load_row, please."),
+    run_call("c", path="src/io.py"),
+    result_message("c", "def load_row(): raise KeyError"),
+    assistant_message("It raises KeyError."),
+    user_message("And now?"),
+    assistant_message("src/io.py is mended: load_row is whole."),
 ]
 LAST = 5
 
@@ -35,7 +36,7 @@ LAST = 5
 def kept(shown: Sequence[Message], *, transcript_path: str | None = None, system: Sequence[Message] = ()) -> RetentionCounts:
     """The counts of a policy's only request, whose reply is the last message."""
     pieces = MessageCounts(tokenizer_for(None))
-    needs = RecordingFacts(recorded([*system, *TALK]), pieces)
+    needs = RecordingFacts(recording_of([*system, *TALK]), pieces)
     retention = RetentionTracker(needs, transcript_path=transcript_path)
     retention.on_request(pieces.count_messages(shown), LAST)
     return retention.counts
@@ -48,35 +49,35 @@ def test_what_is_shown_as_it_was_said_is_not_dropped() -> None:
 
 
 def test_a_fact_whose_message_was_dropped_is_present_where_another_says_it() -> None:
-    summary = asked("<conversation-summary>\nMend load_row, please. It is broken.\n</conversation-summary>")
-    found = kept([summary, asked("And now?")], transcript_path=PATH)
+    summary = user_message("<conversation-summary>\nMend load_row, please. It is broken.\n</conversation-summary>")
+    found = kept([summary, user_message("And now?")], transcript_path=PATH)
     assert (found.facts_dropped, found.facts_present, found.facts_reachable) == (2, 1, 0)
     assert (found.user_messages, found.user_messages_known) == (2, 2)
 
 
 def test_a_fact_is_reachable_only_where_the_request_says_where_the_transcript_is() -> None:
-    bare, told = asked("A summary."), asked(f"A summary. More is in {PATH}.")
-    assert kept([bare, asked("And now?")], transcript_path=PATH).facts_reachable == 0
-    assert kept([told, asked("And now?")], transcript_path=PATH).facts_reachable == 2
-    assert kept([told, asked("And now?")], transcript_path=PATH).user_messages_known == 2
-    assert kept([told, asked("And now?")], transcript_path=None).facts_reachable == 0
-    assert kept([told, asked("And now?")], transcript_path=None).user_messages_known == 1
+    bare, told = user_message("A summary."), user_message(f"A summary. More is in {PATH}.")
+    assert kept([bare, user_message("And now?")], transcript_path=PATH).facts_reachable == 0
+    assert kept([told, user_message("And now?")], transcript_path=PATH).facts_reachable == 2
+    assert kept([told, user_message("And now?")], transcript_path=PATH).user_messages_known == 2
+    assert kept([told, user_message("And now?")], transcript_path=None).facts_reachable == 0
+    assert kept([told, user_message("And now?")], transcript_path=None).user_messages_known == 1
 
 
 def test_what_the_system_message_says_is_never_dropped() -> None:
     system = Message(role="system", content=("Work in src/io.py on load_row.",))
-    assert kept([system, asked("And now?")], system=[system]).facts_dropped == 0
+    assert kept([system, user_message("And now?")], system=[system]).facts_dropped == 0
 
 
 def test_what_an_answer_says_first_is_no_use_of_anything() -> None:
     pieces = MessageCounts(tokenizer_for(None))
-    needs = RecordingFacts(recorded(TALK), pieces)
+    needs = RecordingFacts(recording_of(TALK), pieces)
     assert [len(needs.facts_used[at]) for at in (1, 3, LAST)] == [0, 1, 2]
 
 
 def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
     pieces = MessageCounts(tokenizer_for(None))
-    needs = RecordingFacts(recorded(TALK), pieces)
+    needs = RecordingFacts(recording_of(TALK), pieces)
     retention = RetentionTracker(needs, transcript_path=None)
     retention.on_request(pieces.count_messages(TALK[:1]), 1)
     retention.on_request(pieces.count_messages([TALK[0], TALK[2]]), 3)
@@ -89,14 +90,14 @@ def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
 
 def test_a_path_that_is_not_in_the_request_any_more_reaches_nothing() -> None:
     pieces = MessageCounts(tokenizer_for(None))
-    retention = RetentionTracker(RecordingFacts(recorded(TALK), pieces), transcript_path=PATH)
-    retention.on_request(pieces.count_messages([asked(f"A summary. More is in {PATH}."), TALK[2]]), 3)
+    retention = RetentionTracker(RecordingFacts(recording_of(TALK), pieces), transcript_path=PATH)
+    retention.on_request(pieces.count_messages([user_message(f"A summary. More is in {PATH}."), TALK[2]]), 3)
     retention.on_request(pieces.count_messages(TALK[4:5]), LAST)
     assert (retention.counts.facts_dropped, retention.counts.facts_reachable) == (2, 0)
 
 
 def test_a_shortened_result_knows_what_is_left_of_it() -> None:
-    short = result("c", "def load_row(): […]")
+    short = result_message("c", "def load_row(): […]")
     found = kept([TALK[0], TALK[1], short, *TALK[3:5]])
     assert found.facts_dropped == 0  # load_row was said first by the user
     gone = kept([*TALK[4:5], TALK[1], short])

@@ -15,7 +15,7 @@ from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
 from promptkit.replay.runner import ReplayOptions, replay, replay_file
 from promptkit.replay.simulate import ReplayRules
-from tests.unit.replay.conversations import long_talk, written
+from tests.unit.replay.conversations import long_conversation, write_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def options(model: str = "gpt-5", *, timeline: bool = False) -> ReplayOptions:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    return [written(tmp_path / f"talk{turns}.jsonl", long_talk(turns)) for turns in (9, 3, 14)]
+    return [write_transcript(tmp_path / f"talk{turns}.jsonl", long_conversation(turns)) for turns in (9, 3, 14)]
 
 
 def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes(files: list[Path]) -> None:
@@ -91,7 +91,7 @@ def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
 
 
 def test_figures_of_a_file_are_the_sum_of_its_conversations(tmp_path: Path) -> None:
-    one, two = long_talk(6), long_talk(9)
+    one, two = long_conversation(6), long_conversation(9)
     both = tmp_path / "both.json"
     shape: list[dict[str, object]] = [
         {"task_id": at, "reward": 1.0, "info": {}, "trial": 0, "traj": [_chat(m) for m in talk]} for at, talk in enumerate((one, two))

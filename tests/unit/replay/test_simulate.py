@@ -28,7 +28,8 @@ from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript import InMemoryStore
-from tests.unit.replay.conversations import asked, call, long_talk, recorded, result, said
+from tests.conversations import assistant_message, result_message, user_message
+from tests.unit.replay.conversations import long_conversation, recording_of, run_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,8 +59,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
 
 
 def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(requests: list[list[Message]]) -> None:
-    talk = long_talk(2)
-    tally = Simulation(recorded(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    talk = long_conversation(2)
+    tally = Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     assert requests == [talk[:at] for at in answers]
     assert tally.requests == len(answers)
@@ -68,9 +69,9 @@ def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(reques
 
 
 def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) -> None:
-    talk = long_talk(12)
+    talk = long_conversation(12)
     system = Message(role="system", content=("You mend things.",))
-    tally = Simulation(recorded([system, *talk]), rules()).run(find_policy("vscode"), seed="s").totals
+    tally = Simulation(recording_of([system, *talk]), rules()).run(find_policy("vscode"), seed="s").totals
     renderer = Renderer(budget=1 << 30, model="gpt-5")
     sizes = [renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens for each in requests]
     assert tally.requests_billed.input_tokens == sum(sizes)
@@ -78,7 +79,9 @@ def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) ->
     assert tally.checkpoints > 1
 
 
-@pytest.mark.parametrize("talk", [long_talk(14, rounds=4), long_talk(3, rounds=25), long_talk(60, rounds=0, words=500)])
+@pytest.mark.parametrize(
+    "talk", [long_conversation(14, rounds=4), long_conversation(3, rounds=25), long_conversation(60, rounds=0, words=500)]
+)
 def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
     definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
     recording = recording_from_messages([(message, None) for message in talk], tools=[definition])
@@ -114,7 +117,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
 
 @pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "truncate_only"])
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
-    tally = Simulation(recorded(long_talk(25)), rules()).run(find_policy(name), seed="s").totals
+    tally = Simulation(recording_of(long_conversation(25)), rules()).run(find_policy(name), seed="s").totals
     assert tally.faults == ()
     assert (tally.invalid_requests, tally.overflows) == (0, 0)
     assert tally.longest_request <= 6_000
@@ -122,25 +125,25 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
 
 @pytest.mark.parametrize("name", ["amp", "gsv", "off"])
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
-    tally = Simulation(recorded(long_talk(60)), rules()).run(find_policy(name), seed="s").totals
+    tally = Simulation(recording_of(long_conversation(60)), rules()).run(find_policy(name), seed="s").totals
     assert tally.overflows
     assert tally.faults == ()
 
 
 def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendered_pruned(requests: list[list[Message]]) -> None:
-    talk = [asked("Read it all.")]
+    talk = [user_message("Read it all.")]
     for number in range(4):
-        talk += [call(f"c{number}"), result(f"c{number}", f"line {number} " * 3_000)]
-    talk.append(said("Read."))
-    tally = Simulation(recorded(talk), rules()).run(find_policy("vscode"), seed="s").totals
+        talk += [run_call(f"c{number}"), result_message(f"c{number}", f"line {number} " * 3_000)]
+    talk.append(assistant_message("Read."))
+    tally = Simulation(recording_of(talk), rules()).run(find_policy("vscode"), seed="s").totals
     assert (tally.overflows, tally.invalid_requests) == (0, 0)
     assert all(message.text != talk[2].text for request in requests for message in request)
 
 
 def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
-    talk = long_talk(14)
+    talk = long_conversation(14)
     tally = (
-        Simulation(recorded(talk), rules())
+        Simulation(recording_of(talk), rules())
         .run(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
         .totals
     )
@@ -159,13 +162,13 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
 
 
 def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
-    talk = [asked("word " * 9_000), said("Too long.")]
+    talk = [user_message("word " * 9_000), assistant_message("Too long.")]
     for name in ("vscode", "drop_oldest", "langchain"):
-        assert Simulation(recorded(talk), rules()).run(find_policy(name), seed="s").totals.overflows == 1
+        assert Simulation(recording_of(talk), rules()).run(find_policy(name), seed="s").totals.overflows == 1
 
 
 def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> None:
-    recording = recorded(long_talk(8))
+    recording = recording_of(long_conversation(8))
     simulation = Simulation(recording, rules())
     before = [simulation.run(find_policy(name), seed="s") for name in POLICY_GROUPS["all"]]
     after = [Simulation(recording, rules()).run(find_policy(name), seed="s") for name in reversed(POLICY_GROUPS["all"])]
@@ -173,21 +176,21 @@ def test_the_same_seed_gives_the_same_result_whatever_was_played_before() -> Non
 
 
 def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
-    tally = Simulation(recorded(long_talk(20)), rules()).run(find_policy("vscode"), seed="s").totals
+    tally = Simulation(recording_of(long_conversation(20)), rules()).run(find_policy("vscode"), seed="s").totals
     assert tally.checkpoints
     assert tally.summaries_billed.output_tokens > 100 * tally.checkpoints
     assert tally.summaries_billed.input_tokens > 500 * tally.checkpoints
     assert tally.summaries_billed.cached_tokens > tally.summaries_billed.input_tokens // 2
-    without = Simulation(recorded(long_talk(20)), rules(cache="off")).run(find_policy("vscode"), seed="s").totals
+    without = Simulation(recording_of(long_conversation(20)), rules(cache="off")).run(find_policy("vscode"), seed="s").totals
     assert without.summaries_billed.cached_tokens == without.requests_billed.cached_tokens == 0
     assert without.requests_billed.input_tokens == tally.requests_billed.input_tokens
 
 
 def test_time_that_passes_between_requests_empties_the_cache() -> None:
-    talk = [each for turn in range(4) for each in (asked(f"request {turn} " + "word " * 1_200), said("Done."))]
-    near = Simulation(recorded(talk, [float(at) for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
-    far = Simulation(recorded(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
-    unknown = Simulation(recorded(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    talk = [each for turn in range(4) for each in (user_message(f"request {turn} " + "word " * 1_200), assistant_message("Done."))]
+    near = Simulation(recording_of(talk, [float(at) for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    far = Simulation(recording_of(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    unknown = Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
     assert far.requests_billed.cached_tokens == 0
     assert near.requests_billed.cached_tokens == unknown.requests_billed.cached_tokens > 5_000
 
@@ -203,7 +206,7 @@ def shallow_cut(budget: ContextBudget) -> Keep:
 
 
 def test_a_policy_of_other_figures_can_be_played() -> None:
-    recording = recorded(long_talk(20))
+    recording = recording_of(long_conversation(20))
     simulation = Simulation(recording, rules())
     deep = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").totals
     shallow = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").totals
@@ -214,7 +217,10 @@ def test_a_policy_of_other_figures_can_be_played() -> None:
 def test_tools_that_leave_nothing_of_the_window_are_refused() -> None:
     tool = ToolDefinition(name="run", description="word " * 3_000)
     with pytest.raises(ToolsFillBudgetError):
-        Simulation(recorded(long_talk(1)).__class__(messages=tuple(long_talk(1)), times=(None,) * 8, tools=(tool,)), rules(2_000))
+        Simulation(
+            recording_of(long_conversation(1)).__class__(messages=tuple(long_conversation(1)), times=(None,) * 8, tools=(tool,)),
+            rules(2_000),
+        )
 
 
 def test_names_of_policies() -> None:
@@ -225,8 +231,8 @@ def test_names_of_policies() -> None:
 
 
 def test_an_empty_recording_has_no_requests() -> None:
-    for talk in ([], [asked("Hello")], [said("Hello")]):
-        assert Simulation(recorded(talk), rules()).run(find_policy("vscode"), seed="s").totals.requests == 0
+    for talk in ([], [user_message("Hello")], [assistant_message("Hello")]):
+        assert Simulation(recording_of(talk), rules()).run(find_policy("vscode"), seed="s").totals.requests == 0
 
 
 class _NamedStore(InMemoryStore):
@@ -261,10 +267,10 @@ BOTH = Message(role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolC
 @pytest.mark.parametrize(
     "messages",
     [
-        [asked("Hello")],
-        [SYSTEM, asked("Hello"), said("Yes."), asked("Go on.")],
-        [asked("Hello"), call("a"), result("a", "out"), asked("And?")],
-        [asked("Hello"), BOTH, result("b", "out"), result("a", "out")],
+        [user_message("Hello")],
+        [SYSTEM, user_message("Hello"), assistant_message("Yes."), user_message("Go on.")],
+        [user_message("Hello"), run_call("a"), result_message("a", "out"), user_message("And?")],
+        [user_message("Hello"), BOTH, result_message("b", "out"), result_message("a", "out")],
     ],
 )
 def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
@@ -276,13 +282,16 @@ def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
     [
         ([], "no message but"),
         ([SYSTEM], "no message but"),
-        ([SYSTEM, said("Yes."), asked("Hello")], "begins with a message of the role 'assistant'"),
-        ([result("a", "out"), asked("Hello")], "begins with a message of the role 'tool'"),
-        ([asked("Hello"), result("a", "out")], "'a' answers no call"),
-        ([asked("Hello"), call("a"), result("a", "out"), result("a", "out")], "'a' answers no call"),
-        ([asked("Hello"), call("a"), asked("And?"), result("a", "out")], "'a' is not answered"),
-        ([asked("Hello"), BOTH, result("b", "out")], "'a' is not answered"),
-        ([asked("Hello"), BOTH, result("b", "out"), said("Well"), result("a", "out")], "'a' is not answered"),
+        ([SYSTEM, assistant_message("Yes."), user_message("Hello")], "begins with a message of the role 'assistant'"),
+        ([result_message("a", "out"), user_message("Hello")], "begins with a message of the role 'tool'"),
+        ([user_message("Hello"), result_message("a", "out")], "'a' answers no call"),
+        ([user_message("Hello"), run_call("a"), result_message("a", "out"), result_message("a", "out")], "'a' answers no call"),
+        ([user_message("Hello"), run_call("a"), user_message("And?"), result_message("a", "out")], "'a' is not answered"),
+        ([user_message("Hello"), BOTH, result_message("b", "out")], "'a' is not answered"),
+        (
+            [user_message("Hello"), BOTH, result_message("b", "out"), assistant_message("Well"), result_message("a", "out")],
+            "'a' is not answered",
+        ),
     ],
 )
 def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
@@ -290,6 +299,6 @@ def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
 
 
 def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
-    greeted = MessageCounts(tokenizer_for(None)).count_messages([said("Hello, what can I do?"), asked("Mend it.")])
+    greeted = MessageCounts(tokenizer_for(None)).count_messages([assistant_message("Hello, what can I do?"), user_message("Mend it.")])
     assert find_fault(greeted, first_message=greeted[0].number) is None
     assert find_fault(greeted) is not None

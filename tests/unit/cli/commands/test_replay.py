@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.cli.main import main
 from promptkit.testing.server import serve
-from tests.unit.replay.conversations import long_talk, written
+from tests.unit.replay.conversations import long_conversation, write_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ CODE = "import sys; from promptkit.cli.main import main; sys.exit(main(sys.argv[
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    return written(tmp_path / "talk.jsonl", long_talk(16))
+    return write_transcript(tmp_path / "talk.jsonl", long_conversation(16))
 
 
 def run(*arguments: object) -> int:
@@ -42,7 +42,7 @@ def test_a_table_has_a_line_for_each_policy_within_80_columns(
 
 
 def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: Path) -> None:
-    other = written(tmp_path / "other.jsonl", long_talk(5))
+    other = write_transcript(tmp_path / "other.jsonl", long_conversation(5))
     for workers in (1, 2):
         assert run(file.name, other.name, "--window", "8k", "--policy", "all", "--workers", workers, "--json", f"{workers}.json") == 0
     one, two = (json.loads((tmp_path / f"{workers}.json").read_bytes()) for workers in (1, 2))
@@ -60,7 +60,7 @@ def test_json_on_stdout_is_all_of_it(file: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_each_file_has_a_table_of_its_own_where_that_is_wanted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = written(tmp_path / "other.jsonl", long_talk(2))
+    other = write_transcript(tmp_path / "other.jsonl", long_conversation(2))
     assert run(file.name, other.name, "--policy", "vscode", "--each", "--workers", 1) == 0
     out = capsys.readouterr().out
     assert [name in out for name in ("talk.jsonl: 1 conv", "other.jsonl: 1 conv", "2 files: 2 conv")] == [True] * 3
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, c
 
 
 def test_processes_start_from_a_real_program(file: Path, tmp_path: Path) -> None:
-    other = written(tmp_path / "other.jsonl", long_talk(4))
+    other = write_transcript(tmp_path / "other.jsonl", long_conversation(4))
     command = [sys.executable, "-c", CODE, "replay", file.name, other.name, "--workers", "2", "--policy", "vscode", "--window", "8k"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
