@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
 
 
+MAX_COUNTS = 10_000
+"""The most counts of messages that are kept besides those of the view, before all are counted anew."""
+
+
 @attrs.frozen(kw_only=True)
 class WindowRequest:
     """One request to a model: messages and tools that fit the context window.
@@ -214,12 +218,7 @@ class RequestBuilder:
         """Raise BudgetExceededError if the messages alone exceed the limit, as the render would, but in the time of adding up counts."""
         if not isinstance(self._prompt, ConversationPrompt):
             return
-        if self._counted_by is not tokenizer:
-            self._counts, self._counted_by = {}, tokenizer
-        count = Sizer(tokenizer).count_message
-        known = self._counts  # by identity; holding a message guarantees that no other one gets its identity
-        self._counts = {id(message): known.get(id(message)) or (message, count(message)) for message in messages}
-        tokens = sum(self._counts[id(message)][1] for message in messages)
+        tokens = self._count(messages, tokenizer)
         # A system message in the view may change the framing of the request, which only the render knows.
         if tokens <= limit or any(message.role == "system" for message in messages):
             return
@@ -229,6 +228,16 @@ class RequestBuilder:
             self._fixed = (model, tokenizer), rendered.tokens
         required = self._fixed[1] + tokens
         raise BudgetExceededError(budget=limit, required=required, largest={}, messages=messages, metadata=(), removed=())
+
+    def _count(self, messages: Sequence[Message], tokenizer: Tokenizer) -> int:
+        """Count the tokens of messages, each object once."""
+        if self._counted_by is not tokenizer or len(self._counts) > 2 * len(messages) + MAX_COUNTS:
+            self._counts, self._counted_by = {}, tokenizer
+        count, known = Sizer(tokenizer).count_message, self._counts
+        for message in messages:
+            if id(message) not in known:  # holding a message guarantees that no other one gets its identity
+                known[id(message)] = message, count(message)
+        return sum(known[id(message)][1] for message in messages)
 
     def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
         """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""
@@ -242,10 +251,10 @@ class RequestBuilder:
         kept = set(map(id, messages))
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
-            size = Sizer(tokenizer).count_message
             known = set(map(id, shown))
-            replacements = sum(size(message) for message in messages if id(message) not in known)
-            self._events.emit(RequestPruned(messages=len(omitted), tokens=sum(map(size, omitted)) - replacements))
+            replacements = [message for message in messages if id(message) not in known]
+            saved = self._count(omitted, tokenizer) - self._count(replacements, tokenizer)
+            self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
     def _renderer_for(self, model: str, tokenizer: Tokenizer, budget: int) -> Renderer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -99,11 +100,18 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
 
 def _compact(arguments: str) -> str:
+    return _compact_short(arguments) if len(arguments) <= _SHORT else _compact_any(arguments)
+
+
+def _compact_any(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments
 
+
+_SHORT = 4_096  # characters: the arguments of a call are counted in every request, and most are short
+_compact_short = lru_cache(maxsize=4_096)(_compact_any)
 
 _TYPES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 
