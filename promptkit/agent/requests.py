@@ -298,6 +298,8 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
 
     A render joins adjacent texts of a message, which does not count as a change.
     """
+    if len(messages) == len(items) and all(_is_unchanged(message, item.message) for message, item in zip(messages, items, strict=True)):
+        return list(items)  # as a rule the whole view is shown
     places: dict[object, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):
         places.setdefault(_key(items[at].message), []).append(at)
@@ -307,7 +309,7 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
         waiting = places.get(_key(message), [])
         while waiting and waiting[-1] < next_place:
             waiting.pop()
-        if waiting and _other_parts(items[waiting[-1]].message) == _other_parts(message):
+        if waiting and _is_unchanged(message, items[waiting[-1]].message):
             next_place = waiting.pop() + 1
             found.append(items[next_place - 1])
         else:
@@ -316,8 +318,19 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
 
 
 def _key(message: Message) -> object:
-    """Return what equal messages have in common; unlike a message itself it can always be hashed."""
-    return message.role, message.name, message.text, message.tool_call_id, message.tool_calls
+    """Return what a message and its render have in common; unlike a message itself it can always be hashed."""
+    return message.role, message.text, message.tool_call_id
+
+
+def _is_unchanged(message: Message, other: Message) -> bool:
+    """Return whether two messages differ at most in how their text is split into parts."""
+    return (
+        message.role == other.role
+        and message.tool_call_id == other.tool_call_id
+        and message.name == other.name
+        and message.tool_calls == other.tool_calls
+        and (message.content == other.content or (message.text == other.text and _other_parts(message) == _other_parts(other)))
+    )
 
 
 def _other_parts(message: Message) -> list[object]:
