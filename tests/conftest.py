@@ -1,5 +1,6 @@
 """What the host that runs the tests has set must not change their outcome; and a way to select tests by the case that they hold."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ _CHANGE_OUTPUT = ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COL
 # Every process that a test starts would compile the whole package anew.
 _SLOWS_DOWN = ("PYTHONDONTWRITEBYTECODE",)
 
-__all__ = ["interruptible", "pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["interruptible", "pytest_addoption", "pytest_collection_finish", "pytest_collection_modifyitems", "pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = [item for item in items if numbers & {number for mark in item.iter_markers("spec") for number in mark.args}]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    """Leave what has been loaded out of every later garbage collection: it lives to the end, and there is much of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -67,8 +67,8 @@ async def session(
 
 
 def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path) -> None:
-    script = Script(turns=75, answer_seconds=0, summary_seconds=0)
-    held = asyncio.run(run_conversation(script, tmp_path, window=12_000))
+    script = Script(turns=50, answer_seconds=0, summary_seconds=0)
+    held = asyncio.run(run_conversation(script, tmp_path, window=9_000))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert set(held.compactions) == {"background live"}
     assert held.compactions["background live"] >= 2
@@ -77,7 +77,7 @@ def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path)
 
 
 def test_without_the_background_the_foreground_does_it_all(tmp_path: Path) -> None:
-    script = Script(turns=70, answer_seconds=0, summary_seconds=0)
+    script = Script(turns=45, answer_seconds=0, summary_seconds=0)
     held = asyncio.run(run_conversation(script, tmp_path, window=8_000, background=False))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert all(what.startswith("foreground") for what in held.compactions)

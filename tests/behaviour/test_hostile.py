@@ -7,10 +7,11 @@ import pytest
 from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
 from promptkit.testing import WordTokenizer
 
+MANY = 250_000
 TEXTS = {
-    "a million spaces": " " * 1_000_000,
-    "a million line breaks": "\n" * 1_000_000,
-    "a million letters": "a" * 1_000_000,
+    "very many spaces": " " * MANY,
+    "very many line breaks": "\n" * MANY,
+    "very many letters": "a" * MANY,
     "a lone high surrogate": "a\ud800b",
     "a lone low surrogate": "a\udfffb",
     "NUL": "a\x00b",
@@ -27,6 +28,12 @@ def test_the_text_arrives_as_it_was_written(text: str) -> None:
     made = render(UserMessage()[TextChunk(priority=1)[text], TextChunk(priority=2)["kept"]], budget=3_000_000)
     assert made.messages[0].text in {f"{text}\nkept", f"{text}kept"}
     assert 0 < made.tokens <= 3_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("character", [" ", "\n", "a"])
+def test_a_million_characters_arrive_as_they_were_written(character: str) -> None:
+    test_the_text_arrives_as_it_was_written(character * 1_000_000)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())

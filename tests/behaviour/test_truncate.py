@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import SystemMessage, Text, Truncate, UserMessage, render
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import Tokenizer
 from tests.behaviour.tokenizers import Chars, Runs
+
+if TYPE_CHECKING:
+    from promptkit.tokens import Tokenizer
 
 TEXT = "\n".join(f"line {index}" for index in range(1, 11))
 

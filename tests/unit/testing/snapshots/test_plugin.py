@@ -69,7 +69,7 @@ def test_a_long_diff_is_shown_in_full_and_in_parallel_runs_too(project: Project)
     project.write(
         f"from promptkit import UserMessage\ndef test_review(prompt_snapshot):\n    assert UserMessage()[{new!r}] == prompt_snapshot\n"
     )
-    printed = project.run("-n", "2")
+    printed = project.run("-n", "1")
     assert all(f"\n-old {n}\n" in printed and f"\n+new {n}\n" in printed for n in range(100))
 
 
@@ -177,7 +177,7 @@ class TestForms:
 
 def test_all_kinds_live_in_one_session_with_other_snapshots(project: Project) -> None:
     project.write(EVERY_KIND)
-    assert project.counts("--snapshot-update", "-n", "2") == {"passed": 4, "snapshot generated": 20}
+    assert project.counts("--snapshot-update", "-n", "1") == {"passed": 4, "snapshot generated": 20}
     written = project.files()
     assert project.counts("--snapshot-update") == {"passed": 4, "snapshot passed": 20}
     assert project.files() == written
@@ -224,7 +224,7 @@ def test_a_stable_snapshot_is_the_same_in_every_run_and_place(project: Project, 
     ):
         assert f"\n{line}\n" in shown
     moved = Project(project.folder.rename(tmp_path / "moved"))
-    assert moved.counts("-n", "2") == {"passed": 1, "snapshot passed": 3}
+    assert moved.counts("-n", "1") == {"passed": 1, "snapshot passed": 3}
 
 
 BLOCKER = """\
