@@ -21,7 +21,7 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
-from tests.behaviour.conversations import talks
+from tests.behaviour.conversation_strategies import talks
 from tests.conversations import ConversationBuilder, words
 from tests.unit.agent.holding import READ, calls, held
 
