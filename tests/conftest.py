@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker("slow")
-    numbers: set[str] = set(config.getoption("--spec"))
+    numbers: list[str] = config.option.spec
     if numbers:
-        chosen = [item for item in items if numbers & {number for mark in item.iter_markers("spec") for number in mark.args}]
+        chosen = [item for item in items if {*numbers} & {number for mark in item.iter_markers("spec") for number in mark.args}]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 

@@ -58,7 +58,7 @@ def shortest_circle(edges: tuple[Import, ...] | list[Import]) -> list[Import]:
     for each in edges:
         outgoing[each.importer].append(each)
     circles = [circle for module in outgoing if (circle := _shortest_way(outgoing, module, module))]
-    return min(circles, key=len, default=[])
+    return min(circles, key=len) if circles else []
 
 
 def _shortest_way(outgoing: dict[str, list[Import]], start: str, end: str) -> list[Import]:

@@ -109,6 +109,18 @@ def has_text(element: PromptElement) -> bool:
     return any(isinstance(child, str) for child in element.children)
 
 
+def is_required_text(element: PromptElement) -> bool:
+    return isinstance(element, TextChunk) and element.required
+
+
+def is_full_group(element: PromptElement) -> bool:
+    return isinstance(element, KeepWith) and bool(element.children)
+
+
+def is_limit_with_text(element: PromptElement) -> bool:
+    return isinstance(element, TokenLimit) and has_text(element)
+
+
 def smallest_with(features: list[strategies.Feature], condition: Callable[[PromptElement], bool]) -> list[PromptElement]:
     """The elements of the smallest prompt that has one of a kind."""
     return list(elements(smallest(strategies.prompts(features=features, size=5), lambda prompt: any(map(condition, elements(prompt))))))
@@ -227,13 +239,10 @@ class TestPrompts:
     @pytest.mark.parametrize(
         ("features", "condition", "most"),
         [
-            (["required", "fallback"], lambda element: isinstance(element, TextChunk) and element.required, 2),
-            pytest.param(["keep", "tools"], lambda element: isinstance(element, KeepWith) and element.children, 3, marks=pytest.mark.slow),
-            pytest.param(
-                ["limit", "blank"], lambda element: isinstance(element, TokenLimit) and has_text(element), 2, marks=pytest.mark.slow
-            ),
+            (["required", "fallback"], is_required_text, 2),
+            pytest.param(["keep", "tools"], is_full_group, 3, marks=pytest.mark.slow),
+            pytest.param(["limit", "blank"], is_limit_with_text, 2, marks=pytest.mark.slow),
         ],
-        ids=["required", "keep", "limit"],
     )
     def test_shrink_to_what_matters(
         self, features: list[strategies.Feature], condition: Callable[[PromptElement], bool], most: int
