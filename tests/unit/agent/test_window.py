@@ -84,7 +84,7 @@ class TestRequests:
         assert request.responses_arguments()["input"] == request.to_responses()
         arguments = request.anthropic_arguments(max_tokens=100)
         assert arguments["max_tokens"] == 100
-        assert arguments["system"] == request.to_anthropic()["system"]
+        assert arguments["system"] == request.to_anthropic().get("system")
         assert arguments["tools"][0]["name"] == "read"
 
     def test_anthropic_without_a_known_output_limit_is_refused_with_what_to_write(self) -> None:
