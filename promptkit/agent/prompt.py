@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.blocks import block_spans, extract_summary_text
-from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.compaction.summarizers.defaults import UNLIMITED
+from promptkit.element import Child, PromptElement, Sizing, component, flatten
+from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Chunk, Group
+from promptkit.rendering.renderer import render
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Message
+    from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Conversation", "ConversationPrompt", "ConversationView", "ElementCache", "Prompt"]
+__all__ = ["Conversation", "ConversationPrompt", "ConversationView", "ElementCache", "MessageRenders", "Prompt"]
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +55,9 @@ class ConversationView:
         """The number of newest turns that are required: all of them, or 0 if messages may be pruned. For components with this prop."""
         return 0 if self.may_prune else len(self.messages)
 
+
+MAX_RENDERS = 10_000
+"""The most renders of single messages that are kept besides those of the conversation."""
 
 Prompt: TypeAlias = "Callable[[ConversationView], Child]"
 """Makes the prompt of one request. The same view must give the same bytes, or the provider's prompt cache is lost."""
@@ -118,3 +127,77 @@ class ConversationPrompt:
     def __call__(self, view: ConversationView) -> Child:
         """Return the prompt of one request."""
         return self._system, Conversation(view=view, elements=self._elements)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether the system content is the same in every request: required messages of text, without components and sizes."""
+        return all(_is_static(child) for child in flatten(self._system, "system"))
+
+
+_STATIC = frozenset({Group, SystemMessage, UserMessage, AssistantMessage, ToolMessage})
+
+
+def _is_static(element: object) -> bool:
+    if not isinstance(element, PromptElement) or not element.required:
+        return element is None
+    stack: list[object] = [element]
+    while stack:
+        child = stack.pop()
+        if isinstance(child, PromptElement):
+            if type(child) not in _STATIC or child.flex_reserve is not None or child.fallback is not None:
+                return False
+            stack.extend(child.children)
+        elif not isinstance(child, str | None):
+            return False
+    return True
+
+
+class MessageRenders:
+    """The renders of single messages. Each message object is rendered and counted once.
+
+    The messages of a conversation that is shown whole are rendered independently of each other, so a request can be put together from
+    them in the time of adding up their tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._count = Sizer(tokenizer).count_message
+        self._known: dict[int, _MessageRender] = {}  # by identity: a message that is held keeps its own to itself
+
+    def count(self, message: Message) -> int:
+        """Count the tokens of a message as it is, framing included."""
+        return self._find(message).own_tokens
+
+    def count_rendered(self, messages: Sequence[Message]) -> int:
+        """Count the tokens of messages as a request shows them. The renders of other messages may be forgotten."""
+        if len(self._known) > 2 * len(messages) + MAX_RENDERS:
+            self._known.clear()
+        return sum([self._find(message).tokens for message in messages])
+
+    def render(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return messages as a request shows them. Blank messages are left out."""
+        return tuple([shown for message in messages if (shown := self._find(message).shown) is not None])
+
+    def _find(self, message: Message) -> _MessageRender:
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = self._render(message)
+        return known
+
+    def _render(self, message: Message) -> _MessageRender:
+        rendered = render(element_from_message(message), budget=UNLIMITED, tokenizer=self.tokenizer, pairing="lenient").messages
+        own_tokens = self._count(message)
+        if not rendered:
+            return _MessageRender(message, None, 0, own_tokens)
+        if rendered[0] == message:
+            return _MessageRender(message, message, own_tokens, own_tokens)
+        return _MessageRender(message, rendered[0], self._count(rendered[0]), own_tokens)
+
+
+class _MessageRender(NamedTuple):
+    """A message, what a request shows of it, and the tokens of both."""
+
+    message: Message
+    shown: Message | None
+    tokens: int
+    own_tokens: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.agent.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.pruning.processors import Processor, RequestLimits
@@ -19,11 +19,10 @@ from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_ant
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer, render_async
-from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
-
-
-MAX_COUNTS = 10_000
-"""The most counts of messages that are kept besides those of the view, before all are counted anew."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,16 +53,20 @@ class WindowRequest:
     tools: tuple[ToolDefinition, ...] = ()
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
-    rendered: Rendered
-    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
     omitted: tuple[Message, ...] = ()
     """The messages of the view that the request leaves out or shortens, although no summary covers them."""
     pruned: bool = False
     """Whether the history could be pruned, because no summary made enough room."""
     reserved_output_tokens: int | None = None
     """The tokens of the context window that are reserved for the reply, if they are known."""
+    _render: Callable[[], Rendered] = attrs.field(alias="render", repr=False, eq=False)
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     _origins: Mapping[str, object] = attrs.field(alias="origins_by_entry", factory=dict[str, object], repr=False, eq=False)
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
+        return self._render()
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:
@@ -156,9 +155,9 @@ class RequestBuilder:
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._counts: dict[int, tuple[Message, int]] = {}
-        self._counted_by: Tokenizer | None = None
-        self._fixed: tuple[tuple[str, Tokenizer], int] | None = None
+        self._renders: MessageRenders | None = None
+        self._fixed: tuple[tuple[str, Tokenizer], tuple[Message, ...], int] | None = None
+        self._earlier: tuple[Message, ...] = ()
 
     async def build(  # noqa: PLR0913  # what a request depends on, each a plain value
         self,
@@ -187,57 +186,79 @@ class RequestBuilder:
         """
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
         limit = None if budget is None else max(1, budget - adaptation.tokens)
-        limits = RequestLimits(limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned)
+        renders = self._renders_for(tokenizer)
+        limits = RequestLimits(
+            limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned, count_message=renders.count
+        )
         messages = view.messages
         for process in self._processors:
             messages = tuple(process(messages, limits))
-        omitted = self._report_omitted(view.messages, messages, tokenizer)
-        renderer = self._renderer_for(model, tokenizer, UNLIMITED if limit is None else limit)
+        omitted = self._report_omitted(view.messages, messages, renders)
+        conversation = ConversationView(messages=messages, may_prune=pruned)
         try:
-            if limit is not None and not pruned:
-                await self._refuse_early(messages, limit, model, tokenizer)
-            rendered = await renderer.render_async(self._prompt(ConversationView(messages=messages, may_prune=pruned)))
+            shown = None
+            if messages is view.messages and not pruned:
+                shown = await self._show_whole(conversation, limit, model, renders)
+            if shown is None:
+                shown = await self._render(conversation, limit, model, tokenizer)
         except BudgetExceededError as error:
             error.required += adaptation.tokens
             raise
+        self._earlier = shown.messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            shown = {item.entry_id for item in match_items(rendered.messages, view.items) if item is not None}
-            omitted = tuple(item.message for item in view.items if item.entry_id not in shown)
+            kept = {item.entry_id for item in match_items(shown.messages, view.items) if item is not None}
+            omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
         return WindowRequest(
             model=model,
-            messages=adaptation.apply(rendered.messages),
+            messages=adaptation.apply(shown.messages),
             tools=self.tools,
-            tokens=rendered.tokens + adaptation.tokens,
-            rendered=rendered,
+            tokens=shown.tokens + adaptation.tokens,
+            render=shown.render,
             omitted=omitted,
             pruned=pruned,
             items=view.items,
         )
 
-    async def _refuse_early(self, messages: Sequence[Message], limit: int, model: str, tokenizer: Tokenizer) -> None:
-        """Raise BudgetExceededError if the messages alone exceed the limit, as the render would, but in the time of adding up counts."""
-        if not isinstance(self._prompt, ConversationPrompt):
-            return
-        tokens = self._count(messages, tokenizer)
-        # A system message in the view may change the framing of the request, which only the render knows.
-        if tokens <= limit or any(message.role == "system" for message in messages):
-            return
-        if self._fixed is None or self._fixed[0] != (model, tokenizer):
-            empty = self._prompt(ConversationView(messages=()))
-            rendered = await render_async(empty, budget=UNLIMITED, model=model, tokenizer=tokenizer, tools=self.tools)
-            self._fixed = (model, tokenizer), rendered.tokens
-        required = self._fixed[1] + tokens
-        raise BudgetExceededError(budget=limit, required=required, largest={}, messages=messages, metadata=(), removed=())
+    async def _render(self, conversation: ConversationView, limit: int | None, model: str, tokenizer: Tokenizer) -> _Shown:
+        """Render the prompt. Raises BudgetExceededError."""
+        renderer = self._renderer_for(model, tokenizer, limit)
+        rendered = attrs.evolve(await renderer.render_async(self._prompt(conversation)), earlier=self._earlier)
+        return _Shown(rendered.messages, rendered.tokens, lambda: rendered)
 
-    def _count(self, messages: Sequence[Message], tokenizer: Tokenizer) -> int:
-        """Count the tokens of messages, each object once."""
-        if self._counted_by is not tokenizer or len(self._counts) > 2 * len(messages) + MAX_COUNTS:
-            self._counts, self._counted_by = {}, tokenizer
-        count, known = Sizer(tokenizer).count_message, self._counts
-        for message in messages:
-            if id(message) not in known:  # holding a message guarantees that no other one gets its identity
-                known[id(message)] = message, count(message)
-        return sum(known[id(message)][1] for message in messages)
+    async def _show_whole(self, conversation: ConversationView, limit: int | None, model: str, renders: MessageRenders) -> _Shown | None:
+        """Return what the render of the whole conversation shows, in the time of adding up counts, or None if only the render can tell.
+
+        Raises BudgetExceededError, as the render would.
+        """
+        prompt, messages = self._prompt, conversation.messages
+        # A system message in the conversation may change the framing of the request, which only the render knows.
+        if not (isinstance(prompt, ConversationPrompt) and prompt.is_static) or any(message.role == "system" for message in messages):
+            return None
+        recent = renders.render(messages)
+        if not recent:
+            return None
+        key = model, renders.tokenizer
+        if self._fixed is None or self._fixed[0] != key:
+            rendered = await render_async(
+                prompt(ConversationView(messages=recent[:1])),
+                budget=UNLIMITED,
+                model=model,
+                tokenizer=renders.tokenizer,
+                tools=self.tools,
+                pairing="lenient",
+            )
+            self._fixed = key, rendered.messages[:-1], rendered.tokens - renders.count_rendered(recent[:1])
+        _, system, fixed_tokens = self._fixed
+        tokens = fixed_tokens + renders.count_rendered(messages)
+        if limit is not None and tokens > limit:
+            raise BudgetExceededError(budget=limit, required=tokens, largest={}, messages=messages, metadata=(), removed=())
+        renderer, earlier = self._renderer_for(model, renders.tokenizer, limit), self._earlier
+        return _Shown((*system, *recent), tokens, lambda: attrs.evolve(renderer.render(prompt(conversation)), earlier=earlier))
+
+    def _renders_for(self, tokenizer: Tokenizer) -> MessageRenders:
+        if self._renders is None or self._renders.tokenizer is not tokenizer:
+            self._renders = MessageRenders(tokenizer)
+        return self._renders
 
     def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
         """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""
@@ -246,21 +267,30 @@ class RequestBuilder:
             self._adaptation = key, find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer)
         return self._adaptation[1]
 
-    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[Message, ...]:
+    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], renders: MessageRenders) -> tuple[Message, ...]:
         """Return the messages that processors removed or replaced, and emit an event if there are any."""
         kept = set(map(id, messages))
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
             known = set(map(id, shown))
             replacements = [message for message in messages if id(message) not in known]
-            saved = self._count(omitted, tokenizer) - self._count(replacements, tokenizer)
+            saved = sum(map(renders.count, omitted)) - sum(map(renders.count, replacements))
             self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
-    def _renderer_for(self, model: str, tokenizer: Tokenizer, budget: int) -> Renderer:
+    def _renderer_for(self, model: str, tokenizer: Tokenizer, limit: int | None) -> Renderer:
+        budget = UNLIMITED if limit is None else limit
         if self._renderer is None or self._renderer[0] != (model, budget):
             self._renderer = (model, budget), Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools)
         return self._renderer[1]
+
+
+class _Shown(NamedTuple):
+    """What a request shows of a conversation: messages, their tokens, and the render behind them, which is made when it is asked for."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+    render: Callable[[], Rendered]
 
 
 @attrs.frozen
@@ -298,14 +328,14 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
 
     A render joins adjacent texts of a message, which does not count as a change.
     """
-    if len(messages) == len(items) and all(_is_unchanged(message, item.message) for message, item in zip(messages, items, strict=True)):
-        return list(items)  # as a rule the whole view is shown
+    pairs = enumerate(zip(messages, items, strict=False))
+    start = next((at for at, (message, item) in pairs if not _is_unchanged(message, item.message)), min(len(messages), len(items)))
+    found: list[ViewItem | None] = list(items[:start])  # as a rule the whole view is shown
     places: dict[object, list[int]] = {}
-    for at in range(len(items) - 1, -1, -1):
+    for at in range(len(items) - 1, start - 1, -1):
         places.setdefault(_key(items[at].message), []).append(at)
-    found: list[ViewItem | None] = []
-    next_place = 0
-    for message in messages:
+    next_place = start
+    for message in messages[start:]:
         waiting = places.get(_key(message), [])
         while waiting and waiting[-1] < next_place:
             waiting.pop()
@@ -324,7 +354,7 @@ def _key(message: Message) -> object:
 
 def _is_unchanged(message: Message, other: Message) -> bool:
     """Return whether two messages differ at most in how their text is split into parts."""
-    return (
+    return message is other or (
         message.role == other.role
         and message.tool_call_id == other.tool_call_id
         and message.name == other.name

@@ -30,6 +30,9 @@ __all__ = ["Sizer", "count_frame", "set_token_bounds", "surely_fits"]
 BUDGET = 0
 USED = 1
 
+MAX_FRAMES = 10_000
+"""The most counts of the framing of messages with tool calls, or of tool results, that a Sizer keeps."""
+
 
 class Sizer:
     """Computes the budgets and sizes of the nodes of a render, and counts messages and parts.
@@ -40,6 +43,7 @@ class Sizer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._text_frames: dict[tuple[Role, str | None], int] = {}
+        self._frames: dict[tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int] = {}
 
     def count_text_frame(self, role: Role, name: str | None) -> int:
         """Count the tokens around the content of a message without tool calls."""
@@ -59,10 +63,17 @@ class Sizer:
             return 0
         if not node.calls and node.call_id is None:
             return self.count_text_frame(role, node.name)
-        calls: Sequence[ToolCall] = node.calls
+        calls = node.calls
         if node.calls_removed_at:
-            calls = [call for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True) if removed_at >= state]
-        return self.tokenizer.count_framing(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text).tokens
+            calls = tuple([call for call, removed_at in zip(calls, node.calls_removed_at, strict=True) if removed_at >= state])
+        key = role, node.name, calls, node.call_id, text
+        tokens = self._frames.get(key)
+        if tokens is None:
+            if len(self._frames) >= MAX_FRAMES:
+                self._frames.clear()
+            count = self.tokenizer.count_framing(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text)
+            tokens = self._frames[key] = count.tokens
+        return tokens
 
     def count_text_message(self, message: TextMessage) -> int:
         """Count the tokens of a text message. The count is kept on the message."""

@@ -68,7 +68,14 @@ class Reduction:
 
 
 def truncate_messages(  # noqa: PLR0913  # keywords
-    messages: Sequence[Message], limit: int, *, tokenizer: Tokenizer, fixed_tokens: int = 0, headroom: float = HEADROOM, step: int = 0
+    messages: Sequence[Message],
+    limit: int,
+    *,
+    tokenizer: Tokenizer,
+    fixed_tokens: int = 0,
+    headroom: float = HEADROOM,
+    step: int = 0,
+    count_message: Callable[[Message], int] | None = None,
 ) -> Reduction:
     """Drop messages until a request fits its limit, by the rules of Copilot CLI's truncator. Linear in the number of messages.
 
@@ -84,6 +91,7 @@ def truncate_messages(  # noqa: PLR0913  # keywords
         headroom: Share of the limit that is free afterwards, if possible. Default: 0.05.
         step: If not 0, the number of dropped tokens is rounded up to a multiple of it. Then the next requests drop the same messages and
             begin with the same bytes, which the provider's prompt cache needs.
+        count_message: Counts the tokens of a message, for callers that have counted them before. Default: the tokenizer.
 
     Returns:
         The reduction.
@@ -91,8 +99,7 @@ def truncate_messages(  # noqa: PLR0913  # keywords
     Raises:
         BudgetExceededError: The messages that are never dropped exceed the limit.
     """
-    count = Sizer(tokenizer).count_message
-    sizes = [count(message) for message in messages]
+    sizes = list(map(count_message or Sizer(tokenizer).count_message, messages))
     orphans = _orphans(messages)
     total = fixed_tokens + sum(sizes) - sum(sizes[at] for at in orphans)
     gone: dict[int, MessageChange] = {

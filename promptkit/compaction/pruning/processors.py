@@ -10,6 +10,7 @@ import attrs
 from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, find_tool_names, replace_messages, truncate_messages
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,6 +36,8 @@ class RequestLimits:
     """Whether the start of the request is in the provider's prompt cache, so that changing it costs more."""
     pruned: bool = False
     """Whether messages may be dropped, as no summary reduced the request."""
+    count_message: Callable[[Message], int] = attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True)
+    """Counts the tokens of a message. In a window, each message is counted once for all of its requests."""
 
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
@@ -63,6 +66,7 @@ def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Proce
                 fixed_tokens=limits.fixed_tokens,
                 headroom=headroom,
                 step=int(limits.limit * step),
+                count_message=limits.count_message,
             ).messages
         except BudgetExceededError:  # the render raises it with the figures of the whole prompt
             return messages

@@ -10,7 +10,18 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import AgentSession, ContextBudget, Message, OpaquePart, SystemMessage
+from promptkit import (
+    AgentSession,
+    Child,
+    ContextBudget,
+    ContextWindow,
+    Message,
+    OpaquePart,
+    PromptElement,
+    Sizing,
+    SystemMessage,
+    component,
+)
 from promptkit.agent.prompt import ConversationPrompt
 from promptkit.agent.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
@@ -192,20 +203,41 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
     asyncio.run(talk())
 
 
-@given(talk=talks(), system=st.sampled_from([None, "Be brief."]), budget=st.integers(1, 60))
-@settings(deadline=None, max_examples=60)
-def test_a_request_that_is_refused_early_is_refused_with_the_renders_own_figure(
-    talk: ConversationBuilder, system: str | None, budget: int
+@given(talk=talks(), system=st.sampled_from([None, "Be brief.", " "]), budget=st.none() | st.integers(1, 60), tools=st.booleans())
+@settings(deadline=None, max_examples=100)
+def test_a_request_of_a_whole_conversation_is_what_its_render_shows(
+    talk: ConversationBuilder, system: str | None, budget: int | None, *, tools: bool
 ) -> None:
     tokenizer = WordTokenizer(per_message=1, per_call=2, per_image=5)
 
-    async def required(prompt: Prompt | None) -> int | None:
-        builder = RequestBuilder(talk.log, prompt, instructions=None if prompt else system, tools=(READ,), events=Events())
+    async def build(prompt: Prompt | None) -> tuple[object, ...]:
+        instructions = None if prompt else system
+        builder = RequestBuilder(talk.log, prompt, instructions=instructions, tools=(READ,) if tools else (), events=Events())
         try:
-            await builder.build(talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
+            request = await builder.build(talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
         except BudgetExceededError as error:
-            return error.required
-        return None
+            return ("refused", error.required)
+        assert request.messages == request.rendered.messages
+        assert request.tokens == request.rendered.tokens
+        return request.messages, request.tokens, request.rendered.explain(), request.rendered.stable_prefix
 
     rendered_whole = ConversationPrompt(None if system is None else SystemMessage(required=True)[system])
-    assert asyncio.run(required(None)) == asyncio.run(required(rendered_whole.__call__))
+    assert asyncio.run(build(None)) == asyncio.run(build(rendered_whole.__call__))  # a function is rendered in every request
+
+
+def test_a_system_message_with_a_component_is_rendered_in_every_request() -> None:
+    seen: list[int] = []
+
+    @component
+    class Size(PromptElement):
+        def render(self, sizing: Sizing) -> Child:
+            seen.append(sizing.token_budget)
+            return f"You have {sizing.token_budget} tokens."
+
+    each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=1_000, instructions=Size())
+    each.add(Message(role="user", content=("Hello.",)))
+    for _ in range(2):
+        asyncio.run(each.request())
+    assert len(seen) == 1, "a component is run again only if its budget or its props change"
+    assert each.last_rendered is not None
+    assert each.last_rendered.messages[0].text == f"You have {seen[0]} tokens."
