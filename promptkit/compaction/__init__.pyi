@@ -17,7 +17,31 @@ from .planning.selection import (
     KeepUserMessages as KeepUserMessages,
 )
 from .planning.user_messages import VerbatimUserMessages as VerbatimUserMessages
-from .policy.rules import Policy as Policy, Thresholds as Thresholds, default_policy as default_policy, first_match as first_match
+from .policy.decisions import (
+    ApplySummary as ApplySummary,
+    Compact as Compact,
+    Decision as Decision,
+    DiscardSummary as DiscardSummary,
+    Fail as Fail,
+    NoAction as NoAction,
+    Promote as Promote,
+    Prune as Prune,
+    Reason as Reason,
+    RenderPruned as RenderPruned,
+    StartBackground as StartBackground,
+    Wait as Wait,
+)
+from .policy.rules import (
+    Policy as Policy,
+    Rule as Rule,
+    Thresholds as Thresholds,
+    compact_above as compact_above,
+    compact_at as compact_at,
+    compact_on_demand as compact_on_demand,
+    default_policy as default_policy,
+    first_match as first_match,
+    on_overflow as on_overflow,
+)
 from .policy.state import PolicyState as PolicyState
 from .policy.usage import UsageReading as UsageReading
 from .presets import PRESETS as PRESETS

@@ -75,7 +75,9 @@ class Policy(Protocol):
     def decide(self, state: PolicyState) -> Decision:
         """Decide what to do now.
 
-        After `DiscardSummary`, `Wait` and `Prune` the caller asks again with the new state. After any other decision it acts and continues.
+        Before a request, and when a request is too large, the caller carries the decision out and asks again with the new state, until
+        the request can be built. In the other phases it asks once, and carries out `Compact`, `Promote` and `Prune`; after a reply, only
+        `StartBackground`.
         """
         ...
 
