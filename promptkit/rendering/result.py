@@ -11,8 +11,8 @@ from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_respo
 from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
-from promptkit.rendering.sizing import count_frame
 from promptkit.rendering.tree import HIGHEST_PRIORITY
+from promptkit.tokens.messages import count_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

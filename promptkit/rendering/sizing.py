@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.flex import resolve_reserve, split_shares
 from promptkit.rendering.tree import FlexGroup, Layout, Leaf, Node, TextMessage
+from promptkit.tokens.messages import count_message, count_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message, Part, Role, ToolCall
     from promptkit.rendering.materialize import RenderTree
-    from promptkit.tokens.tokenizer import Count, Tokenizer
+    from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Sizer", "count_frame", "set_token_bounds", "surely_fits"]
+__all__ = ["Sizer", "set_token_bounds", "surely_fits"]
 
 # What `Sizer._settle` computes of a node.
 BUDGET = 0
@@ -84,15 +84,11 @@ class Sizer:
 
     def count_message(self, message: Message) -> int:
         """Count the tokens of a message, framing included."""
-        tokenizer = self.tokenizer
-        frame = count_frame(message, tokenizer)
-        return frame.tokens + sum(map(self.count_part, message.content))
+        return count_message(message, self.tokenizer)
 
     def count_part(self, part: Part) -> int:
         """Count the tokens of a content part."""
-        if isinstance(part, str):
-            return self.tokenizer.count(part)
-        return 0 if isinstance(part, CacheBreakpointPart) else self.tokenizer.count_part(part).tokens
+        return count_part(part, self.tokenizer)
 
     def count_leaf(self, leaf: Leaf) -> int:
         """Count the tokens of a leaf, without the line breaks between it and its neighbours."""
@@ -210,14 +206,6 @@ class Sizer:
                     size += self.count_leaf(item)
             node.own_size = size
         return size
-
-
-def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
-    """Count the tokens around the content of a message."""
-    has_text = any(isinstance(part, str) for part in message.content)
-    return tokenizer.count_framing(
-        message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text
-    )
 
 
 def _divide(layout: Layout, index: int) -> None:

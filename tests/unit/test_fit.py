@@ -1,0 +1,219 @@
+"""`fit`: what stays of a conversation, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from promptkit import BudgetExceededError, Group, Message, Tokenizer, ToolCall, ToolDefinition, render
+from promptkit.elements import element_from_message
+from promptkit.elements.history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.errors import InvalidArgumentError
+from promptkit.fit import Fitted, fit
+from promptkit.testing import WordTokenizer
+from promptkit.tokens import tokenizer_for
+from promptkit.tool_pairing import pair_tool_calls
+from tests.behaviour.conversation_strategies import talks
+from tests.conversations import assistant_message, call_message, result_message, user_message, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn
+
+    from tests.conversations import ConversationBuilder
+
+GPT = tokenizer_for("gpt-5")
+COUNTED = WordTokenizer(per_message=1, per_call=2, per_image=5)
+READ = ToolDefinition(name="read", description="Read a file.")
+
+
+@st.composite
+def conversations(draw: DrawFn) -> list[Message]:
+    """Conversations with very long and very short messages, with and without calls."""
+    lengths = st.sampled_from([0, 1, 3, 20, 150, 800])
+    said: list[Message] = []
+    for number in range(draw(st.integers(0, 12))):
+        text = words(draw(lengths), f"w{number}") + draw(st.sampled_from(["", "\nend", "\n\n", "é"]))
+        match draw(st.sampled_from(["system", "user", "user", "assistant", "round", "round", "round"])):
+            case "system":
+                said.append(Message(role="system", content=(text,)))
+            case "user":
+                said.append(user_message(text))
+            case "assistant":
+                said.append(assistant_message(text))
+            case _:
+                ids = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
+                arguments = json.dumps({"path": "a.py", "text": words(draw(lengths), "x"), "lines": ["one\ntwo", {"deep": text}]})
+                said.append(
+                    call_message(*ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments])))
+                )
+                said += [result_message(each, words(draw(lengths), f"r{number}")) for each in ids]
+    return said
+
+
+def given_indices(fitted: Fitted) -> set[int]:
+    return {*fitted.kept, *fitted.changed}
+
+
+def required(messages: Sequence[Message]) -> set[int]:
+    """The system messages, the last user message, and the newest round."""
+    users = [at for at, message in enumerate(messages) if message.role == "user"]
+    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system")]
+    newest = {at for at in range(starts[-1], len(messages)) if messages[at].role != "system"} if starts else set[int]()
+    return {at for at, message in enumerate(messages) if message.role == "system"} | newest | set(users[-1:])
+
+
+class TestLaws:
+    @given(messages=conversations(), budget=st.integers(1, 3_000), tools=st.booleans(), shorten=st.booleans(), data=st.data())
+    @settings(deadline=None, max_examples=150)
+    def test_what_fits_is_within_the_budget_and_costs_what_a_render_of_it_costs(
+        self, messages: list[Message], budget: int, data: st.DataObject, *, tools: bool, shorten: bool
+    ) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, COUNTED]))
+        offered = [READ] if tools else []
+        try:
+            fitted = fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
+        except BudgetExceededError as error:
+            assert error.required > budget
+            return
+        shown = Group(required=True)[[element_from_message(message) for message in fitted.messages]]
+        rendered = render(shown, budget=1_000_000, tokenizer=tokenizer, tools=offered)
+        blank = len(rendered.messages) != len(fitted.messages)  # a render does not send blank messages
+        assert rendered.tokens <= fitted.tokens <= budget
+        assert blank or rendered.tokens == fitted.tokens
+        assert not pair_tool_calls(fitted.messages).repairs
+        assert sorted([*fitted.kept, *fitted.changed, *fitted.removed]) == list(range(len(messages)))
+        assert required(messages) <= given_indices(fitted)
+        assert all(any(message is each for each in fitted.messages) for message in (messages[at] for at in fitted.kept))
+        if not shorten:
+            assert not fitted.changed
+        if fitted.removed or fitted.changed:
+            assert fitted == fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
+        else:
+            assert list(fitted.messages) == messages
+
+    @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
+    @settings(deadline=None, max_examples=150)
+    def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
+        self, messages: list[Message], budget: int, more: int, *, shorten: bool
+    ) -> None:
+        try:
+            smaller = fit(messages, budget=budget, tokenizer=COUNTED, shorten=shorten)
+        except BudgetExceededError:
+            return
+        larger = fit(messages, budget=budget + more, tokenizer=COUNTED, shorten=shorten)
+        assert given_indices(smaller) <= given_indices(larger)
+
+    @given(talk=talks(), budget=st.integers(1, 200))
+    @settings(deadline=None, max_examples=100)
+    def test_recordings_with_faults_are_repaired_and_told(self, talk: ConversationBuilder, budget: int) -> None:
+        messages = [entry.message for entry in talk.path if entry.message]
+        try:
+            fitted = fit(messages, budget=budget, tokenizer=COUNTED)
+        except BudgetExceededError:
+            return
+        assert fitted.tokens <= budget
+        assert not pair_tool_calls(fitted.messages).repairs
+        assert fitted.repairs == pair_tool_calls(messages).repairs
+
+    @given(wants=st.lists(st.integers(0, 50)), room=st.integers(-10, 300))
+    def test_a_level_is_the_largest_that_fits(self, wants: list[int], room: int) -> None:
+        level = find_level(wants, room)
+        if room >= 0:
+            assert sum(min(want, level) for want in wants) <= room
+            assert level >= max(wants, default=0) or sum(min(want, level + 1) for want in wants) > room
+
+
+class TestWhatStays:
+    def test_a_long_tool_result_is_shortened_before_a_round_is_removed(self) -> None:
+        messages = [
+            user_message("Look."),
+            call_message("a"),
+            result_message("a", words(500)),
+            assistant_message("Seen."),
+            user_message("And now?"),
+        ]
+        fitted = fit(messages, budget=200, tokenizer=COUNTED)
+        assert fitted.removed == ()
+        assert fitted.changed == (2,)
+        assert fitted.tokens > 190
+        assert CUT_MARKER.strip() in fitted.messages[2].text
+
+    def test_the_first_round_that_does_not_fit_is_shortened_to_what_is_left(self) -> None:
+        messages = [user_message(words(60, f"u{at}")) for at in range(10)]
+        fitted = fit(messages, budget=250, tokenizer=COUNTED)
+        assert fitted.kept == (6, 7, 8, 9) or fitted.changed
+        assert fitted.removed == tuple(range(min(given_indices(fitted))))
+        assert fitted.tokens > 240
+
+    def test_the_last_request_is_shortened_last_and_never_removed(self) -> None:
+        messages = [user_message(words(1_000, "u")), call_message("a"), result_message("a", words(1_000, "r"))]
+        fitted = fit(messages, budget=600, tokenizer=COUNTED)
+        assert fitted.changed == (0, 2)
+        assert len(fitted.messages[0].text.split()) > 500
+        assert len(fitted.messages[2].text.split()) < 20
+
+    def test_one_long_turn_of_an_agent_fits(self) -> None:
+        messages = [user_message("Fix the parser.")]
+        for at in range(50):
+            messages += [call_message(f"c{at}"), result_message(f"c{at}", words(200))]
+        fitted = fit(messages, budget=1_000, tokenizer=COUNTED)
+        assert fitted.messages[0] is messages[0]
+        assert fitted.tokens > 950
+        assert len(fitted.messages) > len(fit(messages, budget=1_000, tokenizer=COUNTED, shorten=False).messages)
+
+    def test_the_oldest_rounds_stay_if_they_are_asked_for(self) -> None:
+        messages = [user_message(words(10, f"u{at}")) for at in range(10)]
+        fitted = fit(messages, budget=60, tokenizer=COUNTED, keep="oldest", shorten=False)
+        assert fitted.kept == (0, 1, 2, 3, 9)
+
+    def test_what_fits_is_what_was_given(self) -> None:
+        messages = [user_message("a"), assistant_message("b")]
+        fitted = fit(messages, budget="1k", model="gpt-5")
+        assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
+        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (2%) in 2 messages", "kept 2: messages 0-1"]
+
+    def test_without_a_budget_it_is_the_models_window(self) -> None:
+        assert fit([user_message("a")], model="gpt-4o").budget > 100_000
+
+
+class TestArguments:
+    @given(
+        data=st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
+        tokens=st.integers(0, 60),
+    )
+    @settings(deadline=None, max_examples=100)
+    def test_shortened_arguments_are_json_with_the_same_keys(self, data: object, tokens: int) -> None:
+        before = json.dumps({"value": data, "text": words(100)})
+        after = json.loads(shorten_arguments(before, tokens, tokenizer=GPT))
+        assert list(after) == ["value", "text"]
+        assert type(after["value"]) is type(json.loads(before)["value"])
+
+    @pytest.mark.parametrize("arguments", ["not json " * 50, '"a text"', "[" * 100_000])
+    def test_arguments_that_are_no_object_stay(self, arguments: str) -> None:
+        assert shorten_arguments(arguments, 5, tokenizer=GPT) == arguments
+
+    def test_arguments_use_the_tokens_that_they_have(self) -> None:
+        arguments = json.dumps({"path": "src/a.py", "text": words(2_000)})
+        shortened = shorten_arguments(arguments, 500, tokenizer=GPT)
+        assert 400 < GPT.count(shortened) <= 500
+        assert json.loads(shortened)["path"] == "src/a.py"
+
+
+class TestRefusals:
+    def test_system_messages_that_do_not_fit_are_refused_with_their_sizes(self) -> None:
+        with pytest.raises(BudgetExceededError, match=r"messages\[0\]"):
+            fit([Message(role="system", content=(words(100),)), user_message("Hi.")], budget=50, tokenizer=COUNTED)
+
+    def test_an_unknown_end_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match='"newest" or "oldest"'):
+            fit([], budget=10, keep="middle")  # type: ignore[arg-type]  # wrong on purpose
+
+    def test_a_call_without_a_name_of_its_own_stays_a_call(self) -> None:
+        call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments=json.dumps({"text": words(300)})),))
+        fitted = fit([user_message("Go."), call, result_message("a", "done"), user_message("Next.")], budget=60, tokenizer=COUNTED)
+        assert json.loads(fitted.messages[1].tool_calls[0].arguments)["text"].endswith("[…]")
