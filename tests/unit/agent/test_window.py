@@ -226,7 +226,37 @@ class TestRecovery:
             second = await each.request()
             assert second.tokens < 500 < first.tokens
             assert not await each.recover(error), "the same request is not retried for ever"
+            assert not await each.recover(error)
             each.add_reply(assistant("done"))
+
+        asyncio.run(work())
+
+    def test_a_second_call_for_one_refusal_says_no(self) -> None:
+        each = window()
+
+        async def work() -> None:
+            await turn(each, "question", words(100))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(ContextLengthExceededError("too large"))
+            assert not await each.recover(ContextLengthExceededError("too large"))
+
+        asyncio.run(work())
+
+    def test_the_state_of_a_refused_request_ends_when_the_model_or_the_conversation_changes(self) -> None:
+        each = window(preset="truncate_only")
+
+        async def work() -> None:
+            for number in range(4):
+                await turn(each, f"question {number}", words(100))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(ContextLengthExceededError("too large"))
+            each.set_model("larger", budget="100k")
+            each.add(user("more"))
+            request = await each.request()
+            assert not request.pruned
+            assert request.omitted == ()
 
         asyncio.run(work())
 
@@ -282,6 +312,16 @@ class TestSync:
         assert texts(each.view.messages) == ["one"]
         each.sync([])
         assert texts(each.view.messages) == []
+
+    @pytest.mark.parametrize("undone", [0, 1, 2])
+    def test_what_was_undone_and_is_there_again_is_not_appended_again(self, undone: int) -> None:
+        each = window()
+        messages = [user("one"), assistant("1"), user("two")]
+        each.sync(messages)
+        each.sync(messages[:undone])
+        assert each.sync(messages) == []
+        assert recorded(each) == ["one", "1", "two"]
+        assert len(each.sync([*messages, assistant("2")])) == 1
 
     def test_a_list_that_was_recorded_before_switches_back_to_its_branch(self) -> None:
         each = window()
