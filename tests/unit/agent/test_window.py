@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
-from promptkit.compaction import PRESETS, ExtractiveSummarizer
+from promptkit.compaction import PRESETS, ExtractiveSummarizer, default_policy
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -193,6 +193,30 @@ class TestCompaction:
     def test_an_unknown_preset_is_refused_with_the_known_names(self) -> None:
         with pytest.raises(InvalidArgumentError, match=r"vscode, .*not 'no such'"):
             window(preset="no such")
+
+    @pytest.mark.parametrize(
+        ("argument", "value"),
+        [
+            ("transcript", "talk.jsonl"),
+            ("prompt", "Be brief."),
+            ("hooks", []),
+            ("events", print),
+            ("policy", 1),
+            ("policy", type(default_policy())),
+            ("summarizer", ExtractiveSummarizer),
+            ("keep", 3),
+            ("tokenizer", "o200k_base"),
+            ("promotions", ["gpt-4.1"]),
+            ("archives", "archives"),
+            ("read_tool", print),
+            ("model", 3),
+            ("tools", 1),
+            ("tools", ToolDefinition(name="read")),
+        ],
+    )
+    def test_an_argument_of_a_wrong_type_is_refused_at_once_with_its_name(self, argument: str, value: object) -> None:
+        with pytest.raises(TypeError, match=f"^{argument} must be "):
+            window(**{argument: value})
 
 
 class TestReplies:
