@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Part, ToolDefinition
 
 __all__ = ["Tool", "ToolOutput", "tool_definitions"]
@@ -33,11 +34,21 @@ class Tool:
 
 
 def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    """Return the definitions of tools, in order. Raises TypeError for a value that is neither a Tool nor a ToolDefinition."""
-    if isinstance(tools, Tool | ToolDefinition | str | Mapping):
+    """Return the definitions of tools, in order.
+
+    Raises:
+        TypeError: A value is neither a Tool nor a ToolDefinition.
+        InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
+    """
+    if isinstance(tools, Tool | ToolDefinition | str | Mapping) or not isinstance(tools, Iterable):
         message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
         raise TypeError(message)
-    return tuple(_definition(tool) for tool in tools)
+    definitions = tuple(_definition(tool) for tool in tools)
+    names = [definition.name for definition in definitions]
+    if len(set(names)) < len(names):
+        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
+        raise InvalidArgumentError(problem)
+    return definitions
 
 
 def _definition(tool: object) -> ToolDefinition:

@@ -126,12 +126,16 @@ class ConversationPrompt:
 
     def __call__(self, view: ConversationView) -> Child:
         """Return the prompt of one request."""
-        return self._system, Conversation(view=view, elements=self._elements)
+        return self._system, Conversation(view=self.select(view), elements=self._elements)
+
+    def select(self, view: ConversationView) -> ConversationView:
+        """Return what a request shows of a view. A subclass may leave messages out if they may be pruned."""
+        return view
 
     @cached_property
     def is_static(self) -> bool:
         """Whether the system content is the same in every request: required messages of text, without components and sizes."""
-        return all(_is_static(child) for child in flatten(self._system, "system"))
+        return type(self).__call__ is ConversationPrompt.__call__ and all(_is_static(child) for child in flatten(self._system, "system"))
 
 
 _STATIC = frozenset({Group, SystemMessage, UserMessage, AssistantMessage, ToolMessage})

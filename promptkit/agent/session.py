@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
-from promptkit.agent.tools import parse_content, run_tools, tools_by_name
+from promptkit.agent.checks import check_content, check_tools
+from promptkit.agent.tools import run_tools, tools_by_name
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import (
@@ -22,7 +23,6 @@ from promptkit.errors import (
 )
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model, with_options
-from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import Tool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
@@ -133,7 +134,7 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
-        self.tools: Mapping[str, Tool] = tools_by_name(_check_tools(tools))
+        self.tools: Mapping[str, Tool] = tools_by_name(check_tools(tools))
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
@@ -211,7 +212,7 @@ class AgentSession:
             MaxStepsExceededError: The turn needed more than `max_steps` requests.
             ModelError: A request failed.
         """
-        parts = _check_content(content)
+        parts = check_content(content)
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
             return await self._run_turn(on_text)
@@ -350,23 +351,3 @@ def _resolve_model(model: object) -> Model:
         problem = f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's models, not {model!r:.80}."
         raise TypeError(problem)
     return model
-
-
-def _check_tools(tools: Sequence[object]) -> Sequence[Tool]:
-    checked: list[Tool] = []
-    for tool in tools:
-        if not isinstance(tool, Tool):
-            problem = f"a session runs tools: write Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
-            raise TypeError(problem)
-        checked.append(tool)
-    return checked
-
-
-def _check_content(content: object) -> tuple[Part, ...]:
-    parts = parse_content(content)
-    if parts is None:
-        problem = f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
-        raise TypeError(problem)
-    if not any(part.strip() if isinstance(part, str) else True for part in parts):
-        raise NoPendingMessageError
-    return parts

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from promptkit.agent.session import AgentSession
+from promptkit.agent.window import ContextWindow
+
 if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.requests import WindowRequest
-    from promptkit.agent.session import AgentSession, TurnResult
-    from promptkit.agent.window import ContextWindow
+    from promptkit.agent.session import TurnResult
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.messages import Message, Part, Usage
     from promptkit.providers.model import Model, Reply
+    from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import TranscriptStore
@@ -50,6 +53,9 @@ class SyncSession:
     """
 
     def __init__(self, session: AgentSession) -> None:
+        if not isinstance(session, AgentSession):
+            problem = f"write SyncSession(AgentSession(…)), not {session!r:.80}."
+            raise TypeError(problem)
         self.session = session
         self._loop = _LoopThread(session.close)
         self._stop = weakref.finalize(self, self._loop.stop)
@@ -123,14 +129,31 @@ class SyncContextWindow:
     """
 
     def __init__(self, window: ContextWindow) -> None:
+        if not isinstance(window, ContextWindow):
+            problem = f"write SyncContextWindow(ContextWindow(…)), not {window!r:.80}."
+            raise TypeError(problem)
         self.window = window
         self._loop = _LoopThread(window.close)
         self._stop = weakref.finalize(self, self._loop.stop)
+
+    def call(self, work: Callable[[ContextWindow], T]) -> T:
+        """Run a function with the window in the window's thread, for example to read its transcript, and return the result."""
+        return self._loop.call(lambda: work(self.window))
 
     @property
     def view(self) -> TranscriptView:
         """The messages of the transcript that the next request shows."""
         return self._loop.call(lambda: self.window.view)
+
+    @property
+    def budget(self) -> ContextBudget:
+        """The token budget of requests, the preset's thresholds included."""
+        return self._loop.call(lambda: self.window.budget)
+
+    @property
+    def last_rendered(self) -> Rendered | None:
+        """The render behind the last request, with its receipt."""
+        return self._loop.call(lambda: self.window.last_rendered)
 
     def usage(self) -> UsageReading:
         """Measure how much of the context window the next request takes."""
@@ -252,7 +275,7 @@ class _LoopThread:
         try:
             return self._portal.start_task_soon(work)
         except RuntimeError as error:
-            closed = "this session is closed: open another one over the same transcript."
+            closed = "this session or window is closed: open another one over the same transcript."
             raise RuntimeError(closed) from error
 
     async def _shut_down(self) -> None:
@@ -261,7 +284,7 @@ class _LoopThread:
 
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
-            problem = "a session was called from its own thread, for example from on_text or a hook, and would wait for itself: use another thread."
+            problem = "a session or window was called from its own thread, for example from on_text or a hook, and would wait for itself: use another thread."
             raise RuntimeError(problem)
 
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast, get_args
 
-from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Part
 
 if TYPE_CHECKING:
@@ -22,13 +21,8 @@ CANCELLED = "Error: this call was cancelled; whether it had an effect is not kno
 
 
 def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
-    """Index tools by name. Raises InvalidArgumentError if two have the same name, because the model could not tell them apart."""
-    by_name = {tool.definition.name: tool for tool in tools}
-    if len(by_name) < len(tools):
-        names = [tool.definition.name for tool in tools]
-        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
-        raise InvalidArgumentError(problem)
-    return by_name
+    """Index tools by name."""
+    return {tool.definition.name: tool for tool in tools}
 
 
 async def run_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], on_results: Callable[[Sequence[Message]], object]) -> None:

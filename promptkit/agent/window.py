@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from promptkit.agent.checks import as_model, as_summarizer, check_messages, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
-from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
 from promptkit.providers.errors import overflow_from_error
 from promptkit.providers.model import Model, Reply
@@ -29,15 +27,17 @@ from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolv
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
 from promptkit.transcript.entries import MessageEntry, Setting
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.transcript import LEAF_SETTING, Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
@@ -62,6 +62,15 @@ class _SentRequest:
 
     request: WindowRequest
     state: RequestState
+    model: str | Model
+
+
+@attrs.frozen
+class _Retry:
+    """The state with which a refused request is made again, as long as the view and the model are those that room was made in."""
+
+    state: RequestState
+    view: TranscriptView
     model: str | Model
 
 
@@ -135,12 +144,24 @@ class ContextWindow:
             InvalidArgumentError: An argument has a value that it cannot have.
             TypeError: An argument has the wrong type.
         """
-        _check_types(transcript=transcript, prompt=prompt, hooks=hooks, events=events, policy=policy, summarizer=summarizer)
-        chosen = _resolve_preset(preset)
+        check_types(
+            transcript=transcript,
+            prompt=prompt,
+            hooks=hooks,
+            events=events,
+            policy=policy,
+            summarizer=summarizer,
+            keep=keep,
+            tokenizer=tokenizer,
+            promotions=promotions,
+            archives=archives,
+            read_tool=read_tool,
+        )
+        chosen = resolve_preset(preset)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._tokenizer = tokenizer
-        self._summarizing_model = _as_model(summarizer)
+        self._summarizing_model = as_model(summarizer)
         self._definitions = tool_definitions(tools)
         events = events or Events()
         self._config = CompactionConfig(
@@ -148,7 +169,7 @@ class ContextWindow:
             preset=chosen,
             policy=policy,
             keep=keep,
-            summarizer=_as_summarizer(summarizer),
+            summarizer=as_summarizer(summarizer),
             hooks=hooks,
             redactor=redactor,
             events=events,
@@ -168,7 +189,7 @@ class ContextWindow:
         )
         self.last_request: WindowRequest | None = None
         self._sent: _SentRequest | None = None
-        self._retry: RequestState | None = None
+        self._retry: _Retry | None = None
         self._last_finish: str | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
@@ -235,7 +256,7 @@ class ContextWindow:
             InvalidArgumentError: The number of origins differs from that of the messages.
             TranscriptError: The messages cannot be appended, for example a tool result without its call.
         """
-        _check_messages(messages, origins)
+        check_messages(messages, origins)
         if not messages:
             return []
         entries = self.transcript.append_messages(*messages)
@@ -264,7 +285,7 @@ class ContextWindow:
             TypeError: A value is not a `Message`.
             InvalidArgumentError: The number of origins differs from that of the messages.
         """
-        _check_messages(messages, origins)
+        check_messages(messages, origins)
         branch = self._longest_match(messages)
         common = branch.matched
         if origins is not None:
@@ -292,8 +313,10 @@ class ContextWindow:
             ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
         """
         self._sent = None
-        state, self._retry = self._retry, None
-        if state is None:
+        retry, self._retry = self._retry, None
+        if retry is not None and retry.view is self.view and retry.model is self.model:
+            state = retry.state
+        else:
             state = await self.compaction.prepare()
         while True:
             view, model, tokenizer = self.view, self.model, self.tokenizer
@@ -358,14 +381,15 @@ class ContextWindow:
         Raises:
             ContextWindowFullError: No smaller request is possible.
         """
-        sent = self._sent
-        overflow = overflow_from_error(error)
+        sent, overflow = self._sent, overflow_from_error(error)
         if sent is None or overflow is None or sent.state.refused:
             return False
         tokens = sent.request.tokens
         if sent.model is self.model:
             self._set_budget(budget_after_overflow(self.budget, refused=tokens, window=overflow.window))
-        self._retry = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
+        state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
+        self._sent = attrs.evolve(sent, state=state)
+        self._retry = _Retry(state, self.view, self.model)
         return True
 
     async def compact(self, instructions: str | None = None) -> Entry | None:
@@ -462,9 +486,11 @@ class ContextWindow:
 
     def _longest_match(self, messages: Sequence[Message]) -> _Branch:
         """Find the place in the transcript that has the most of these messages before it."""
-        best = _match_branch(self.transcript.path(), messages)
-        if best.is_whole:
-            return best
+        path = self.transcript.path()
+        best = _match_branch(path, messages)
+        rewound = bool(path) and isinstance(path[-1].payload, Setting) and path[-1].payload.name == LEAF_SETTING
+        if best.is_whole and not (rewound and best.matched < len(messages)):
+            return best  # as a rule: messages were appended, or none
         for leaf in self.transcript.leaves():
             branch = _match_branch(self.transcript.path(leaf.id), messages)
             if branch.matched > best.matched or (branch.matched == best.matched and branch.is_whole and not best.is_whole):
@@ -524,52 +550,3 @@ def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Toke
         return None
     sizes = ((model, ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
     return next((model for model, size in sizes if size is not None and size > window), None)
-
-
-def _as_model(summarizer: Summarizer | Model | None) -> Model | None:
-    return summarizer if isinstance(summarizer, Model) else None
-
-
-def _as_summarizer(summarizer: Summarizer | Model | None) -> Summarizer | None:
-    return None if summarizer is None or isinstance(summarizer, Model) else summarizer
-
-
-def _resolve_preset(preset: str | Preset) -> Preset:
-    if isinstance(preset, Preset):
-        return preset
-    build = PRESETS.get(preset)
-    if build is None:
-        problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
-        raise InvalidArgumentError(problem)
-    return build()
-
-
-def _check_types(  # noqa: PLR0913  # the arguments that a type checker would refuse
-    *, transcript: object, prompt: object, hooks: object, events: object, policy: object, summarizer: object
-) -> None:
-    """Refuse arguments of the wrong type at once. Raises TypeError with what to write instead."""
-    problem = ""
-    if not isinstance(transcript, Transcript | None):
-        problem = f"transcript must be a Transcript such as Transcript(JsonlStore('talk.jsonl')), not {transcript!r:.80}."
-    elif prompt is not None and not callable(prompt):
-        problem = f"prompt must be a function that takes a ConversationView, such as lambda view: …, not {type(prompt).__name__}."
-    elif not isinstance(hooks, CompactionHooks | None):
-        problem = f"hooks must be a CompactionHooks, not {hooks!r:.80}: write HookChain(first, second) for several."
-    elif not isinstance(events, Events | None):
-        problem = f"events must be an Events, not {events!r:.80}: write Events(function) for a function that takes an event."
-    elif policy is not None and not callable(getattr(policy, "decide", None)):
-        problem = f"policy must have a method decide(state), such as default_policy(), not {policy!r:.80}."
-    elif summarizer is not None and not isinstance(summarizer, Model) and not callable(getattr(summarizer, "summarize", None)):
-        problem = f"summarizer must be a Summarizer such as ExtractiveSummarizer(…), or a model object, not {summarizer!r:.80}."
-    if problem:
-        raise TypeError(problem)
-
-
-def _check_messages(messages: Sequence[object], origins: Sequence[object] | None) -> None:
-    for message in messages:
-        if not isinstance(message, Message):
-            problem = f"a context window takes messages such as Message(role='user', content=('Hello',)), not {message!r:.80}."
-            raise TypeError(problem)
-    if origins is not None and len(origins) != len(messages):
-        problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
-        raise InvalidArgumentError(problem)

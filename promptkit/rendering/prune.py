@@ -91,9 +91,9 @@ class Pruner:
         if not scan.steps and scan.tokens > room:
             scan = self.scan_tree()  # the whole tree fitted without a scan, but a smaller budget needs one
         state = scan.find_first_fit(room)
-        if state is not None and rounding.step:
+        if rounding.step and state is not None:
             state = rounding.find_state(scan, room, state)
-        elif state is not None and self._exact_overhead:
+        elif self._exact_overhead:
             state = self._find_exact_fit(scan, room, state)
         if state is not None and self.fallback_limits:
             fitting = (each for each in range(state, len(scan.steps) + 1) if self.cost_at(scan, each, rounding) <= room)
@@ -110,10 +110,12 @@ class Pruner:
         """Return whether the limits hold in which a fallback may have been activated after they were pruned."""
         return all(not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0) for node in self.fallback_limits)
 
-    def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int) -> int:
+    def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int | None) -> int | None:
         """Find the first state that fits if the line break after the first system message, of one token or none, is counted exactly."""
         start = scan.find_first_fit(room + 1)
-        states = range(first_fit if start is None else start, first_fit)
+        if start is None:
+            return first_fit
+        states = range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
         return next((state for state in states if scan.tokens_at(state) - self.saving_at(scan, state) <= room), first_fit)
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:
@@ -145,7 +147,7 @@ class Pruner:
     def _exceeded_error(self, root: Node, budget: int, scan: BackwardScan) -> BudgetExceededError:
         where = "" if root.parent is None else format_path(root)
         state = len(scan.steps)
-        required = scan.tokens_at(state)
+        required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
         for parent, position in iter_message_places(root, state):
             item = parent.items[position]

@@ -6,7 +6,7 @@ The stages are expand, materialize, prune and assemble. Each is a module of this
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from promptkit.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
@@ -82,6 +82,9 @@ class Renderer:
         """
         if not prune_step >= 0:
             message = f"prune_step must be at least 0 tokens, not {prune_step}."
+            raise InvalidArgumentError(message)
+        if pairing not in get_args(Pairing):
+            message = f'pairing is {pairing!r}: write "strict" or "lenient".'
             raise InvalidArgumentError(message)
         definitions = tool_definitions(tools)
         self.model = None if model is None else model_name(model)

@@ -148,7 +148,9 @@ def model_name(model: str | NamedModel) -> str:
     """Return the name of a model that is given by its name or as an object. Raises TypeError for anything else."""
     name: object = model if isinstance(model, str) else getattr(model, "name", None)
     if not isinstance(name, str):
-        message = f"model must be a model's name such as 'gpt-5', or an object with a `name`, not {model!r:.80}."
+        message = (
+            f"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel('gpt-5', client=…), not {model!r:.80}."
+        )
         raise TypeError(message)
     return name
 

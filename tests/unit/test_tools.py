@@ -5,14 +5,20 @@ from typing import Any
 import pytest
 
 from promptkit import Tool, ToolDefinition, UserMessage, render
+from promptkit.errors import InvalidArgumentError
 from promptkit.tools import tool_definitions
 
 READ = ToolDefinition(name="read", description="Read a file.")
 TOOL = Tool(definition=READ, run=str)
 
 
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="two tools have the name 'read'"):
+        tool_definitions([TOOL, READ])
+
+
 def test_tools_and_definitions_have_definitions() -> None:
-    assert tool_definitions([TOOL, READ]) == (READ, READ)
+    assert tool_definitions([TOOL]) == tool_definitions([READ]) == (READ,)
     assert tool_definitions(()) == ()
 
 

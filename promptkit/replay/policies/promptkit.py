@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.events import Event
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.element import Child
     from promptkit.messages import Message
     from promptkit.replay.policies.strategy import ReplayTerms, SummaryCall
 
@@ -162,12 +161,12 @@ class _ReplayPrompt(ConversationPrompt):
         self._terms = terms
         self._limit = limit
 
-    def __call__(self, view: ConversationView) -> Child:
-        """Return the prompt of one request."""
+    def select(self, view: ConversationView) -> ConversationView:
+        """Return the part of the view that a pruned request can contain."""
         limit = self._limit()
-        if view.may_prune and limit is not None:
-            view = attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
-        return super().__call__(view)
+        if not view.may_prune or limit is None:
+            return view
+        return attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
 
 
 def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> tuple[Message, ...]:

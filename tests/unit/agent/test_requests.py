@@ -20,15 +20,17 @@ from promptkit import (
     PromptElement,
     Sizing,
     SystemMessage,
+    UserMessage,
     component,
 )
-from promptkit.agent.prompt import ConversationPrompt
+from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.errors import BudgetExceededError
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
@@ -241,3 +243,34 @@ def test_a_system_message_with_a_component_is_rendered_in_every_request() -> Non
     assert len(seen) == 1, "a component is run again only if its budget or its props change"
     assert each.last_rendered is not None
     assert each.last_rendered.messages[0].text == f"You have {seen[0]} tokens."
+
+
+def test_a_request_of_exactly_its_budget_has_a_render_with_the_same_figures() -> None:
+    tokenizer, tools = tokenizer_for("gpt-5"), (READ,)
+    view = ConversationBuilder()
+    view.user("Hello.")
+    for instructions in ("Be brief.", "x\n", "You run tests.\n"):
+        builder = RequestBuilder(view.log, None, instructions=instructions, tools=tools, events=Events())
+        rendered_whole = ConversationPrompt(SystemMessage(required=True)[instructions]).__call__
+        oracle = RequestBuilder(view.log, rendered_whole, instructions=None, tools=tools, events=Events())
+
+        async def build(each: RequestBuilder, budget: int) -> tuple[int, int]:
+            request = await each.build(view.view, model="gpt-5", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
+            return request.tokens, request.rendered.tokens
+
+        tokens, _ = asyncio.run(build(builder, 1_000))
+        for each in (builder, oracle):
+            assert asyncio.run(build(each, tokens)) == (tokens, tokens)
+            with pytest.raises(BudgetExceededError) as refused:
+                asyncio.run(build(each, tokens - 1))
+            assert refused.value.required == tokens
+
+
+def test_a_prompt_class_with_a_message_of_its_own_is_rendered() -> None:
+    class Reminding(ConversationPrompt):
+        def __call__(self, view: ConversationView) -> Child:
+            return super().__call__(view), UserMessage(required=True)["Remember."]
+
+    each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=1_000, prompt=Reminding())
+    each.add(Message(role="user", content=("Hello.",)))
+    assert [message.text for message in asyncio.run(each.request()).messages] == ["Hello.", "Remember."]

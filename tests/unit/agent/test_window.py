@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
-from promptkit.compaction import PRESETS, ExtractiveSummarizer
+from promptkit.compaction import PRESETS, ExtractiveSummarizer, default_policy
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -194,6 +194,30 @@ class TestCompaction:
         with pytest.raises(InvalidArgumentError, match=r"vscode, .*not 'no such'"):
             window(preset="no such")
 
+    @pytest.mark.parametrize(
+        ("argument", "value"),
+        [
+            ("transcript", "talk.jsonl"),
+            ("prompt", "Be brief."),
+            ("hooks", []),
+            ("events", print),
+            ("policy", 1),
+            ("policy", type(default_policy())),
+            ("summarizer", ExtractiveSummarizer),
+            ("keep", 3),
+            ("tokenizer", "o200k_base"),
+            ("promotions", ["gpt-4.1"]),
+            ("archives", "archives"),
+            ("read_tool", print),
+            ("model", 3),
+            ("tools", 1),
+            ("tools", ToolDefinition(name="read")),
+        ],
+    )
+    def test_an_argument_of_a_wrong_type_is_refused_at_once_with_its_name(self, argument: str, value: object) -> None:
+        with pytest.raises(TypeError, match=f"^{argument} must be "):
+            window(**{argument: value})
+
 
 class TestReplies:
     def test_a_reply_is_recorded_with_what_it_cost(self) -> None:
@@ -226,7 +250,37 @@ class TestRecovery:
             second = await each.request()
             assert second.tokens < 500 < first.tokens
             assert not await each.recover(error), "the same request is not retried for ever"
+            assert not await each.recover(error)
             each.add_reply(assistant("done"))
+
+        asyncio.run(work())
+
+    def test_a_second_call_for_one_refusal_says_no(self) -> None:
+        each = window()
+
+        async def work() -> None:
+            await turn(each, "question", words(100))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(ContextLengthExceededError("too large"))
+            assert not await each.recover(ContextLengthExceededError("too large"))
+
+        asyncio.run(work())
+
+    def test_the_state_of_a_refused_request_ends_when_the_model_or_the_conversation_changes(self) -> None:
+        each = window(preset="truncate_only")
+
+        async def work() -> None:
+            for number in range(4):
+                await turn(each, f"question {number}", words(100))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(ContextLengthExceededError("too large"))
+            each.set_model("larger", budget="100k")
+            each.add(user("more"))
+            request = await each.request()
+            assert not request.pruned
+            assert request.omitted == ()
 
         asyncio.run(work())
 
@@ -282,6 +336,16 @@ class TestSync:
         assert texts(each.view.messages) == ["one"]
         each.sync([])
         assert texts(each.view.messages) == []
+
+    @pytest.mark.parametrize("undone", [0, 1, 2])
+    def test_what_was_undone_and_is_there_again_is_not_appended_again(self, undone: int) -> None:
+        each = window()
+        messages = [user("one"), assistant("1"), user("two")]
+        each.sync(messages)
+        each.sync(messages[:undone])
+        assert each.sync(messages) == []
+        assert recorded(each) == ["one", "1", "two"]
+        assert len(each.sync([*messages, assistant("2")])) == 1
 
     def test_a_list_that_was_recorded_before_switches_back_to_its_branch(self) -> None:
         each = window()

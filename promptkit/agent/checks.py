@@ -1,0 +1,120 @@
+"""Checks of what a program passes to a context window or a session: what is given wrongly is refused at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.agent.tools import parse_content
+from promptkit.compaction.events import Events
+from promptkit.compaction.hooks import CompactionHooks
+from promptkit.compaction.planning.selection import Keep
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.storage.archives import ArchiveDirectory
+from promptkit.errors import InvalidArgumentError, NoPendingMessageError
+from promptkit.messages import Message
+from promptkit.providers.model import Model
+from promptkit.tools import Tool, tool_definitions
+from promptkit.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Part, ToolDefinition
+
+__all__ = ["as_model", "as_summarizer", "check_content", "check_messages", "check_tools", "check_types", "resolve_preset"]
+
+
+def as_model(summarizer: Summarizer | Model | None) -> Model | None:
+    """Return the model object that the preset's summarizers use, if one is given as the summarizer."""
+    return summarizer if isinstance(summarizer, Model) else None
+
+
+def as_summarizer(summarizer: Summarizer | Model | None) -> Summarizer | None:
+    """Return the summarizer that is given, if it is one."""
+    return None if summarizer is None or isinstance(summarizer, Model) else summarizer
+
+
+def resolve_preset(preset: object) -> Preset:
+    """Return a preset that is given by its name or as a value. Raises InvalidArgumentError."""
+    if isinstance(preset, Preset):
+        return preset
+    build = PRESETS.get(preset) if isinstance(preset, str) else None
+    if build is None:
+        problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
+        raise InvalidArgumentError(problem)
+    return build()
+
+
+def _has(value: object, *methods: str) -> bool:
+    """Return whether a value is an object, and not a class, with these methods."""
+    return not isinstance(value, type) and all(callable(getattr(value, method, None)) for method in methods)
+
+
+_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "transcript": (lambda value: isinstance(value, Transcript), "a Transcript such as Transcript(JsonlStore('talk.jsonl'))"),
+    "prompt": (callable, "a function that takes a ConversationView, such as lambda view: …"),
+    "hooks": (lambda value: isinstance(value, CompactionHooks), "a CompactionHooks, or HookChain(first, second) for several"),
+    "events": (lambda value: isinstance(value, Events), "an Events, such as Events(function) for a function that takes an event"),
+    "policy": (lambda value: _has(value, "decide"), "an object with a method decide(state), such as default_policy()"),
+    "summarizer": (
+        lambda value: isinstance(value, Model) or _has(value, "summarize"),
+        "a Summarizer such as ExtractiveSummarizer(…), or a model object",
+    ),
+    "keep": (lambda value: isinstance(value, Keep), "a value such as KeepLastTurns(count=2)"),
+    "tokenizer": (lambda value: _has(value, "count", "count_framing"), "a Tokenizer, such as tokenizer_for('gpt-5')"),
+    "promotions": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(each, Model) for each in value),
+        "a list of model objects",
+    ),
+    "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
+    "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
+}
+"""What an argument must be, for arguments that a type checker would refuse."""
+
+
+def check_types(**arguments: object) -> None:
+    """Refuse arguments of the wrong type at once. Raises TypeError with what to write instead."""
+    for name, value in arguments.items():
+        is_right, description = _CHECKS[name]
+        if value is not None and not is_right(value):
+            problem = f"{name} must be {description}, not {value!r:.80}."
+            raise TypeError(problem)
+
+
+def check_messages(messages: Sequence[object], origins: Sequence[object] | None) -> None:
+    """Refuse what is no list of messages. Raises TypeError, or InvalidArgumentError for a wrong number of origins."""
+    if not isinstance(messages, list | tuple):
+        problem = f"messages must be a list, not {messages!r:.80}: write list(messages)."
+        raise TypeError(problem)
+    for message in messages:
+        if not isinstance(message, Message):
+            problem = f"a context window takes messages such as Message(role='user', content=('Hello',)), not {message!r:.80}."
+            raise TypeError(problem)
+    if origins is not None and len(origins) != len(messages):
+        problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
+        raise InvalidArgumentError(problem)
+
+
+def check_tools(tools: Sequence[Tool | ToolDefinition]) -> Sequence[Tool]:
+    """Return tools that a session can run. Raises TypeError for a value that is none."""
+    tool_definitions(tools)  # refuses what is no list, or no tool
+    checked: list[Tool] = []
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            problem = f"a session runs tools: write Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            raise TypeError(problem)
+        checked.append(tool)
+    return checked
+
+
+def check_content(content: object) -> tuple[Part, ...]:
+    """Return the content of a user message. Raises TypeError, or NoPendingMessageError if it is empty."""
+    parts = parse_content(content)
+    if parts is None:
+        problem = f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
+        raise TypeError(problem)
+    if not any(part.strip() if isinstance(part, str) else True for part in parts):
+        raise NoPendingMessageError
+    return parts
