@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
-from promptkit.compaction import PRESETS, ExtractiveSummarizer, default_policy
+from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -202,7 +202,7 @@ class TestCompaction:
             ("hooks", []),
             ("events", print),
             ("policy", 1),
-            ("policy", type(default_policy())),
+            ("policy", type(first_match(()))),
             ("summarizer", ExtractiveSummarizer),
             ("keep", 3),
             ("tokenizer", "o200k_base"),
