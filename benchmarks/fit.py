@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
 
 import attrs
 
-from promptkit import BudgetExceededError, Message
+from promptkit import BudgetExceededError, Message, fit
 from promptkit.errors import PromptKitError
-from promptkit.fit import fit
 from promptkit.replay.recordings import read_recordings
 from promptkit.tokens import tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
@@ -73,10 +73,8 @@ def measure(conversations: dict[str, list[Message]], budget: int) -> Figures:
         over += fitted.tokens > budget
         unpaired += bool(pair_tool_calls(fitted.messages).repairs)
         kept += len(fitted.messages)
-        try:
+        with suppress(BudgetExceededError):  # nothing is kept if only shortening would make it fit
             whole += len(fit(messages, budget=budget, model=MODEL, shorten=False).messages)
-        except BudgetExceededError:
-            pass  # nothing can be kept without shortening
     used.sort()
     return Figures(
         budget=budget,

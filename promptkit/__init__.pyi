@@ -28,6 +28,7 @@ from .emitters.anthropic import to_anthropic as to_anthropic, tools_to_anthropic
 from .emitters.chat import to_chat as to_chat, tools_to_chat as tools_to_chat
 from .emitters.responses import to_responses as to_responses, tools_to_responses as tools_to_responses
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
+from .fitting import Fitted as Fitted, fit as fit
 from .messages import (
     DocumentPart as DocumentPart,
     ImagePart as ImagePart,

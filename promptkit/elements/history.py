@@ -23,6 +23,7 @@ import attrs
 
 from promptkit.errors import BudgetExceededError
 from promptkit.tokens.messages import count_message
+from promptkit.tokens.tool_schemas import compact_arguments
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class _Fit:
         tokens = self.least.get(at)
         if tokens is None:
             shortest = shorten_message(self.messages[at], 0, tokenizer=self.tokenizer)
-            tokens = self.least[at] = self.size(at) if shortest is self.messages[at] else count_message(shortest, self.tokenizer)
+            tokens = self.size(at) if shortest is self.messages[at] else min(self.size(at), count_message(shortest, self.tokenizer))
+            self.least[at] = tokens
         return tokens
 
     def _grant_required(self, users: Sequence[int], newest: Sequence[int]) -> bool:
@@ -223,8 +225,8 @@ class _Fit:
         return FittedHistory(messages=tuple(shown[at] for at in kept), sources=kept, tokens=sum(actual.values()))
 
     def _exceeded(self, required: Sequence[int]) -> BudgetExceededError:
-        sizes = {f"messages[{at}]": self.least_size(at) for at in required}
         overhead = self.budget - self.left - sum(self.granted.values())
+        sizes = {f"messages[{at}]": self.granted.get(at) or self.least_size(at) for at in required}
         return BudgetExceededError(
             budget=self.budget,
             required=overhead + sum(sizes.values()),
@@ -276,7 +278,7 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
     """
     size = count_message(message, tokenizer)
     if size > tokens and message.tool_calls:
-        needs = [tokenizer.count(call.arguments) for call in message.tool_calls]
+        needs = [tokenizer.count(compact_arguments(call.arguments)) for call in message.tool_calls]
         level = find_level(needs, sum(needs) - (size - tokens))
         calls = [
             attrs.evolve(call, arguments=shorten_arguments(call.arguments, level, tokenizer=tokenizer)) if need > level else call
@@ -320,7 +322,7 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
     shortest = write(least)
     spare = tokens - tokenizer.count(shortest)
     if spare < 0:
-        return min(shortest, arguments, key=tokenizer.count)
+        return min(shortest, arguments, key=lambda text: tokenizer.count(compact_arguments(text)))
     level = least + find_level([need - least for need in needs], spare)
     while level > least:
         text = write(level)
@@ -334,13 +336,12 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
 def _find_strings(value: Json) -> list[tuple[dict[object, str], object, str]]:
     """Return the container, the key and the text of each string in a JSON value."""
     found: list[tuple[dict[object, str], object, str]] = []
-    stack: list[object] = [value]
+    stack: list[dict[object, object] | list[object]] = [cast("dict[object, object]", value)]  # JSON: what it holds is not known
     while stack:
         container = stack.pop()
-        items = container.items() if isinstance(container, dict) else enumerate(cast("list[object]", container))
-        for key, item in cast("list[tuple[object, object]]", list(items)):  # JSON: what it holds is not known
+        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(item, str):
-                found.append((cast("dict[object, str]", container), key, item))  # a list is written to by its index in the same way
+                found.append((cast("dict[object, str]", container), key, item))  # a list is written by its index in the same way
             elif isinstance(item, dict | list):
-                stack.append(item)
+                stack.append(cast("dict[object, object] | list[object]", item))  # as above
     return found

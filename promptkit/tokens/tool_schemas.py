@@ -27,6 +27,7 @@ __all__ = [
     "MAX_DEPTH",
     "SYSTEM_DISCOUNT",
     "Dialect",
+    "compact_arguments",
     "count_definitions",
     "count_line_break",
     "count_tool_calls",
@@ -95,15 +96,16 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = sum(_CALL + 2 * count(call.name) + count(_compact(call.arguments)) for call in calls)
+    tokens = sum(_CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls)
     return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
 
 
-def _compact(arguments: str) -> str:
-    return _compact_short(arguments) if len(arguments) <= _SHORT else _compact_any(arguments)
+def compact_arguments(arguments: str) -> str:
+    """Write the arguments of a tool call as the prompt holds them: as compact JSON, or as they are if they are no JSON."""
+    return _compact_short(arguments) if len(arguments) <= _SHORT else _rewrite(arguments)
 
 
-def _compact_any(arguments: str) -> str:
+def _rewrite(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
@@ -111,7 +113,7 @@ def _compact_any(arguments: str) -> str:
 
 
 _SHORT = 4_096  # characters: the arguments of a call are counted in every request, and most are short
-_compact_short = lru_cache(maxsize=4_096)(_compact_any)
+_compact_short = lru_cache(maxsize=4_096)(_rewrite)
 
 _TYPES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 

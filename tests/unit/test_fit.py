@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import BudgetExceededError, Group, Message, Tokenizer, ToolCall, ToolDefinition, render
+from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
 from promptkit.elements import element_from_message
 from promptkit.elements.history import CUT_MARKER, find_level, shorten_arguments
 from promptkit.errors import InvalidArgumentError
-from promptkit.fit import Fitted, fit
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
@@ -75,10 +74,13 @@ class TestLaws:
     ) -> None:
         tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, COUNTED]))
         offered = [READ] if tools else []
+        refused = None
         try:
             fitted = fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
         except BudgetExceededError as error:
-            assert error.required > budget
+            refused = error.required
+        if refused is not None:
+            assert refused > budget
             return
         shown = Group(required=True)[[element_from_message(message) for message in fitted.messages]]
         rendered = render(shown, budget=1_000_000, tokenizer=tokenizer, tools=offered)
@@ -175,7 +177,7 @@ class TestWhatStays:
         messages = [user_message("a"), assistant_message("b")]
         fitted = fit(messages, budget="1k", model="gpt-5")
         assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
-        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (2%) in 2 messages", "kept 2: messages 0-1"]
+        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2: messages 0-1"]
 
     def test_without_a_budget_it_is_the_models_window(self) -> None:
         assert fit([user_message("a")], model="gpt-4o").budget > 100_000
@@ -213,7 +215,7 @@ class TestRefusals:
         with pytest.raises(InvalidArgumentError, match='"newest" or "oldest"'):
             fit([], budget=10, keep="middle")  # type: ignore[arg-type]  # wrong on purpose
 
-    def test_a_call_without_a_name_of_its_own_stays_a_call(self) -> None:
+    def test_the_arguments_of_an_older_call_are_shortened_and_stay_json(self) -> None:
         call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments=json.dumps({"text": words(300)})),))
-        fitted = fit([user_message("Go."), call, result_message("a", "done"), user_message("Next.")], budget=60, tokenizer=COUNTED)
+        fitted = fit([user_message("Go."), call, result_message("a", "done"), user_message("Next.")], budget=120, tokenizer=GPT)
         assert json.loads(fitted.messages[1].tool_calls[0].arguments)["text"].endswith("[…]")

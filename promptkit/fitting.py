@@ -102,7 +102,7 @@ def fit(  # noqa: PLR0913  # keywords
         raise InvalidArgumentError(problem)
     paired = pair_tool_calls(messages)
     system = next((message.text for message in paired.messages if message.role == "system"), False)
-    overhead = counter.count_overhead(definitions, system=system).tokens
+    overhead = counter.count_overhead(definitions, system=system).tokens if messages or definitions else 0
     fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten=shorten)
     sources = [paired.sources[at] for at in fitted.sources]
     kept = {at for at, message in zip(sources, fitted.messages, strict=True) if message is messages[at]}
