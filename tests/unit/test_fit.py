@@ -54,6 +54,16 @@ def conversations(draw: DrawFn) -> list[Message]:
     return said
 
 
+def fit_or_refuse(
+    messages: Sequence[Message], *, budget: int, tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = (), shorten: bool = True
+) -> Fitted | int:
+    """What fits, or the tokens that are required."""
+    try:
+        return fit(messages, budget=budget, tokenizer=tokenizer, tools=tools, shorten=shorten)
+    except BudgetExceededError as error:
+        return error.required
+
+
 def given_indices(fitted: Fitted) -> set[int]:
     return {*fitted.kept, *fitted.changed}
 
@@ -74,13 +84,9 @@ class TestLaws:
     ) -> None:
         tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, COUNTED]))
         offered = [READ] if tools else []
-        refused = None
-        try:
-            fitted = fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
-        except BudgetExceededError as error:
-            refused = error.required
-        if refused is not None:
-            assert refused > budget
+        fitted = fit_or_refuse(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
+        if isinstance(fitted, int):
+            assert fitted > budget
             return
         shown = Group(required=True)[[element_from_message(message) for message in fitted.messages]]
         rendered = render(shown, budget=1_000_000, tokenizer=tokenizer, tools=offered)
@@ -103,9 +109,8 @@ class TestLaws:
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
         self, messages: list[Message], budget: int, more: int, *, shorten: bool
     ) -> None:
-        try:
-            smaller = fit(messages, budget=budget, tokenizer=COUNTED, shorten=shorten)
-        except BudgetExceededError:
+        smaller = fit_or_refuse(messages, budget=budget, tokenizer=COUNTED, shorten=shorten)
+        if isinstance(smaller, int):
             return
         larger = fit(messages, budget=budget + more, tokenizer=COUNTED, shorten=shorten)
         assert given_indices(smaller) <= given_indices(larger)
@@ -114,9 +119,8 @@ class TestLaws:
     @settings(deadline=None, max_examples=100)
     def test_recordings_with_faults_are_repaired_and_told(self, talk: ConversationBuilder, budget: int) -> None:
         messages = [entry.message for entry in talk.path if entry.message]
-        try:
-            fitted = fit(messages, budget=budget, tokenizer=COUNTED)
-        except BudgetExceededError:
+        fitted = fit_or_refuse(messages, budget=budget, tokenizer=COUNTED)
+        if isinstance(fitted, int):
             return
         assert fitted.tokens <= budget
         assert not pair_tool_calls(fitted.messages).repairs
