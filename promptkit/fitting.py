@@ -47,9 +47,9 @@ class Fitted:
     def explain(self) -> str:
         """Describe what was done, as text for a terminal."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share} in {len(self.messages)} messages"]
+        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share} in {_count(len(self.messages))}"]
         lines += [
-            f"{name} {len(indices):,}: messages {_format_ranges(indices)}"
+            f"{name} {_count(len(indices))}: {_format_ranges(indices)}"
             for name, indices in (("kept", self.kept), ("changed", self.changed), ("removed", self.removed))
             if indices
         ]
@@ -116,6 +116,10 @@ def fit(  # noqa: PLR0913  # keywords
         removed=tuple(at for at in range(len(messages)) if at not in shown),
         repairs=paired.repairs,
     )
+
+
+def _count(messages: int) -> str:
+    return f"{messages:,} message{'' if messages == 1 else 's'}"
 
 
 def _format_ranges(indices: Sequence[int]) -> str:

@@ -18,6 +18,7 @@ from promptkit.cli.chat.command import chat
 from promptkit.cli.commands.bench import bench
 from promptkit.cli.commands.compact import compact
 from promptkit.cli.commands.export import export
+from promptkit.cli.commands.fit import fit
 from promptkit.cli.commands.import_ import import_
 from promptkit.cli.commands.render import render
 from promptkit.cli.commands.replay import replay
@@ -96,6 +97,7 @@ program.add_command(chat)
 program.add_command(compact)
 program.add_command(demo)
 program.add_command(export)
+program.add_command(fit)
 program.add_command(import_)
 program.add_command(render)
 program.add_command(replay)

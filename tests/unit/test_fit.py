@@ -181,7 +181,7 @@ class TestWhatStays:
         messages = [user_message("a"), assistant_message("b")]
         fitted = fit(messages, budget="1k", model="gpt-5")
         assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
-        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2: messages 0-1"]
+        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2 messages: 0-1"]
 
     def test_without_a_budget_it_is_the_models_window(self) -> None:
         assert fit([user_message("a")], model="gpt-4o").budget > 100_000

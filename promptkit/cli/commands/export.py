@@ -13,12 +13,13 @@ from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["export"]
+__all__ = ["check_output", "encode_messages", "export", "find_path", "read_transcript", "write_output"]
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -43,20 +44,16 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     """Write the messages that a model would receive. FILE is a transcript, or a recording that `promptkit import` reads."""
     from promptkit.transcript.redaction import redact_secrets
 
-    if output is not None and output.exists() and not force:
-        usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
+    check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
-        transcript = _read(file)
-    path = _path(transcript, leaf)
+        transcript = read_transcript(file)
+    path = find_path(transcript, leaf)
     chunks = _encode(transcript, path, to=to, full=full, redact=redact_secrets if redact else None)
-    if output is None:
-        for chunk in chunks:
-            sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
-    else:
-        _write(output, chunks)
+    write_output(output, chunks)
 
 
-def _read(file: Path) -> Transcript:
+def read_transcript(file: Path) -> Transcript:
+    """Read a transcript or a recording, or end the program with a sentence."""
     from promptkit.recordings.importing import read_recording
     from promptkit.transcript.store import InMemoryStore
     from promptkit.transcript.transcript import Transcript
@@ -67,7 +64,7 @@ def _read(file: Path) -> Transcript:
     return Transcript(InMemoryStore(entries))
 
 
-def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
+def find_path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
     """Return the entries up to a leaf, given by its id, the beginning of its id, or a label. A label selects the branch that contains it."""
     if leaf is None or leaf in transcript:
         return transcript.path(leaf)
@@ -85,17 +82,34 @@ def _path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
 def _encode(
     transcript: Transcript, path: tuple[Entry, ...], *, to: str, full: bool, redact: Callable[[str], str] | None
 ) -> Iterable[bytes]:
-    from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
+    from promptkit.recordings.exporting import encode_transcript, messages_from_entries
 
     if to == "promptkit":
         return encode_transcript(transcript.entries if full else path, redact=redact)
-    messages = messages_from_entries(path, full=full, redact=redact)
+    return encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+
+
+def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
+    """Encode messages as JSON in the format `openai` or `anthropic`."""
+    from promptkit.recordings.exporting import to_anthropic_json, to_openai_json
+
     converted = to_openai_json(messages) if to == "openai" else to_anthropic_json(messages)
     text = json.dumps(converted, ensure_ascii=False, indent=2)
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]
 
 
-def _write(output: Path, chunks: Iterable[bytes]) -> None:
+def check_output(output: Path | None, *, force: bool) -> None:
+    """End the program with a sentence if a file exists that may not be replaced."""
+    if output is not None and output.exists() and not force:
+        usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
+
+
+def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
+    """Write to a file, or to stdout, or end the program with a sentence."""
+    if output is None:
+        for chunk in chunks:
+            sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
+        return
     from promptkit.transcript.jsonl.store import replace_file
 
     try:

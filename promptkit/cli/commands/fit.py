@@ -1,0 +1,64 @@
+"""`promptkit fit`: write the messages of a conversation that fit a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from promptkit.cli.commands.export import check_output, encode_messages, find_path, read_transcript, write_output
+from promptkit.cli.input.params import SIZE
+from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+
+__all__ = ["fit"]
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit fit messages.json --budget 8k --model gpt-5 -o fitted.json
+  promptkit fit session.jsonl --budget 32k --to anthropic
+  promptkit fit session.jsonl --budget 8k --whole
+"""
+
+
+@click.command(short_help="Write the messages of a conversation that fit a budget.", epilog=EXAMPLES)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--budget", type=SIZE, help="Tokens that the request may have, such as 8k. By default the model's window decides.")
+@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
+@click.option("--to", type=click.Choice(["openai", "anthropic"]), default="openai", show_default=True, help="The format to write.")
+@click.option("--keep", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="The rounds that stay longest.")
+@click.option("--whole", is_flag=True, help="Shorten no message: keep rounds whole, or remove them.")
+@click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with. By default the last entry written.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write to a file instead of stdout.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def fit(  # noqa: PLR0913  # one argument for each option of the command
+    *,
+    file: Path,
+    budget: int | None,
+    model: str | None,
+    to: str,
+    keep: Literal["newest", "oldest"],
+    whole: bool,
+    leaf: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Write the messages that fit a budget: long ones are shortened, then the oldest rounds are removed.
+
+    FILE is a JSON list of messages, a transcript, or a recording that `promptkit import` reads. Compactions in it are not applied. What
+    was kept, changed and removed is printed to stderr.
+    """
+    import promptkit
+    from promptkit.recordings.exporting import messages_from_entries
+
+    if budget is None and model is None:
+        usage_error("give --budget, such as --budget 8k, or --model, whose window is then the budget.")
+    check_output(output, force=force)
+    with show_spinner(f"Reading {escape_control_chars(str(file))}"):
+        transcript = read_transcript(file)
+    messages = messages_from_entries(find_path(transcript, leaf), full=True)
+    fitted = promptkit.fit(messages, budget=budget, model=model, keep=keep, shorten=not whole)
+    write_output(output, encode_messages(fitted.messages, to=to))
+    click.echo(escape_control_chars(fitted.explain()), err=True)
