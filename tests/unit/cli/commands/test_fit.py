@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.conversations import call_message, result_message, user_message, word
 if TYPE_CHECKING:
     from pathlib import Path
 
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [  # Any: of a request
     {"role": "system", "content": "You review code."},
     {"role": "user", "content": "Read the log."},
     {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
@@ -57,7 +57,6 @@ def test_whole_rounds_are_removed_if_nothing_may_be_shortened(file: Path, capsys
 def test_a_transcript_can_be_written_for_anthropic(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = JsonlStore(file.parent / "talk.jsonl")
     Transcript(store).append_messages(user_message("Go."), call_message("a"), result_message("a", words(900)))
-    store.close()
     assert main(["fit", "talk.jsonl", "--budget", "300", "--to", "anthropic"]) == 0
     request = json.loads(capsys.readouterr().out)
     assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
