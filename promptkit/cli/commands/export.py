@@ -43,7 +43,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     """Write the messages that a model would receive. FILE is a transcript, or a recording that `promptkit import` reads."""
     from promptkit.transcript.redaction import redact_secrets
 
-    if output is not None and output.exists() and not force:
+    if output is not None and (output.is_file() or output.is_dir()) and not force:
         usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = _read(file)
@@ -99,6 +99,6 @@ def _write(output: Path, chunks: Iterable[bytes]) -> None:
     from promptkit.transcript.jsonl.store import replace_file
 
     try:
-        replace_file(output, lambda out: out.writelines(chunks))
+        replace_file(output.resolve(), lambda out: out.writelines(chunks))
     except OSError as error:
         usage_error(f"cannot write {output}: {error.strerror}.")
