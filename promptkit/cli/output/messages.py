@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -183,7 +183,7 @@ def _pluralize(number: int, noun: str) -> str:
 def rendered_to_json(rendered: Rendered) -> dict[str, object]:
     """Return tokens, budget, exactness, messages in OpenAI's chat format, and the removals in order, as a JSON object.
 
-    The priority of an element without one is null: it is infinite, which JSON cannot express.
+    The priority of an element without one is null, which is the highest.
     """
     return {
         "tokens": rendered.tokens,
@@ -194,7 +194,8 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
             {
                 "order": removal.order,
                 "path": removal.path,
-                "priority": removal.priority if math.isfinite(removal.priority) else None,
+                # JSON cannot express -inf.
+                "priority": None if removal.priority is None else max(removal.priority, -sys.float_info.max),
                 "tokens": removal.tokens,
                 "reason": removal.reason,
                 "partner": removal.partner,
