@@ -247,7 +247,9 @@ def test_drawing_without_matplotlib_is_one_line_and_2(capsys: pytest.CaptureFixt
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, *BENCH, "--plot", "run.svg")
     assert (status, out) == (2, "")
-    assert err == "promptkit: plots need matplotlib: install promptkit with its extra `plot`.\n"
+    assert err == (
+        "promptkit: plots need matplotlib: run `pip install 'matplotlib>=3.9'`, or `pip install '.[plot]'` in a checkout of promptkit.\n"
+    )
 
 
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("150 %", 1.5), ("0", 0.0)])
