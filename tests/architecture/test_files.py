@@ -72,7 +72,7 @@ def test_a_module_exports_what_others_import_from_it(module: str) -> None:
 # Written in pieces, so that this file does not hold what it looks for.
 FORBIDDEN = {
     "the name belongs to another package on the index": r"(?:(?:pip3?|pipx) install|uv add|uvx|poetry add) +(?:-[\w-]+ +)*['\"]?"
-     r"promptkit\b",
+    r"promptkit\b",
     "it says to install the package by its name": "install " + r"promptkit (?:again|with)\b",
     "a registry's address": "|".join([r"pypi\." + "org", r"python" + "hosted", r"registry\." + "npmjs", "index" + "-url"]),
     "a path of one machine": r"(?<![\w.~/-])/(?:" + "root|wor" + r"k)/\w",
