@@ -6,7 +6,8 @@ An element is a frozen value with props in `()` and children in `[]`. A componen
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from functools import wraps
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -70,7 +71,39 @@ def component(cls: type[T]) -> type[T]:
     """
     # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing decorator.
     # Equality and repr are defined below: the ones of attrs recurse and fail on deep trees.
-    return attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
+    element = attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
+    setattr(element, "__init__", _refuse_positional(element.__init__))  # noqa: B010  # mypy rejects a plain assignment to a method
+    return element
+
+
+def _refuse_positional(init: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` that says where children are written, instead of how many arguments it takes."""
+
+    @wraps(init)
+    def check_arguments(self: PromptElement, *args: object, **props: object) -> None:
+        if args:
+            cls = type(self)
+            what = f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names."
+            message = f"{what} Write {_format_call(cls, ', '.join(map(_shorten, args)))}."
+            raise TreeError(message)
+        init(self, **props)
+
+    return check_arguments
+
+
+def _format_call(cls: type[PromptElement], children: str) -> str:
+    """Format how to write an element of this class with these children, with the props that it needs."""
+    needed = [field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING]
+    return f"{cls.__name__}({', '.join(f'{name}=…' for name in needed)})[{children}]"
+
+
+def _shorten(value: object) -> str:
+    shown = repr(value)
+    return f"{shown[:MAX_SHOWN]}…" if len(shown) > MAX_SHOWN else shown
+
+
+MAX_SHOWN = 80
+"""Characters of a value in an error message."""
 
 
 @component
@@ -116,9 +149,20 @@ class PromptElement:
     __iter__: ClassVar[None] = None  # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         # attrs creates a second class for the slots. Only that class, and only under @component, has its own __attrs_attrs__.
         if "__attrs_attrs__" not in cls.__dict__:
             setattr(cls, "__init__", _raise_undecorated)  # noqa: B010  # mypy rejects a plain assignment to a method
+
+    if not TYPE_CHECKING:  # type checkers report it by themselves
+
+        def __class_getitem__(cls, item: object) -> object:
+            """Report children of a class, `UserMessage["Hello"]`. A class with type parameters takes them as usual."""
+            if issubclass(cls, Generic):
+                return super().__class_getitem__(item)
+            children = ", ".join(map(_shorten, item)) if isinstance(item, tuple) else _shorten(item)
+            message = f"{cls.__name__} is a class, and only its elements have children: write {_format_call(cls, children)}."
+            raise TreeError(message)
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
         """Return the children that this element consists of. May be `async`. It must be pure, except for what it loads."""
@@ -277,7 +321,6 @@ def _is_fragment(value: object) -> bool:
 
 
 def _describe_bad_child(value: object, owner: str) -> str:
-    shown = repr(value)
     if isinstance(value, type):
         hint = f"it is a class: write {value.__name__}()"
     elif isinstance(value, int | float):
@@ -286,4 +329,4 @@ def _describe_bad_child(value: object, owner: str) -> str:
         hint = "it is a function: call it"
     else:
         hint = "a child is a string, an element, a sequence of these, None or a boolean"
-    return f"{owner} cannot have {shown[:80]}{'…' if len(shown) > 80 else ''} as a child: {hint}."  # noqa: PLR2004  # characters
+    return f"{owner} cannot have {_shorten(value)} as a child: {hint}."

@@ -47,7 +47,7 @@ def check_drawable(suffix: str) -> None:
         message = f"invalid plot format {suffix!r}: use {', '.join(FORMATS)}."
         raise PlotError(message)
     if find_spec("matplotlib") is None:
-        message = "plots need matplotlib: install promptkit with its extra `plot`."
+        message = "plots need matplotlib: run `pip install 'matplotlib>=3.9'`, or `pip install '.[plot]'` in a checkout of promptkit."
         raise PlotError(message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -58,6 +59,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+class _Formatter(click.HelpFormatter):
+    """The help text. An example that is wider than the terminal goes on in the next line, so that it can still be copied."""
+
+    def write_text(self, text: str) -> None:
+        mark, _, examples = text.partition("\n")
+        if mark != "\b":
+            super().write_text(text)
+            return
+        for example in examples.split("\n"):
+            line = " " * self.current_indent + example[: len(example) - len(example.lstrip())]
+            indent = f"{line}    "
+            start = ""
+            for word in re.findall(r'(?:"[^"]*"|\S)+', example):
+                if start and len(f"{line}{start}{word} \\") > self.width:
+                    self.write(f"{line} \\\n")
+                    line, start = indent, ""
+                line, start = f"{line}{start}{word}", " "
+            self.write(f"{line}\n")
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class _Program(click.Group):
     """A command group that reports failures in one line, or with a traceback if `--traceback` is given."""
 
@@ -88,18 +113,15 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
     Sizes are in tokens and may be written as 8k, 1.5k or 1m: k is 1,000 and m is 1,000,000.
     """
     _ = traceback
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False  # click does not read it; rich, which writes the tables, does
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-program.add_command(bench)
-program.add_command(chat)
-program.add_command(compact)
-program.add_command(demo)
-program.add_command(export)
-program.add_command(fit)
-program.add_command(import_)
-program.add_command(render)
-program.add_command(replay)
-program.add_command(trace)
-program.add_command(transcript)
+_COMMANDS: tuple[click.Command, ...] = (bench, chat, compact, demo, export, fit, import_, render, replay, trace, transcript)
+
+for _command in (*_COMMANDS, *transcript.commands.values()):
+    _command.context_class = _Context
+for _command in _COMMANDS:
+    program.add_command(_command)

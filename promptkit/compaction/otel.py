@@ -41,8 +41,13 @@ def otel_subscriber(tracer: Tracer | None = None) -> Subscriber:
     Raises:
         ImportError: OpenTelemetry is not installed.
     """
-    from opentelemetry import trace
-    from opentelemetry.trace import Status, StatusCode
+    try:
+        from opentelemetry import trace
+        from opentelemetry.trace import Status, StatusCode
+    except ImportError as error:
+        hint = "run `pip install 'opentelemetry-api>=1.27'`, or `pip install '.[otel]'` in a checkout of promptkit"
+        message = f"otel_subscriber needs OpenTelemetry: {hint}."
+        raise ImportError(message) from error
 
     used_tracer = trace.get_tracer("promptkit") if tracer is None else tracer
     spans: dict[int, Span] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import attrs
@@ -112,7 +113,8 @@ def import_recording(
         for _ in recording.encode_lines():
             pass
         return recording.result
-    if out.exists() and not overwrite:
+    special = out.exists() and not (out.is_file() or out.is_dir())
+    if out.exists() and not overwrite and not special:
         problem = "the file already exists: name another file, or pass --force to replace it."
         raise TranscriptWriteError(problem, file=str(out))
     store = JsonlStore(out)
@@ -124,7 +126,8 @@ def import_recording(
         file.write(encode_header(Header()))
         file.writelines(recording.encode_lines())
 
-    with store.lock():
+    # A device, such as /dev/null, has no other writers, and no lock file can be created beside it.
+    with nullcontext() if special else store.lock():
         try:
             replace_file(store.path, write)
         except OSError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from promptkit.rendering.subtree import measure
-from promptkit.rendering.tree import Leaf, Node, TextMessage, format_path
+from promptkit.rendering.tree import Leaf, Node, TextMessage, format_path, read_given_priority
 from promptkit.rendering.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ __all__ = ["PrunedTree", "Removal", "count_removed", "format_call_path", "iter_r
 
 @attrs.frozen(kw_only=True)
 class Removal:
-    """An element, a text or a tool call that was removed from a prompt."""
+    """An element, a text or a tool call that was removed from a prompt. A fallback that replaces something is none."""
 
     order: int
     """Its place in the order of removal, counted from 1."""
@@ -32,8 +33,8 @@ class Removal:
     path: str
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
 
-    priority: float
-    """The priority of the element."""
+    priority: float | None
+    """The priority of the element. None: it has none, which is the highest."""
 
     reason: str
     """Why it was removed.
@@ -89,17 +90,25 @@ class RemovedItem(NamedTuple):
 
 
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
-    """Yield what a render removed: the removals of limits first, then those of the budget, each in order."""
+    """Yield what a render removed: the removals of limits first, then those of the budget, each in order.
+
+    A fallback is no removal of its own: what it replaced was removed before it.
+    """
+    taken = chain(
+        ((step, -1, "limit") for _, steps in pruned.limit_steps for step in steps),
+        ((step, index, pruned.reason) for index, step in enumerate(pruned.scan.steps[: pruned.state])),
+    )
     order = 0
-    for _, steps in pruned.limit_steps:
-        for step in steps:
-            for each in _read_step(step, -1, "limit"):
+    for step, state, reason in taken:
+        for each in _read_step(step, state, reason):
+            if not _is_in_fallback(each):
                 order += 1
                 yield each._replace(order=order)
-    for index, step in enumerate(pruned.scan.steps[: pruned.state]):
-        for each in _read_step(step, index, pruned.reason):
-            order += 1
-            yield each._replace(order=order)
+
+
+def _is_in_fallback(removed: RemovedItem) -> bool:
+    item = removed.node.items[removed.position] if removed.position >= 0 else removed.node
+    return (item if type(item) is Node else removed.node).in_fallback
 
 
 def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
@@ -108,7 +117,7 @@ def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
         Removal(
             order=item.order,
             path=_format_path(item),
-            priority=item.priority,
+            priority=read_given_priority(item.priority),
             reason=item.reason,
             partner=format_path(item.partner) if item.partner else None,
             item=item,

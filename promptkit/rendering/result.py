@@ -169,7 +169,7 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
 _NUMBER_COLUMNS = range(3)  # aligned to the right
 
 
-def _format_priority(priority: float) -> str:
-    if priority >= HIGHEST_PRIORITY:
+def _format_priority(priority: float | None) -> str:
+    if priority is None:
         return "highest"
     return "lowest" if priority <= -HIGHEST_PRIORITY - 1 else f"{priority:g}"

@@ -23,6 +23,7 @@ from promptkit.rendering.tree import (
     TextMessage,
     format_label,
     format_omitted_steps,
+    read_given_priority,
 )
 from promptkit.tracing.trace import Trace, TraceCall, TraceFlexGroup, TraceItem, TraceRemoval, TraceShare, TraceTiming
 
@@ -114,7 +115,7 @@ def _iter_removals(pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder) ->
             item=item.id,
             call=-removed.position - 1 if is_call else None,
             path=format_call_path(item.path, removed.node, removed.position) if is_call else item.path,
-            priority=removed.priority,
+            priority=read_given_priority(removed.priority),
             tokens=count_removed(removed, pruner.sizer),
             reason=removed.reason,
             partner=builder.items[builder.ids[removed.partner]].path if removed.partner else None,
@@ -217,7 +218,7 @@ class _ItemBuilder:
             path=str(path) if type(item) is Node else PATH_SEPARATOR.join(filter(None, (str(self._paths[place.parent or 0]), label))),
             kind="text",
             element=type(item.element).__name__ if item.element else "",
-            priority=item.priority,
+            priority=read_given_priority(item.priority),
             since=since,
             until=until,
         )

@@ -39,6 +39,7 @@ __all__ = [
     "format_path",
     "is_item_alive",
     "is_node_alive",
+    "read_given_priority",
 ]
 
 HIGHEST_PRIORITY = 2**53 - 1
@@ -46,6 +47,12 @@ HIGHEST_PRIORITY = 2**53 - 1
 
 NEVER_REMOVED = 1 << 60
 """The `removed_at` of an item that no step removes, and the `activated_at` of a fallback that no step activates."""
+
+
+def read_given_priority(priority: float) -> float | None:
+    """Return the priority as an element is given it: None for the highest."""
+    return None if priority >= HIGHEST_PRIORITY else priority
+
 
 # When a leaf starts on a new line.
 STARTS_LINE_NEVER = 0

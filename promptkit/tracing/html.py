@@ -217,13 +217,9 @@ def _values_by_id(items: Iterable[TraceItem], fact: Callable[[TraceItem], object
     return {item.id: value for item in items if (value := fact(item)) is not None}
 
 
-HIGHEST = 2**53 - 1
-"""The priority of an element without one."""
-
-
-def _encode_priority(priority: float) -> float | None:
-    """Return None for the highest priority, and the lowest JSON number for a priority that JSON cannot express."""
-    return None if priority >= HIGHEST else max(priority, -sys.float_info.max)
+def _encode_priority(priority: float | None) -> float | None:
+    """Return the lowest JSON number for a priority that JSON cannot express."""
+    return None if priority is None else max(priority, -sys.float_info.max)
 
 
 def _build_removal_row(removal: TraceRemoval, ids: Mapping[str, int], names: _NameTable) -> list[object]:

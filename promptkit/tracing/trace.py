@@ -106,7 +106,8 @@ class TraceItem:
     kind: Kind
     element: str
     """The name of the element's class; empty for plain text and for the root."""
-    priority: float
+    priority: float | None
+    """None: it has none, which is the highest."""
     required: bool = False
     since: int = 0
     """The first state that keeps the item: later than 0 for a fallback."""
@@ -204,7 +205,8 @@ class TraceRemoval:
     call: int | None = None
     """The index of the tool call that is removed from the message `item`; None if the item is removed."""
     path: str
-    priority: float
+    priority: float | None
+    """None: it has none, which is the highest."""
     tokens: int
     reason: str
     partner: str | None = None

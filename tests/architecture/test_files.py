@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 import warnings
 from functools import cache
 from pathlib import Path
@@ -70,7 +71,9 @@ def test_a_module_exports_what_others_import_from_it(module: str) -> None:
 
 # Written in pieces, so that this file does not hold what it looks for.
 FORBIDDEN = {
-    "the name belongs to another package on the index": r"pip install +(?:-[\w-]+ +)*" + r"promptkit\b(?!\[)",
+    "the name belongs to another package on the index": r"(?:(?:pip3?|pipx) install|uv add|uvx|poetry add) +(?:-[\w-]+ +)*['\"]?"
+    r"promptkit\b",
+    "it says to install the package by its name": "install " + r"promptkit (?:again|with)\b",
     "a registry's address": "|".join([r"pypi\." + "org", r"python" + "hosted", r"registry\." + "npmjs", "index" + "-url"]),
     "a path of one machine": r"(?<![\w.~/-])/(?:" + "root|wor" + r"k)/\w",
 }
@@ -86,6 +89,15 @@ def test_nothing_of_one_machine_or_registry_is_in_the_tree(why: str) -> None:
             continue
         found += [f"{name_of(path)}: {match[0]}" for match in re.finditer(FORBIDDEN[why], text)]
     assert found == []
+
+
+def test_a_hint_names_a_requirement_of_an_extra_and_the_extra_that_has_it() -> None:
+    extras: dict[str, list[str]] = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    hints = [found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '([\w.>=-]+)'`", text_of(path))]
+    assert len(hints) > 2
+    assert [hint for hint in hints if not any(hint in requirements for requirements in extras.values())] == []
+    named = {found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '\.\[(\w+)\]'`", text_of(path))}
+    assert named == {"plot", "testing", "otel"}
 
 
 def test_every_exception_from_the_checkers_has_a_reason() -> None:

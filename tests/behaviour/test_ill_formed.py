@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from promptkit import (
     Image,
     PromptElement,
     Reserve,
+    Sizing,
     SystemMessage,
     Text,
     TextChunk,
@@ -23,6 +25,7 @@ from promptkit import (
     ToolMessage,
     Truncate,
     UserMessage,
+    component,
     render,
 )
 from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
@@ -76,6 +79,8 @@ WHEN_BUILT: list[tuple[str, Callable[[], object], type[TreeError]]] = [
     ("a function", lambda: UserMessage()[len], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
     ("a mapping", lambda: UserMessage()[{"a": 1}], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
     ("bytes", lambda: UserMessage()[b"a"], BadChildError),  # type: ignore[index]  # as above  # pyright: ignore[reportArgumentType]
+    ("children of a class", lambda: UserMessage["a"], TreeError),  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments]
+    ("a positional argument", lambda: UserMessage("a"), TreeError),  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
     ("children twice", lambda: UserMessage()["a"]["b"], TreeError),
     ("a class without its decorator", Bare, TreeError),
 ]
@@ -102,3 +107,37 @@ def test_nothing_at_all_is_no_error() -> None:
     for nothing in ((), None, Group(), UserMessage(), " \n"):
         made = render(nothing, budget=5, tokenizer=WordTokenizer())
         assert (made.messages, made.tokens) == ((), 0)
+
+
+def test_children_of_a_class_say_where_the_parentheses_stand() -> None:
+    with pytest.raises(TreeError, match=r"UserMessage is a class.*: write UserMessage\(\)\['hi'\]\.$"):
+        UserMessage["hi"]  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments, reportUndefinedVariable]
+    with pytest.raises(TreeError, match=r"write ToolMessage\(tool_call_id=…\)\['a', 'b'\]\.$"):
+        ToolMessage["a", "b"]  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments, reportUndefinedVariable]
+
+
+def test_a_positional_argument_says_where_children_stand() -> None:
+    with pytest.raises(TreeError, match=r"have names\. Write UserMessage\(\)\['hi'\]\.$"):
+        UserMessage("hi")  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prio'"):
+        UserMessage(prio=1)  # type: ignore[call-arg]  # as above  # pyright: ignore[reportCallIssue]
+
+
+T = TypeVar("T")
+
+
+@component
+class Listing(PromptElement, Generic[T]):
+    items: tuple[T, ...]
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[list(map(str, self.items))]
+
+
+def test_a_class_with_type_parameters_still_takes_them() -> None:
+    made = render(Listing[int](items=(1, 2)), budget=50, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["12"]
+
+
+def test_a_budget_may_be_written_in_thousands() -> None:
+    assert render(UserMessage()["hi"], budget="8k", tokenizer=WordTokenizer()).budget == 8_000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from promptkit import (
     AssistantMessage,
     Child,
@@ -20,7 +23,9 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.cli.output.messages import rendered_to_json
 from promptkit.testing import WordTokenizer
+from promptkit.tracing import trace_to_html
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
@@ -116,3 +121,30 @@ class TestSourceMap:
     def test_paths_hold_labels(self) -> None:
         made = rendered(UserMessage()[Group(name="history")[Text()["a"]]], 9)
         assert made.source_map[0].path == "UserMessage > Group(history) > Text"
+
+
+WITH_MARKER = (
+    UserMessage(priority=1, fallback=UserMessage()["[gone]"])["old question here"],
+    UserMessage()["another old one"],
+    UserMessage(required=True)["new question"],
+)
+
+
+class TestTheUsersWords:
+    def test_a_marker_that_replaces_something_is_no_row_of_its_own(self) -> None:
+        made = render(WITH_MARKER, budget=2, tokenizer=WordTokenizer(), trace=True)
+        assert [message.text for message in made.messages] == ["new question"]  # the marker was removed, too
+        assert [(removal.order, removal.path) for removal in made.removals] == [(1, "UserMessage[0]"), (2, "UserMessage[2]")]
+        assert made.trace is not None
+        assert [removal.path for removal in made.trace.removals] == ["UserMessage[0]", "UserMessage[2]"]
+        assert "fallback" not in made.explain()
+
+    def test_the_highest_priority_is_a_word_and_never_a_number(self) -> None:
+        made = render(WITH_MARKER, budget=2, tokenizer=WordTokenizer(), trace=True)
+        assert [removal.priority for removal in made.removals] == [1, None]
+        assert made.explain().splitlines()[-1].split() == ["2.", "3", "highest", "UserMessage[2]", "budget"]
+        report = json.dumps(rendered_to_json(made))
+        assert '"priority": null' in report
+        assert made.trace is not None
+        shown = (repr(made.removals), made.explain(), report, repr(made.trace), trace_to_html(made.trace))
+        assert [text for text in shown if re.search(r"9[,.]?007[,.]?199", text)] == []

@@ -10,7 +10,7 @@ import click
 
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
+from promptkit.cli.output.terminal import clip, echo_wrapped, escape_control_chars, print_json, read_width, show_spinner
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
@@ -50,6 +50,12 @@ EXTRACTIVE_DIVISOR = 2
 
 MARGIN = 4_000
 """Tokens for instructions and counting errors: dropped messages that fill the window up to this margin are summarized in chunks."""
+
+UNLIMITED = 1_000
+"""Columns of an output that is not a terminal."""
+
+TEXT_WIDTH = 50
+"""Columns of the text of a dropped message, in a terminal that is wide enough."""
 
 LISTED_FIRST, LISTED_LAST = 10, 10
 """Dropped messages that are listed: so many at the beginning, so many at the end."""
@@ -98,9 +104,9 @@ def compact_file(options: CompactOptions) -> None:
         print_json(_outcome_to_json(options, outcome))
         return
     if options.note:
-        click.echo(options.note, err=True)
+        echo_wrapped(options.note, err=True)
     if outcome.draft is None:
-        click.echo(f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent.")
+        echo_wrapped(f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent.")
         return
     _print_outcome(options, transcript, outcome, outcome.draft)
 
@@ -172,27 +178,30 @@ def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Out
     kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
     noun = "message" if len(dropped) == 1 else "messages"
     would = "would be replaced" if options.dry_run else "replaced"
-    click.echo(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:")
+    echo_wrapped(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:")
+    width = read_width(UNLIMITED)
     for index, item in enumerate(dropped):
         if LISTED_FIRST <= index < len(dropped) - LISTED_LAST:
             if index == LISTED_FIRST:
                 click.echo(f"  …  {len(dropped) - LISTED_FIRST - LISTED_LAST:,} more")
             continue
         entry = transcript.get(item.entry_id)
-        text = clip(first_line(entry), 50)
-        click.echo(f"  {short_id(item.entry_id):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  {text}")
+        start = f"  {short_id(item.entry_id):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  "
+        click.echo(start + clip(first_line(entry), max(min(width - len(start), TEXT_WIDTH), 1)))
     cost = "" if summary.usage is None else f", {summary.usage.input_tokens:,} input and {summary.usage.output_tokens:,} output tokens"
-    click.echo(f"\nSummary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):\n")
+    click.echo()
+    echo_wrapped(f"Summary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):")
+    click.echo()
     click.echo(escape_control_chars(summary.text))
     click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
     if outcome.limit is not None and outcome.after > outcome.limit:
-        click.echo(f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves.")
+        echo_wrapped(f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves.")
     if outcome.entry is not None:
         click.echo(f"entry {escape_control_chars(outcome.entry.id)} written to {escape_control_chars(str(options.file))}")
     elif options.dry_run:
         click.echo("nothing was written (--dry-run)")
     else:
-        click.echo("nothing was written: messages were added to the transcript in the meantime")
+        echo_wrapped("nothing was written: messages were added to the transcript in the meantime")
 
 
 def _outcome_to_json(options: CompactOptions, outcome: Outcome) -> dict[str, object]:

@@ -100,7 +100,7 @@ def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
 
 def check_output(output: Path | None, *, force: bool) -> None:
     """End the program with a sentence if a file exists that may not be replaced."""
-    if output is not None and output.exists() and not force:
+    if output is not None and (output.is_file() or output.is_dir()) and not force:
         usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
 
 
@@ -113,6 +113,6 @@ def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
     from promptkit.transcript.jsonl.store import replace_file
 
     try:
-        replace_file(output, lambda out: out.writelines(chunks))
+        replace_file(output.resolve(), lambda out: out.writelines(chunks))
     except OSError as error:
         usage_error(f"cannot write {output}: {error.strerror}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, print_json
+from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -117,6 +117,6 @@ def _print(file: Path, output: Path | None, result: ImportResult) -> None:
         names = list(result.kept_by_name.items())
         listed = ", ".join(f"{name} {count:,}" for name, count in names[:MAX_KEPT_KINDS])
         more = f", and {len(names) - MAX_KEPT_KINDS:,} other kinds" if len(names) > MAX_KEPT_KINDS else ""
-        click.echo(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
+        echo_wrapped(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
     if output is not None:
         click.echo(escape_control_chars(f"{result.entries:,} entries written to {output}."))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.terminal import escape_control_chars, read_width
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.statistics import TranscriptTotals
 from promptkit.transcript.view import build_view
@@ -74,9 +75,14 @@ def print_stats(figures: Figures) -> None:
         if figures["problems"]
         else "",
     }
+    width = read_width(0)
     for name, text in rows.items():
-        if text:
-            click.echo(f"{name:<13} {escape_control_chars(text)}")
+        start = f"{name:<13} "
+        shown = escape_control_chars(text)
+        lines = wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False) if width else [shown]
+        for line in lines if text else ():
+            click.echo(f"{start}{line}")
+            start = " " * len(start)
 
 
 def _read_path(file: Path, totals: TranscriptTotals) -> list[Entry]:

@@ -108,7 +108,9 @@ def _replay(demo_data: Demo, window: int) -> DemoReplay:
 def _load(name: str) -> Callable[[], Demo]:
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
-        hint = f"use {', '.join(sorted(known))}" if known else "none is installed, so install promptkit again"
+        hint = (
+            f"use {', '.join(sorted(known))}" if known else "none is installed, so run `pip install .` again in the checkout of promptkit"
+        )
         usage_error(f"there is no demo {name!r}: {hint}.")
     loaded: Callable[[], Demo] = known[name].load()
     return loaded

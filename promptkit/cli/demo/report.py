@@ -30,6 +30,7 @@ SUMMARY_LINES = 7
 """Lines of the summary that are printed."""
 
 WIDTH = 78
+"""Columns of a line at most."""
 
 
 def print_replay(title: str, replay: DemoReplay) -> None:
@@ -82,12 +83,13 @@ def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
     filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
     notes = [_describe_end(each) for each in request.before]
     notes += [f"{each.messages:,} messages: summary started" for each in request.after]
-    line = Text.assemble(
-        f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  ",
-        (full * filled, "green"),
-        (empty * (BAR - filled), "bright_black"),
-        ("".join(f"  {note}" for note in notes), "magenta"),
-    )
+    start = f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  "
+    line = Text.assemble(start, (full * filled, "green"), (empty * (BAR - filled), "bright_black"))
+    for note in notes:
+        if line.cell_len + 2 + len(note) > console.width:
+            console.print(line, soft_wrap=True)
+            line = Text(" " * (len(start) - 2))
+        line.append(f"  {note}", "magenta")
     console.print(line, soft_wrap=True)
 
 
@@ -102,11 +104,11 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
     lines = summary.splitlines()
     console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
     for line in lines[:SUMMARY_LINES]:
-        console.print(Text(clip(f"  {line}", WIDTH), style="green"), soft_wrap=True)
+        console.print(Text(clip(f"  {line}", _width(console)), style="green"), soft_wrap=True)
     console.print(f"  …  {len(lines) - SUMMARY_LINES:,} more\n" if len(lines) > SUMMARY_LINES else "")
     _print(console, f"It ends with a breadcrumb. No message was lost: all {entries:,} entries are in the transcript.")
     console.print()
-    for line in wrap(escape_control_chars(checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]).strip(), WIDTH - 2):
+    for line in wrap(escape_control_chars(checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]).strip(), _width(console) - 2):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 
@@ -130,5 +132,9 @@ NAMES = (
 
 def _print(console: Console, text: str) -> None:
     for paragraph in text.split("\n"):
-        for line in wrap(paragraph, WIDTH) or [""]:
+        for line in wrap(paragraph, _width(console)) or [""]:
             console.print(line, soft_wrap=True)
+
+
+def _width(console: Console) -> int:
+    return max(1, min(WIDTH, console.width - 2))

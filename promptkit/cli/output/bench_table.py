@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from promptkit.bench.plot import format_size, select_largest
-from promptkit.cli.output.terminal import print_legend
+from promptkit.cli.output.terminal import print_legend, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +48,9 @@ NAME_WIDTH = 28
 MAX_CELL_WIDTH = 3
 """Columns of a cell of the heat map."""
 
-UNLIMITED_WIDTH = 1_000
-"""Columns to measure a table with: more than any table needs."""
-
 
 def print_run(run: Run) -> None:
-    """Print a table and a heat map for each model, and a legend. Fits 80 columns and needs no colour."""
+    """Print a table and a heat map for each model, and a legend. Fits 60 columns and needs no colour."""
     console = Console(highlight=False)
     for number, sweep in enumerate(run.sweeps):
         if number:
@@ -63,26 +58,15 @@ def print_run(run: Run) -> None:
         console.print(Text.assemble((run.target, "bold"), f", counted as {sweep.model} ({sweep.tokenizer})" if sweep.model else ""))
         console.print(
             f"{sweep.whole:,} tokens in {sweep.messages:,} message{'s' * (sweep.messages != 1)} without a budget"
-            + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else ""),
-            soft_wrap=True,
+            + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else "")
         )
         console.print()
-        table = _table(sweep)
-        table.width = Measurement.get(console, console.options.update(width=UNLIMITED_WIDTH), table).maximum
-        console.print(table, crop=False)  # in a narrow terminal long lines wrap, so that no figure is cut
+        headings = ("budget", "used", "filled", "dropped", "stable\nprefix", *(("cold", "warm") if sweep.floor else ()))
+        print_table(console, headings, [_cells(sweep, point, at) for at, point in enumerate(sweep.points)], gap=2, first="right")
         console.print()
         _print_heat_map(console, sweep)
     console.print()
     print_legend((*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())), width=console.width)
-
-
-def _table(sweep: Sweep) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in ("budget", "used", "filled", "dropped", "stable\nprefix", *(("cold", "warm") if sweep.floor else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for at, point in enumerate(sweep.points):
-        table.add_row(*_cells(sweep, point, at))
-    return table
 
 
 def _cells(sweep: Sweep, point: Point, at: int) -> Sequence[str]:
@@ -129,7 +113,7 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
     legend = f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept"
     if any(point.required is not None for point in sweep.points):
         legend += f"\n{marks[-1]} the budget is too small for what is required"
-    console.print(Text(legend, style="bright_black"), soft_wrap=True)
+    console.print(Text(legend, style="bright_black"))
 
 
 def _header(budgets: Sequence[int], cell: int) -> str:

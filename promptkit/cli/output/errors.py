@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, NoReturn, TypeGuard
 
 import click
 
-from promptkit.errors import PromptKitError
+from promptkit.errors import PromptKitError, TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
+
+    from jinja2 import Template as JinjaTemplate
 
 __all__ = ["explain_failure", "usage_error"]
 
@@ -36,6 +39,8 @@ def explain_failure(error: BaseException) -> str:
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if not isinstance(error, PromptKitError) and notes:
         message = f"{type(error).__name__}: {error}"
+    if isinstance(error, TemplateError):
+        message = message.replace(error.file, _short_path(error.file), 1)
     parts = [_place(error), message, *(f"({note})" for note in notes)]
     return " ".join(" ".join(part.split()) for part in parts if part)
 
@@ -52,15 +57,22 @@ def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseExceptio
 
 
 def _place(error: BaseException) -> str:
+    if isinstance(error, TemplateError):
+        return ""  # its message begins with the place in the template
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short_path(error.filename)}:{error.lineno}:"
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if _is_user_code(frame.filename)]
-    if users:
-        return f"{_short_path(users[-1].filename)}:{users[-1].lineno}:"
-    if isinstance(error, PromptKitError | OSError) or not frames:
+    places = [_find_place(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    users = [place for place in places if _is_user_code(place[0])]
+    if not users and (isinstance(error, PromptKitError | OSError) or not places):
         return ""
-    return f"{_short_path(frames[-1].filename)}:{frames[-1].lineno}:"
+    file, line = (users or places)[-1]
+    return f"{_short_path(file)}:{line}:"
+
+
+def _find_place(frame: FrameType, line: int) -> tuple[str, int]:
+    """Return file and line of a frame; of the code that Jinja generates, those of the template."""
+    template: JinjaTemplate | None = frame.f_globals.get("__jinja_template__")
+    return frame.f_code.co_filename, line if template is None else template.get_corresponding_lineno(line)
 
 
 def _is_user_code(filename: str) -> bool:

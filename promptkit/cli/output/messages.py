@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -89,12 +89,14 @@ def print_messages(rendered: Rendered) -> None:
 def _bar(rendered: Rendered, console: Console) -> Text:
     full, empty = "█░" if console.encoding.startswith("utf") else "#."
     share = rendered.tokens / rendered.budget if rendered.budget else 1
-    filled = min(BAR, round(BAR * share))
+    start, end = f"{rendered.budget:>9,} tokens  ", f"  {rendered.tokens:,} used"
+    width = max(1, min(BAR, console.width - len(start) - len(end)))
+    filled = min(width, round(width * share))
     return Text.assemble(
-        (f"{rendered.budget:>9,} tokens  ", "bold"),
+        (start, "bold"),
         (full * filled, "green"),
-        (empty * (BAR - filled), "bright_black"),
-        f"  {rendered.tokens:,} used",
+        (empty * (width - filled), "bright_black"),
+        end,
     )
 
 
@@ -118,7 +120,7 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
     console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, path):")
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     reasons = [f"{each.reason} {_last_step(each.partner)}" if each.partner else each.reason for each in shown]
-    width = min(max(map(len, reasons)), BAR)
+    width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
         _print_row(
             console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.path)}", "bright_black"
@@ -181,7 +183,7 @@ def _pluralize(number: int, noun: str) -> str:
 def rendered_to_json(rendered: Rendered) -> dict[str, object]:
     """Return tokens, budget, exactness, messages in OpenAI's chat format, and the removals in order, as a JSON object.
 
-    The priority of an element without one is null: it is infinite, which JSON cannot express.
+    The priority of an element without one is null, which is the highest.
     """
     return {
         "tokens": rendered.tokens,
@@ -192,7 +194,8 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
             {
                 "order": removal.order,
                 "path": removal.path,
-                "priority": removal.priority if math.isfinite(removal.priority) else None,
+                # JSON cannot express -inf.
+                "priority": None if removal.priority is None else max(removal.priority, -sys.float_info.max),
                 "tokens": removal.tokens,
                 "reason": removal.reason,
                 "partner": removal.partner,

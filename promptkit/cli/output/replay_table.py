@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from promptkit.bench.plot import format_size
-from promptkit.cli.output.terminal import escape_control_chars, print_legend
+from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
 from promptkit.replay.results import ReplayTotals, price_totals
 
 if TYPE_CHECKING:
@@ -23,9 +21,6 @@ __all__ = ["print_replay"]
 
 EXACT_BELOW = 100_000
 """Token counts below this number are printed in full, larger ones in thousands or millions."""
-
-UNLIMITED_WIDTH = 1_000
-"""Columns to measure a table with: more than any table needs."""
 
 FACTS = "share of identifiers of dropped messages that later answers reuse and that the request, or the transcript it names, contains"
 
@@ -43,7 +38,7 @@ LEGEND = (
 
 
 def print_replay(files: Sequence[FileResult], options: ReplayOptions, *, each: bool) -> None:
-    """Print a table for all files together and, with `each`, one for each file before it. Fits 80 columns and needs no colour."""
+    """Print a table for all files together and, with `each`, one for each file before it. Fits 60 columns and needs no colour."""
     console = Console(highlight=False)
     rules = options.rules
     if each and len(files) > 1:
@@ -75,14 +70,8 @@ def _sum_results(files: Sequence[FileResult], options: ReplayOptions) -> list[Po
 
 
 def _print(console: Console, results: Sequence[PolicyResult]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    table.add_column("policy", no_wrap=True)
-    for heading in ("req", "sum", "wait", "over", "bad", "input", "cached", "price $", "facts", "asked"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for result in results:
-        table.add_row(*_cells(result))
-    table.width = Measurement.get(console, console.options.update(width=UNLIMITED_WIDTH), table).maximum
-    console.print(table, crop=False)  # in a narrow terminal long lines wrap, so that no figure is cut
+    headings = ("policy", "req", "sum", "wait", "over", "bad", "input", "cached", "price $", "facts", "asked")
+    print_table(console, headings, list(map(_cells, results)), gap=1, first="left")
 
 
 def _cells(result: PolicyResult) -> tuple[str | Text, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-__all__ = ["clip", "escape_control_chars", "print_json", "print_legend", "show_spinner"]
+    from rich.console import Console, JustifyMethod
+    from rich.text import Text
+
+__all__ = ["clip", "echo_wrapped", "escape_control_chars", "print_json", "print_legend", "print_table", "read_width", "show_spinner"]
 
 
 # Control characters except tab and line feed; line and paragraph separators; characters that override or isolate the direction of
@@ -44,6 +48,13 @@ def clip(text: str, width: int) -> str:
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
+def read_width(default: int) -> int:
+    """Return the columns of the terminal, or of the environment variable COLUMNS, or `default` if stdout is neither a terminal nor told."""
+    from rich.console import Console
+
+    return Console().width if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else default
+
+
 @contextmanager
 def show_spinner(task: str) -> Generator[None]:
     """Show `task` and a spinner on stderr while the block runs. Shows nothing if stderr is not a terminal."""
@@ -65,6 +76,55 @@ def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int 
         for line in wrap(meaning, max(width - column, 20), break_on_hyphens=False):
             click.echo(f"{start}{line}")
             start = " " * column
+
+
+def print_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str | Text]], *, gap: int, first: JustifyMethod) -> None:
+    """Print a table. If the terminal is too narrow for it, columns move into a second table below, so that no figure is broken.
+
+    Args:
+        console: Where to print.
+        headings: The names of the columns. The first column names the row, and is repeated in each table.
+        rows: The cells of each row. A row may be shorter than the headings.
+        gap: The characters between two columns.
+        first: How the first column is aligned. All others are aligned to the right.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    widths = [
+        max(*map(len, heading.split("\n")), *(row[column].cell_len for row in texts if column < len(row)), 0)
+        for column, heading in enumerate(headings)
+    ]
+    for number, columns in enumerate(_group_columns(widths, console.width, gap)):
+        if number:
+            console.print()
+        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), width=sum(widths[column] + gap for column in columns) - gap)
+        for column in columns:
+            table.add_column(headings[column], justify="right" if column else first, no_wrap=True)
+        for row in texts:
+            table.add_row(*(row[column] for column in columns if column < len(row)))
+        console.print(table, crop=False)
+
+
+def _group_columns(widths: Sequence[int], available: int, gap: int) -> list[list[int]]:
+    """Return the columns of each table: the first one, and as many others as fit beside it, but at least one."""
+    groups: list[list[int]] = []
+    room = 0
+    for column in range(1, len(widths)):
+        if not groups or gap + widths[column] > room:
+            groups.append([0])
+            room = available - widths[0]
+        groups[-1].append(column)
+        room -= gap + widths[column]
+    return groups
+
+
+def echo_wrapped(text: str, *, err: bool = False) -> None:
+    """Print a sentence. Lines are broken between words at the width of the terminal; elsewhere it is one line."""
+    width = read_width(0)
+    for line in wrap(text, width, break_on_hyphens=False, break_long_words=False) if width else [text]:
+        click.echo(line, err=err)
 
 
 def print_json(value: object) -> None:

@@ -6,16 +6,14 @@ A file is read twice and never held in memory: once for the tree of its entries,
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import attrs
 import click
-from rich.console import Console
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, escape_control_chars
+from promptkit.cli.output.terminal import clip, escape_control_chars, read_width
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript.entries import (
     BranchSummary,
@@ -146,7 +144,7 @@ def _read_entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterato
 
 
 def _print_entries(items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None) -> None:
-    width = Console().width if sys.stdout.isatty() else 160
+    width = read_width(160)
     labels = outline.labels_by_entry()
     hidden = range(FIRST_ENTRIES, fold - LAST_ENTRIES) if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1 else range(0)
     archive: str | None = None

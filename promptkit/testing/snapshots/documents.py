@@ -329,8 +329,8 @@ def _format_row(tokens: str, priority: str, reason: str, element: str) -> str:
     return f"{tokens:>9}  {priority:>8}  {reason:<9}  {element}"
 
 
-def _format_priority(priority: float) -> str:
-    if priority >= HIGHEST_PRIORITY:
+def _format_priority(priority: float | None) -> str:
+    if priority is None:
         return "highest"
     return "lowest" if priority < -HIGHEST_PRIORITY else f"{priority:g}"
 

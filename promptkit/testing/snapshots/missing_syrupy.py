@@ -28,5 +28,8 @@ def receipt_snapshot() -> NoReturn:
 
 
 def _fail(fixture: str) -> NoReturn:
-    message = f"{fixture} needs syrupy, which is not loaded here: install promptkit with its `testing` extra."
+    message = (
+        f"{fixture} needs syrupy, which is not loaded here: run `pip install 'syrupy>=5'`, "
+        "or `pip install '.[testing]'` in a checkout of promptkit."
+    )
     pytest.fail(message, pytrace=False)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for prompts, messages and conversations. Needs hypothesis, which the `testing` extra installs."""
+"""Hypothesis strategies for prompts, messages and conversations. Needs hypothesis: `pip install 'hypothesis>=6.100'`."""
 
 from promptkit.testing.strategies.strategies import FEATURES, ROLES, Feature, conversations, messages, prompts
 

@@ -215,7 +215,7 @@ function fateMark(record, id, state) {
   const gone = state > record.until[id] ? '✕ ' : '';
   if (record.until[id] < record.since[id]) return removal && removal.step < 0 ? '✕ limit' : 'never';
   if (state < record.since[id]) return 'fallback';
-  if (!removal) return record.required[id] ? 'required' : 'kept';
+  if (!removal) return gone ? '✕ fallback' : record.required[id] ? 'required' : 'kept';
   return `${gone}#${removal.order}`;
 }
 

@@ -288,6 +288,8 @@ class JsonlStore:
 def replace_file(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0o600) -> None:
     """Replace a file atomically: other processes read the old or the new content, never half of either.
 
+    A device or a pipe, such as /dev/null, is written to directly, because it must not be replaced by a file.
+
     The new content goes into a temporary file with a fixed name in the same directory, so the caller must hold the lock of `path`. The
     next attempt overwrites a temporary file that a crash left.
 
@@ -299,6 +301,10 @@ def replace_file(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0
     Raises:
         OSError: The file cannot be replaced; it was not changed.
     """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as special:
+            write(special)
+        return
     temporary = path.with_name(f".{path.name}.new")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as file:

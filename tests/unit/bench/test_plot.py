@@ -137,7 +137,7 @@ def test_an_unknown_form_is_refused(form: str) -> None:
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PlotError, match="install promptkit with its extra `plot`"):
+    with pytest.raises(PlotError, match=r"run `pip install 'matplotlib>=3\.9'`, or `pip install '\.\[plot\]'` in a checkout"):
         draw_run(RUNS["one"], ".svg")
 
 

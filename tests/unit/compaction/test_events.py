@@ -134,3 +134,9 @@ def test_an_end_without_a_start_is_let_pass() -> None:
 def test_without_opentelemetry_everything_else_can_be_imported() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import promptkit.compaction.otel, promptkit.agent.session"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ImportError, match=r"pip install '\.\[otel\]'` in a checkout"):
+        otel_subscriber()

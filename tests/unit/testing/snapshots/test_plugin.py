@@ -244,7 +244,8 @@ def test_without_the_extra_the_fixtures_say_what_to_install_and_all_else_works(p
     project.write(BLOCKER, "without.py")
     # What is not installed has no entry point either; hypothesis is left out of all these runs.
     printed = project.run_script("without.py", "-p", "no:syrupy")
-    assert "\nprompt_snapshot needs syrupy, which is not loaded here: install promptkit with its `testing` extra.\n" in printed
+    hint = "which is not loaded here: run `pip install 'syrupy>=5'`, or `pip install '.[testing]'` in a checkout of promptkit."
+    assert f"\nprompt_snapshot needs syrupy, {hint}\n" in printed
     assert "1 passed, 1 error" in printed
     assert "Traceback" not in printed
 
