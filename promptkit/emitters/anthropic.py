@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
@@ -12,14 +13,16 @@ from promptkit.emitters.parts import (
     Payload,
     WireDict,
     check_messages,
-    copy_json,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
     parse_arguments,
     parse_data_url,
     select_parts,
     unsupported_error,
     unsupported_part_error,
 )
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, copy_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,20 +115,30 @@ class _RequestBuilder:
     """The blocks with a cache breakpoint."""
 
     def add(self, index: int, message: Message) -> None:
-        leading = message.role == "system" and not self.turns
-        role = "assistant" if message.role == "assistant" else "user"
+        role = collect_message_fields(message, "anthropic.message").get("role", "assistant" if message.role == "assistant" else "user")
+        leading = message.role == "system" and role != "system" and not self.turns
+        calls = {call.id: call for call in message.tool_calls}
+        call_fields = collect_call_fields(message, "anthropic.call")
         for part in select_parts(message, "anthropic", cache=self.cache):
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
+            elif isinstance(part, OpaquePart) and part.provider == "anthropic.call":
+                call_id = str(part.value.get("call")) if isinstance(part.value, Mapping) else ""
+                if call := calls.pop(call_id, None):
+                    self._add_call(_to_tool_use_block(index, message, call) | call_fields[call_id])
             elif not _is_blank_text(part):
                 block = _to_block(index, message, part)
                 (self.system if leading else self._open_turn(role).content).append(block)
                 # Opaque blocks are sent unchanged, and some types, such as thinking, must not have cache_control.
                 self.breakpoint_target = self.breakpoint_target if isinstance(part, OpaquePart) else block
         for call in message.tool_calls:
-            self.breakpoint_target = _to_tool_use_block(index, message, call)
-            self._open_turn(role).content.append(self.breakpoint_target)
-            self.call_turns[call.id] = len(self.turns) - 1
+            if call.id in calls:
+                self._add_call(_to_tool_use_block(index, message, call))
+
+    def _add_call(self, block: WireDict) -> None:
+        self.breakpoint_target = block
+        self._open_turn("assistant").content.append(block)
+        self.call_turns[block["id"]] = len(self.turns) - 1
 
     def add_result(self, index: int, message: Message) -> None:
         parts = select_parts(message, "anthropic", cache=self.cache)
@@ -137,7 +150,8 @@ class _RequestBuilder:
         for part in parts[: len(parts) - len(trailing)]:
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
-        result = _to_tool_result_block(index, message, [part for part in parts if not isinstance(part, CacheBreakpointPart)])
+        content = [part for part in parts if not isinstance(part, CacheBreakpointPart)]
+        result = _to_tool_result_block(index, message, content) | collect_message_fields(message, "anthropic.message")
         self._open_turn_after(self.call_turns.get(message.tool_call_id or "")).results.append(result)
         self.breakpoint_target = result
         for part in reversed(trailing):
@@ -199,7 +213,7 @@ def _to_tool_use_block(index: int, message: Message, call: ToolCall) -> WireDict
 def _to_tool_result_block(index: int, message: Message, parts: Sequence[Part]) -> WireDict:
     """Convert a tool message to a `tool_result` block. Content that is all text is one string; empty content is left out."""
     result: WireDict = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-    if all(isinstance(part, str) for part in parts):
+    if not has_text_borders(message, "anthropic") and all(isinstance(part, str) for part in parts):
         text = "".join(part for part in parts if isinstance(part, str))
         return result if _is_blank_text(text) else result | {"content": text}
     return result | {"content": [_to_block(index, message, part) for part in parts if not _is_blank_text(part)]}

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import Payload, WireDict, check_messages, copy_json, select_parts, unsupported_part_error
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.emitters.parts import (
+    Payload,
+    WireDict,
+    check_messages,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
+    parse_arguments,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, copy_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +75,7 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if marks or not all(isinstance(part, str) for part, _ in content):
+    if marks or has_text_borders(message, "chat") or not all(isinstance(part, str) for part, _ in content):
         wire["content"] = [
             _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content
         ]
@@ -73,8 +83,25 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         text = "".join(part for part, _ in content if isinstance(part, str))
         wire["content"] = text if text or not message.tool_calls else None
     if message.tool_calls:
-        wire["tool_calls"] = [_convert_call(call) for call in message.tool_calls]
+        _add_calls(wire, message)
+    if fields := collect_message_fields(message, "openai.message", "chat.message"):
+        wire |= fields
+        if wire["role"] == "function":  # the older form of a tool result, which has the function's name alone
+            del wire["tool_call_id"]
     return wire
+
+
+def _add_calls(wire: WireDict, message: Message) -> None:
+    fields = collect_call_fields(message, "chat.call")
+    calls: Payload = []
+    for call in message.tool_calls:
+        more = fields.get(call.id, {})
+        if more.get("type") == "function_call":  # the older form of a tool call
+            wire["function_call"] = {"name": call.name, "arguments": call.arguments}
+        else:
+            calls.append(_convert_call(call, more))
+    if calls:
+        wire["tool_calls"] = calls
 
 
 def _convert_part(index: int, message: Message, part: Part) -> WireDict:
@@ -91,5 +118,17 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
             raise unsupported_part_error(index, message, part, "chat")
 
 
-def _convert_call(call: ToolCall) -> WireDict:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
+    if fields.get("type") == "custom":
+        return {"id": call.id, **fields, "custom": {"name": call.name, "input": _read_input(call.arguments)}}
+    function = {"name": call.name, "arguments": call.arguments, **fields.get("function", {})}
+    return {"id": call.id, "type": "function", **fields, "function": function}
+
+
+def _read_input(arguments: str) -> str:
+    """Return the text that a custom tool is called with, from arguments such as `{"input": "…"}`."""
+    try:
+        text = parse_arguments(arguments).get("input")
+    except ValueError:
+        return arguments
+    return text if isinstance(text, str) else arguments

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import Payload, WireDict, check_messages, copy_json, select_parts, unsupported_part_error
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.emitters.parts import (
+    PLACED_FIELDS,
+    Payload,
+    WireDict,
+    check_messages,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, copy_json
 
 __all__ = ["to_responses", "tools_to_responses"]
 
@@ -40,9 +50,9 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     for index, (message, parts) in enumerate(zip(messages, contents, strict=True)):
         content = [(part, marks.get((index, place))) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
         if message.role == "tool":
-            items.append(
-                {"type": "function_call_output", "call_id": message.tool_call_id, "output": _convert_content(index, message, content)}
-            )
+            output = _convert_content(index, message, [(part, mark) for part, mark in content if not _is_placed(part)])
+            result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+            items.append(result | collect_message_fields(message, "responses.message"))
         else:
             items += _convert_message(index, message, content)
     return items
@@ -68,29 +78,51 @@ def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
 def _convert_message(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> Payload:
     items: Payload = []
     pending: list[tuple[Part, WireDict | None]] = []
+    role = collect_message_fields(message, "openai.message").get("role", message.role)
+    call_fields = collect_call_fields(message, "responses.call")
+    calls = {call.id: call for call in message.tool_calls}
+    fields: WireDict | None = None
 
     def close() -> None:
-        if pending:
-            items.append({"type": "message", "role": message.role, "content": _convert_content(index, message, pending)})
+        nonlocal fields
+        if pending or fields is not None:
+            fields = fields or {}
+            text = _convert_content(index, message, pending, as_list="id" in fields)
+            items.append({"type": "message", "role": role, "content": text, **fields})
             pending.clear()
+        fields = None
 
     for part, mark in content:
-        if isinstance(part, OpaquePart) and not _is_message_content(part):
-            close()
-            items.append(copy_json(part.value))
-        else:
-            pending.append((part, mark))
+        match part:
+            case OpaquePart(provider="responses.message", value=Mapping() as value):
+                close()
+                fields = copy_json(value)
+            case OpaquePart(provider="responses.call", value=Mapping() as value):
+                close()
+                if call := calls.pop(str(value.get("call")), None):
+                    items.append(_convert_call(call) | call_fields[call.id])
+            case OpaquePart() if not _is_message_content(part):
+                close()
+                items.append(copy_json(part.value))
+            case _:
+                pending.append((part, mark))
     close()
-    items += [_convert_call(call) for call in message.tool_calls]
-    return items or [{"type": "message", "role": message.role, "content": ""}]
+    items += [_convert_call(call) for call in message.tool_calls if call.id in calls]
+    return items or [{"type": "message", "role": role, "content": ""}]
+
+
+def _is_placed(part: Part) -> bool:
+    return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
 
 
 def _is_message_content(part: OpaquePart) -> bool:
     return isinstance(part.value, Mapping) and part.value.get("type") in CONTENT_TYPES
 
 
-def _convert_content(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> str | Payload:
-    if all(isinstance(part, str) and mark is None for part, mark in content):
+def _convert_content(
+    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]], *, as_list: bool = False
+) -> str | Payload:
+    if not as_list and not has_text_borders(message, "responses") and all(isinstance(part, str) and mark is None for part, mark in content):
         return "".join(part for part, _ in content if isinstance(part, str))
     return [_convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content]
 
