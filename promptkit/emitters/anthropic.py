@@ -22,12 +22,29 @@ from promptkit.emitters.parts import (
     unsupported_error,
     unsupported_part_error,
 )
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, copy_json
+from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    as_wire_object,
+    copy_json,
+    read_tool_call,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["AnthropicRequest", "to_anthropic", "tools_to_anthropic"]
+    from promptkit.emitters.wire import WireMessage, WireRecord
+    from promptkit.messages import Json
+
+__all__ = ["AnthropicRequest", "messages_from_anthropic", "to_anthropic", "tools_to_anthropic"]
 
 
 class AnthropicRequest(TypedDict):
@@ -77,6 +94,32 @@ def to_anthropic(messages: Sequence[Message], *, cache: bool = True) -> Anthropi
     _limit_breakpoints(list(builder.blocks()), builder.marked)
     turns = [{"role": turn.role, "content": turn.results + turn.content} for turn in builder.turns]
     return {"system": builder.system, "messages": turns} if builder.system else {"messages": turns}
+
+
+def messages_from_anthropic(messages: Iterable[WireMessage], *, system: str | Iterable[WireMessage] | None = None) -> list[Message]:
+    """Convert the messages of Anthropic's Messages API to messages: the inverse of `to_anthropic`.
+
+    Tool results become tool messages before the other content of their turn. What promptkit's messages do not have (thinking, citations,
+    search results, `is_error`) is kept in opaque parts that only Anthropic is sent again. So is a block of an unknown type.
+
+    Args:
+        messages: Dicts, or objects of Anthropic's SDK such as a reply.
+        system: The system prompt: a text, or its blocks.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: A message is neither a dict nor an SDK object.
+
+    >>> messages_from_anthropic([{"role": "user", "content": "Hello"}], system="Be brief.")[0].text
+    'Be brief.'
+    """
+    read: list[Message] = []
+    if system is not None:
+        blocks: Json = system if isinstance(system, str) else [record for _, record in read_records(system, "system")]
+        read.append(Message(role="system", content=read_content(blocks, "anthropic", "system", attachments=False)))
+    for where, record in read_records(messages, "messages"):
+        read += _read_turn(where, record)
+    return read
 
 
 def tools_to_anthropic(tools: Sequence[ToolDefinition]) -> Payload:
@@ -298,3 +341,66 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
 def _get_cache_control(block: object) -> WireDict | None:
     control = cast("WireDict", block).get("cache_control") if isinstance(block, dict) else None  # an opaque block may be any JSON
     return cast("WireDict", control) if isinstance(control, dict) else None  # the keys are unknown; the caller reads one of them
+
+
+def _read_turn(where: str, record: WireRecord) -> list[Message]:
+    role, content = record.get("role"), record.get("content")
+    if role == "assistant":
+        return _read_answer(where, content)
+    if role == "system":
+        fields = fields_part({"role": "system"}, "anthropic.message")
+        return [Message(role="system", content=(*fields, *read_content(content, "anthropic", where, attachments=False)))]
+    if role != "user":
+        problem = f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
+        raise InvalidArgumentError(problem)
+    blocks = content if isinstance(content, list | tuple) else None
+    if blocks is None:
+        return [Message(role="user", content=read_content(content, "anthropic", where))]
+    records = [as_wire_object(block) or {} for block in blocks]
+    is_result = [block.get("type") == "tool_result" for block in records]
+    results = [_read_result(where, block) for block, result in zip(records, is_result, strict=True) if result]
+    others: list[Json] = [block for block, result in zip(blocks, is_result, strict=True) if not result]
+    parts = read_content(others, "anthropic", where)
+    return [*results, Message(role="user", content=parts)] if parts or not results else results
+
+
+def _read_answer(where: str, content: Json) -> list[Message]:
+    answer = AssistantContent("anthropic")
+    others: list[Json] = []  # blocks up to the next tool call
+    for block in content if isinstance(content, list | tuple) else [content]:
+        record = as_wire_object(block) or {}
+        if record.get("type") != "tool_use":
+            others.append(block)
+            continue
+        answer.add_parts(_read_answer_parts(where, others))
+        others = []
+        try:
+            answer.add_call(read_tool_call(record), omit_fields(record, "type", "id", "name", "input"))
+        except InvalidArgumentError as error:
+            problem = f"{where}: {error}"
+            raise InvalidArgumentError(problem) from error
+    answer.add_parts(_read_answer_parts(where, others))
+    return [answer.build_message() or Message(role="assistant")]
+
+
+def _read_answer_parts(where: str, blocks: list[Json]) -> list[Part]:
+    return read_content([block for block in blocks if block is not None], "anthropic", where, attachments=False)
+
+
+def _read_result(where: str, block: WireRecord) -> Message:
+    call_id = block.get("tool_use_id")
+    if not isinstance(call_id, str):
+        problem = f"a tool_result in {where} must have a tool_use_id, the id of the tool call that it answers."
+        raise InvalidArgumentError(problem)
+    fields = omit_fields(block, "type", "tool_use_id", "content", "cache_control")
+    end: tuple[Part, ...] = ()
+    match block.get("cache_control"):
+        case None:
+            pass
+        case {"type": "ephemeral", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, *CACHE_TTLS):
+            ttl = rest.get("ttl")
+            end = (CacheBreakpointPart(kind="ephemeral", ttl=ttl if isinstance(ttl, str) else None),)
+        case control:
+            fields["cache_control"] = control
+    parts = read_content(block.get("content"), "anthropic", where, breakpoints=False)
+    return Message(role="tool", tool_call_id=call_id, content=(*fields_part(fields, "anthropic.message"), *parts, *end))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import attrs
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
 from promptkit.emitters.parts import (
@@ -16,9 +19,27 @@ from promptkit.emitters.parts import (
     select_parts,
     unsupported_part_error,
 )
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, copy_json
+from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    copy_json,
+    read_tool_call,
+)
 
-__all__ = ["to_responses", "tools_to_responses"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from promptkit.emitters.wire import WireMessage, WireRecord
+
+__all__ = ["messages_from_responses", "to_responses", "tools_to_responses"]
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
 """Opaque parts of these types belong to the content of a message. Parts of other types (reasoning, compaction, …) are items."""
@@ -56,6 +77,31 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
         else:
             items += _convert_message(index, message, content)
     return items
+
+
+def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]:
+    """Convert input or output items of the Responses API to messages: the inverse of `to_responses`.
+
+    Consecutive items of the model (its message, function calls, reasoning) become one assistant message. Items that promptkit's messages
+    do not have, such as reasoning, and fields such as ids, are kept in opaque parts that only the Responses API is sent again.
+
+    Args:
+        items: Dicts, or objects of OpenAI's SDK such as those in `response.output`; or the text of one user message.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: An item is neither a dict nor an SDK object.
+
+    >>> messages_from_responses([{"role": "user", "content": "Hello"}])[0].text
+    'Hello'
+    """
+    if isinstance(items, str):
+        return [Message(role="user", content=items)]
+    reader = _ItemReader()
+    for where, item in read_records(items, "items"):
+        reader.add(where, item)
+    reader.close()
+    return reader.messages
 
 
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
@@ -145,3 +191,69 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
 
 def _convert_call(call: ToolCall) -> WireDict:
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+@attrs.define
+class _ItemReader:
+    """Collects messages from items."""
+
+    messages: list[Message] = attrs.field(factory=list[Message])
+    answer: AssistantContent = attrs.field(factory=lambda: AssistantContent("responses"))
+    """The assistant message whose items are being read."""
+    has_message: bool = False
+    """Whether `answer` has a `message` item."""
+
+    def add(self, where: str, item: WireRecord) -> None:
+        kind = item.get("type") or ("message" if "role" in item else None)
+        if kind == "message" and item.get("role") == "assistant":
+            if self.has_message and not self.answer.calls:
+                self.close()
+            self._add_answer(where, item)
+        elif kind == "message":
+            self.close()
+            self.messages.append(_read_input_message(where, item))
+        elif kind == "function_call":
+            self.answer.add_call(_read_function_call(where, item), omit_fields(item, "type", "call_id", "name", "arguments"))
+        elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
+            self.close()
+            fields = omit_fields(item, "type", "call_id", "output")
+            content = (*fields_part(fields, "responses.message"), *read_content(item.get("output"), "responses", where))
+            self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
+        else:
+            self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+
+    def close(self) -> None:
+        """End the assistant message."""
+        if message := self.answer.build_message():
+            self.messages.append(message)
+        self.answer = AssistantContent("responses")
+        self.has_message = False
+
+    def _add_answer(self, where: str, item: WireRecord) -> None:
+        fields = omit_fields(item, "type", "role", "content")
+        parts = read_content(item.get("content"), "responses", where, attachments=False, breakpoints=False)
+        if fields or not parts:
+            self.answer.add_parts([OpaquePart(value=fields, tokens=0, provider="responses.message")])
+        self.answer.add_parts(parts)
+        self.has_message = True
+
+
+_INPUT_ROLES: Mapping[str, Literal["user", "system", "developer"]] = {"user": "user", "system": "system", "developer": "developer"}
+
+
+def _read_input_message(where: str, item: WireRecord) -> Message:
+    role = _INPUT_ROLES.get(str(item.get("role")))
+    if role is None:
+        problem = f"{where} must have the role user, assistant, system or developer, not {item.get('role')!r:.80}."
+        raise InvalidArgumentError(problem)
+    fields = omit_fields(item, "type", "role", "content")
+    content = read_content(item.get("content"), "responses", where, attachments=role == "user")
+    return Message(role=role, content=(*fields_part(fields, "responses.message"), *content))
+
+
+def _read_function_call(where: str, item: WireRecord) -> ToolCall:
+    try:
+        return read_tool_call(item)
+    except InvalidArgumentError as error:
+        problem = f"{where}: {error}"
+        raise InvalidArgumentError(problem) from error
