@@ -69,10 +69,10 @@ class ContextWindow:
     """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
 
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
-    >>> window.add(Message(role="user", content=("Fix the parser.",)))
+    >>> window.add(Message(role="user", content="Fix the parser."))
     >>> request = await window.request()
     >>> response = await client.chat.completions.create(**request.openai_arguments())
-    >>> window.add_reply(Message(role="assistant", content=(response.choices[0].message.content,)))
+    >>> window.add_reply(*messages_from_chat([response.choices[0].message]))
     >>> await window.end_turn()
 
     Attributes:
@@ -568,7 +568,10 @@ def _check_types(  # noqa: PLR0913  # the arguments that a type checker would re
 def _check_messages(messages: Sequence[object], origins: Sequence[object] | None) -> None:
     for message in messages:
         if not isinstance(message, Message):
-            problem = f"a context window takes messages such as Message(role='user', content=('Hello',)), not {message!r:.80}."
+            problem = (
+                f"a context window takes messages such as Message(role='user', content='Hello'), not {message!r:.80}: "
+                "read dicts and SDK objects with messages_from_chat, messages_from_responses or messages_from_anthropic."
+            )
             raise TypeError(problem)
     if origins is not None and len(origins) != len(messages):
         problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."

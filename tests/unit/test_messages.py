@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, to_anthropic, to_chat, to_responses
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, render, to_anthropic, to_chat, to_responses
+from promptkit.elements import element_from_message
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.transcript.jsonl.records import message_from_json, message_to_json
@@ -124,6 +125,13 @@ class TestRole:
         assert to_responses([message]) == [{"type": "message", "role": "developer", "content": "Be brief."}]
         assert to_anthropic([message]).get("system") == [{"type": "text", "text": "Be brief."}]
         assert message_from_json(json.loads(json.dumps(message_to_json(message)))) == message
+
+    def test_a_developer_stays_one_through_a_render_and_costs_no_more(self) -> None:
+        developer, system = (
+            render(element_from_message(Message(role=role, content="Be brief.")), budget=100) for role in ("developer", "system")
+        )
+        assert to_chat(developer.messages) == [{"role": "developer", "content": "Be brief."}]
+        assert developer.tokens == system.tokens
 
     @pytest.mark.parametrize("role", ["speaker", "function", "", None, 5, [], "System"])
     def test_any_other_role_is_refused(self, role: Any) -> None:
