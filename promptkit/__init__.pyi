@@ -24,9 +24,17 @@ from .elements.layout import (
 from .elements.media import Document as Document, Image as Image, Metadata as Metadata, Reference as Reference
 from .elements.template.template import Template as Template
 from .elements.text import Expandable as Expandable, Tag as Tag, Text as Text, TextChunk as TextChunk, Truncate as Truncate
-from .emitters.anthropic import to_anthropic as to_anthropic, tools_to_anthropic as tools_to_anthropic
-from .emitters.chat import to_chat as to_chat, tools_to_chat as tools_to_chat
-from .emitters.responses import to_responses as to_responses, tools_to_responses as tools_to_responses
+from .emitters.anthropic import (
+    messages_from_anthropic as messages_from_anthropic,
+    to_anthropic as to_anthropic,
+    tools_to_anthropic as tools_to_anthropic,
+)
+from .emitters.chat import messages_from_chat as messages_from_chat, to_chat as to_chat, tools_to_chat as tools_to_chat
+from .emitters.responses import (
+    messages_from_responses as messages_from_responses,
+    to_responses as to_responses,
+    tools_to_responses as tools_to_responses,
+)
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting import Fitted as Fitted, fit as fit
 from .messages import (

@@ -1,14 +1,20 @@
 """Provider-neutral values: messages, their parts, tool calls, tool definitions and usage.
 
-Rendering ends in these values, and the emitters turn them into a provider's wire format.
+Rendering ends in these values, and the emitters turn them into a provider's wire format. Each value is checked when it is made, so that
+every message can be rendered, and stored and read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping, Set as AbstractSet
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import attrs
+
+from promptkit.errors import InvalidArgumentError
 
 __all__ = [
     "CacheBreakpointPart",
@@ -20,9 +26,14 @@ __all__ = [
     "Part",
     "Repair",
     "Role",
+    "SdkObject",
     "ToolCall",
     "ToolDefinition",
     "Usage",
+    "as_wire_object",
+    "copy_json",
+    "read_part",
+    "read_tool_call",
 ]
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -32,23 +43,54 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | Mapping[str, Json] | 
 """A JSON value."""
 
 
+@runtime_checkable
+class SdkObject(Protocol):
+    """An object of a provider's SDK, such as a message or a content block: any pydantic model."""
+
+    def model_dump(
+        self, *, mode: str = ..., by_alias: bool | None = ..., exclude_none: bool = ...
+    ) -> dict[str, Any]:  # Any: as in pydantic
+        """Return the object as a dict of JSON values."""
+        ...
+
+
+def _check_text(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if not isinstance(cast("object", value), str):  # callers without a type checker pass anything
+        _refuse_field(instance, attribute.name, "a string", value)
+
+
+def _check_optional_text(instance: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:
+    if value is not None and not isinstance(cast("object", value), str):  # as above
+        _refuse_field(instance, attribute.name, "a string or None", value)
+
+
+def _check_optional_number(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and (not isinstance(cast("object", value), int) or isinstance(value, bool)):  # as above
+        _refuse_field(instance, attribute.name, "a whole number or None", value)
+
+
+def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
+    problem = f"{name} of {type(instance).__name__} must be {wanted}, not {value!r:.80}."
+    raise TypeError(problem)
+
+
 @attrs.frozen(kw_only=True)
 class ImagePart:
     """An image, given by its URL. A `data:` URL holds the bytes themselves."""
 
-    url: str
+    url: str = attrs.field(validator=_check_text)
     """An http(s) URL or a `data:` URL."""
 
-    detail: str | None = None
+    detail: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The resolution hint for the provider: `low`, `high` or `auto`."""
 
-    media_type: str | None = None
+    media_type: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The media type, such as `image/png`."""
 
-    width: int | None = None
+    width: int | None = attrs.field(default=None, validator=_check_optional_number)
     """The width in pixels. Token counts need it for an http URL; for a `data:` URL it is read from the image's header."""
 
-    height: int | None = None
+    height: int | None = attrs.field(default=None, validator=_check_optional_number)
     """The height in pixels, see `width`."""
 
 
@@ -56,41 +98,127 @@ class ImagePart:
 class DocumentPart:
     """A document, such as a PDF."""
 
-    data: str
+    data: str = attrs.field(validator=_check_text)
     """The bytes of the document, in base64."""
 
-    media_type: str
+    media_type: str = attrs.field(validator=_check_text)
     """The media type, such as `application/pdf`."""
 
-    name: str | None = None
+    name: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The file name that the model sees."""
 
-    tokens: int | None = None
+    tokens: int | None = attrs.field(default=None, validator=_check_optional_number)
     """The cost in tokens, as the caller knows it: providers publish no formula for documents."""
+
+
+MAX_DEPTH = 200
+"""Levels of nested objects and lists in an opaque part. A deeper value cannot be read by every JSON reader."""
+
+
+def _read_json(value: Json) -> Json:
+    """Check that a value is JSON. Tuples become lists and other mappings dicts, since that is how they are stored.
+
+    Raises:
+        InvalidArgumentError: The value is not JSON, is nested too deeply, or contains itself.
+    """
+    if (
+        isinstance(value, Mapping)
+        and type(value) is _DICT
+        and _SCALARS.issuperset(map(type, value.values()))
+        and _TEXTS.issuperset(map(type, value))
+    ):
+        return value
+    level: list[object] = [value]
+    is_plain = True
+    for _ in range(MAX_DEPTH + 1):
+        inner: dict[int, object] = {}
+        for item in level:
+            if isinstance(item, dict | list | Mapping | tuple):
+                inner.update((id(child), child) for child in _list_children(cast("JsonContainer", item)))  # of any items
+                is_plain = is_plain and isinstance(item, dict | list)
+            elif not (item is None or isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item))):
+                what = f"{item!r:.80}"
+                raise _not_json_error(what)
+        if not inner:
+            return value if is_plain else cast("Json", copy_json(value))  # a copy of JSON is JSON
+        level = list(inner.values())
+    problem = f"the value of an OpaquePart is nested deeper than {MAX_DEPTH} levels, or contains itself: write a flatter value."
+    raise InvalidArgumentError(problem)
+
+
+_DICT: type = dict  # without its type arguments, which pyright would call unknown
+_TEXTS = frozenset({str})
+_SCALARS = frozenset({str, int, bool, type(None)})
+JsonContainer: TypeAlias = "Mapping[object, object] | list[object] | tuple[object, ...]"
+
+
+def _list_children(container: JsonContainer) -> Iterable[object]:
+    if not isinstance(container, Mapping):
+        return container
+    for key in container:
+        if not isinstance(key, str):
+            what = f"the key {key!r:.80}"
+            raise _not_json_error(what)
+    return container.values()
+
+
+def _not_json_error(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the value of an OpaquePart must be JSON, and has {what}: write dicts with string keys, lists, strings, finite numbers, booleans, None."
+    )
+
+
+def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
+    """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of. Works without recursion."""
+    root: list[Json] = [value]
+    todo: list[list[Json] | dict[str, Json]] = [root]
+    while todo:
+        holder = todo.pop()
+        if isinstance(holder, dict):
+            for key, item in holder.items():
+                holder[key] = _copy_item(item, todo)
+        else:
+            holder[:] = [_copy_item(item, todo) for item in holder]
+    return root[0]
+
+
+def _copy_item(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
+    if isinstance(item, Mapping):
+        todo.append(dict(item))
+    elif isinstance(item, list | tuple):
+        todo.append(list(item))
+    else:
+        return item
+    return todo[-1]
 
 
 @attrs.frozen(kw_only=True)
 class OpaquePart:
     """A provider's own content part (thinking, citations, audio), sent unchanged."""
 
-    value: Json
+    value: Json = attrs.field(converter=_read_json)
     """The part in the provider's wire format."""
 
-    tokens: int | None = None
+    tokens: int | None = attrs.field(default=None, validator=_check_optional_number)
     """The cost in tokens. None counts as 0 and marks the count as inexact."""
 
-    provider: str | None = None
-    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format."""
+    provider: str | None = attrs.field(default=None, validator=_check_optional_text)
+    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format.
+
+    A part whose provider ends in `.message`, `.call` or `.part` is no content itself. It keeps what a wire format has and promptkit's
+    messages have not, and only that format (`openai`: Chat Completions and the Responses API) is sent it: fields of the message such as
+    `{"role": "developer"}`; the position of the tool call whose id is in `call`, and its other fields; the border between two texts.
+    """
 
 
 @attrs.frozen(kw_only=True)
 class CacheBreakpointPart:
     """The end of a prefix that the provider should put into its prompt cache."""
 
-    kind: str | None = None
+    kind: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The provider's cache type, such as `ephemeral`."""
 
-    ttl: str | None = None
+    ttl: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The time to live in the cache, in the provider's notation, such as `5m` or `1h`."""
 
 
@@ -98,42 +226,102 @@ Part: TypeAlias = str | ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
 """One part of a message's content. Text is a plain string."""
 
 
+def _read_arguments(arguments: str | Mapping[str, object]) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if not isinstance(cast("object", arguments), Mapping):  # callers without a type checker pass anything
+        problem = f"arguments must be JSON text such as '{{}}', or a mapping, not {arguments!r:.80}."
+        raise TypeError(problem)
+    try:
+        return json.dumps(copy_json(cast("Json", arguments)), ensure_ascii=False, allow_nan=False)  # dumps refuses what is not JSON
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"arguments cannot be written as JSON ({error}): write strings, finite numbers, booleans, lists and dicts, or JSON text."
+        raise InvalidArgumentError(problem) from error
+
+
 @attrs.frozen(kw_only=True)
 class ToolCall:
     """A model's request to run a tool."""
 
-    id: str
+    id: str = attrs.field(validator=_check_text)
     """The id that the tool result refers to."""
 
-    name: str
+    name: str = attrs.field(validator=_check_text)
     """The name of the tool."""
 
-    arguments: str = "{}"
-    """JSON text exactly as the model wrote it. promptkit never parses and rewrites it."""
+    arguments: str = attrs.field(default="{}", converter=_read_arguments)
+    """JSON text exactly as the model wrote it. promptkit never parses and rewrites it. A mapping becomes JSON text."""
 
 
-@attrs.frozen(kw_only=True)
+_DEVELOPER = OpaquePart(value={"role": "developer"}, tokens=0, provider="openai.message")
+_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_PART_CLASSES = frozenset({str, ImagePart, DocumentPart, OpaquePart, CacheBreakpointPart})
+_CALL_CLASSES = frozenset({ToolCall})
+
+
+@attrs.frozen(kw_only=True, init=False)
 class Message:
     """One message of a conversation.
 
-    >>> Message(role="user", content=("Hello",)).text
+    >>> Message(role="user", content="Hello").text
     'Hello'
     """
 
     role: Role
-    """The author."""
+    """The author. `developer` makes a system message that OpenAI's formats send as `developer`."""
 
     content: tuple[Part, ...] = ()
-    """Text and other parts, in order."""
+    """Text and other parts, in order. A string is one text; content parts of providers (dicts, SDK objects) become parts."""
 
     name: str | None = None
     """The participant's name, for providers that accept one."""
 
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tool calls of an assistant message."""
+    """The tool calls of an assistant message. Tool calls of providers (dicts, SDK objects) become tool calls."""
 
     tool_call_id: str | None = None
     """The id of the tool call that a tool message answers."""
+
+    def __init__(
+        self,
+        *,
+        role: Role | Literal["developer"],
+        content: str | Iterable[Part | Mapping[str, object] | SdkObject] | None = (),
+        name: str | None = None,
+        tool_calls: Iterable[ToolCall | Mapping[str, object] | SdkObject] | None = (),
+        tool_call_id: str | None = None,
+    ) -> None:
+        """Check and convert the fields.
+
+        Args:
+            role: The author. `developer` makes a system message that OpenAI's formats send as `developer`.
+            content: One text, or parts: texts, promptkit's parts, and content parts of providers as dicts or SDK objects.
+            name: The participant's name.
+            tool_calls: The tool calls of an assistant message, also as dicts or SDK objects of providers.
+            tool_call_id: The id of the tool call that a tool message answers.
+
+        Raises:
+            InvalidArgumentError: A value is one that a message cannot have.
+            TypeError: A value has the wrong type.
+        """
+        known = _ROLES.get(role) if isinstance(cast("object", role), str) else None  # callers without a type checker pass anything
+        if known is None:
+            problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
+            raise InvalidArgumentError(problem)
+        parts = content if _is_plain_content(content) else _read_content(content)
+        calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
+        if role == "developer":
+            parts = (_DEVELOPER, *parts)
+        if not (name is None or isinstance(cast("object", name), str)):  # as above
+            _refuse_field(self, "name", "a string or None", name)
+        if not (tool_call_id is None or isinstance(cast("object", tool_call_id), str)):  # as above
+            _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
+        set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
+        set_field(self, "role", known)
+        set_field(self, "content", parts)
+        set_field(self, "name", name)
+        set_field(self, "tool_calls", calls)
+        set_field(self, "tool_call_id", tool_call_id)
 
     @property
     def text(self) -> str:
@@ -181,3 +369,226 @@ class Usage:
 
     cached_tokens: int = 0
     """Input tokens that the provider read from its prompt cache."""
+
+
+def as_wire_object(value: object) -> Mapping[str, Json] | None:
+    """Return a dict of a provider, or an SDK object as a dict without its empty fields. None for any other value."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Json]", value)  # whoever keeps parts of it checks them
+    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
+    if not callable(dump):
+        return None
+    dumped = dump(mode="json", by_alias=True, exclude_none=True)
+    return cast("Mapping[str, Json]", dumped) if isinstance(dumped, Mapping) else None  # `mode` makes it JSON
+
+
+def _is_plain_content(content: object) -> TypeGuard[tuple[Part, ...]]:
+    """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
+    return type(content) is tuple and _PART_CLASSES.issuperset(map(type, cast("tuple[object, ...]", content)))  # of any items
+
+
+def _are_plain_calls(calls: object) -> TypeGuard[tuple[ToolCall, ...]]:
+    return type(calls) is tuple and _CALL_CLASSES.issuperset(map(type, cast("tuple[object, ...]", calls)))  # as above
+
+
+def _is_list(values: object) -> TypeGuard[Iterable[object]]:
+    """Return whether a value has items in an order. A pydantic model has, too, but they are its fields."""
+    return isinstance(values, Iterable) and not isinstance(values, Mapping | AbstractSet | str | bytes | bytearray | SdkObject)
+
+
+def _read_content(content: object) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (str.__str__(content),) if content else ()
+    if content is None:
+        return ()
+    if not _is_list(content):
+        problem = f"content must be a string, or a list of parts such as ['Hello', ImagePart(url='https://…')], not {content!r:.80}."
+        raise TypeError(problem)
+    parts: list[Part] = []
+    for part in content:
+        if type(part) in _PART_CLASSES:
+            parts.append(cast("Part", part))  # by its class
+        elif isinstance(part, str):
+            parts.append(str.__str__(part))
+        elif (block := as_wire_object(part)) is not None:
+            parts.extend(read_part(block))
+        else:
+            problem = f"a part of content must be a string, a part such as ImagePart, or a provider's content part, not {part!r:.80}."
+            raise TypeError(problem)
+    return tuple(parts)
+
+
+def _read_tool_calls(calls: object) -> tuple[ToolCall, ...]:
+    if calls is None:
+        return ()
+    if not _is_list(calls):
+        problem = f"tool_calls must be a list such as [ToolCall(id='call_1', name='read_file')], not {calls!r:.80}."
+        raise TypeError(problem)
+    return tuple(call if type(call) is ToolCall else read_tool_call(call) for call in calls)
+
+
+def read_tool_call(call: object) -> ToolCall:
+    """Convert a provider's tool call: a function call of either of OpenAI's formats or a `tool_use` block, as a dict or an SDK object.
+
+    Raises:
+        InvalidArgumentError: It is none of these.
+    """
+    match as_wire_object(call):
+        case {"id": str(call_id), "function": {"name": str(name), "arguments": str() | Mapping() as arguments}}:
+            return ToolCall(id=call_id, name=name, arguments=arguments)
+        case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": str() | Mapping() as arguments}:
+            return ToolCall(id=call_id, name=name, arguments=arguments)
+        case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str() | Mapping() as arguments}:
+            return ToolCall(id=call_id, name=name, arguments=arguments)
+        case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
+            return ToolCall(id=call_id, name=name, arguments={"input": text})
+        case _:
+            problem = f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
+            raise InvalidArgumentError(problem)
+
+
+def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[Part, ...]:
+    """Convert a provider's content part: to a text, an image or a document, with a cache breakpoint behind it if the part has one.
+
+    A part with more than these can hold, or of an unknown type, becomes an opaque part, which is sent unchanged.
+
+    Args:
+        block: The content part of Chat Completions, the Responses API or Anthropic's Messages API.
+        provider: The wire format it comes from, for an opaque part. None: by its type, and for unknown types every format.
+
+    Raises:
+        InvalidArgumentError: It is not a content part, but for example a tool call.
+    """
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        problem = f"a content part must have a type, as {{'type': 'text', 'text': 'Hello'}} has, and this has none: {dict(block)!r:.80}."
+        raise InvalidArgumentError(problem)
+    if kind in _NOT_CONTENT:
+        problem = f"a part of the type {kind!r} cannot be content of a message: {_NOT_CONTENT[kind]}."
+        raise InvalidArgumentError(problem)
+    fields: dict[str, Json] = {key: value for key, value in block.items() if value is not None and value != []}
+    breakpoints = _pop_cache_breakpoints(fields)
+    part = _read_known_part(kind, fields)
+    if part is None or breakpoints is None or (isinstance(part, str) and breakpoints and not part.strip()):
+        return (OpaquePart(value=block, provider=provider or _PROVIDERS.get(kind)),)
+    return () if part == "" else (part, *breakpoints)
+
+
+_NOT_CONTENT = {
+    "tool_use": "write tool_calls=[ToolCall(…)], or read the messages with messages_from_anthropic",
+    "tool_result": "write Message(role='tool', tool_call_id=…), or read the messages with messages_from_anthropic",
+    "function_call": "write tool_calls=[ToolCall(…)], or read the items with messages_from_responses",
+    "function_call_output": "write Message(role='tool', tool_call_id=…), or read the items with messages_from_responses",
+    "message": "it is a message of its own, so read the items with messages_from_responses",
+}
+_PROVIDERS = {
+    **dict.fromkeys(("image_url", "file", "input_audio"), "chat"),
+    **dict.fromkeys(("input_text", "output_text", "input_image", "input_file", "reasoning", "compaction"), "responses"),
+    **dict.fromkeys(
+        (
+            "image",
+            "document",
+            "thinking",
+            "redacted_thinking",
+            "search_result",
+            "server_tool_use",
+            "web_search_tool_result",
+            "web_fetch_tool_result",
+            "code_execution_tool_result",
+            "bash_code_execution_tool_result",
+            "text_editor_code_execution_tool_result",
+            "tool_search_tool_result",
+            "tool_reference",
+            "container_upload",
+        ),
+        "anthropic",
+    ),
+}
+"""Type of a content part → the wire format that has it, if it is only one."""
+
+
+def _pop_cache_breakpoints(fields: dict[str, Json]) -> tuple[CacheBreakpointPart, ...] | None:
+    """Remove the cache breakpoint from a content part and return it. None if it has more than a breakpoint can hold."""
+    match fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None):
+        case None, None:
+            return ()
+        case {"type": "ephemeral", **rest}, None if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, "5m", "1h"):
+            return (CacheBreakpointPart(kind="ephemeral", ttl=cast("str | None", rest.get("ttl"))),)  # as the pattern has it
+        case None, {"mode": "explicit", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, "30m", "12h"):
+            return (CacheBreakpointPart(ttl=cast("str | None", rest.get("ttl"))),)  # as the pattern has it
+        case _:
+            return None
+
+
+def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | DocumentPart | None:
+    """Return the part that the emitter of its format writes as these fields, and None if there is none."""
+    allowed = _KNOWN_FIELDS.get(kind)
+    if allowed is None or not fields.keys() <= allowed:
+        return None
+    match fields:
+        case {"text": str(text)}:
+            return text
+        case {"image_url": str() | Mapping() as image}:
+            return _read_image(kind, image, fields.get("detail"))
+        case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
+            return _read_file(file.get("file_data"), file.get("filename"))
+        case {"source": Mapping() as source}:
+            return _read_image_source(source) if kind == "image" else _read_document_source(source, fields.get("title"))
+        case _:
+            return _read_file(fields.get("file_data"), fields.get("filename"))
+
+
+_KNOWN_FIELDS = {
+    "text": {"type", "text"},
+    "input_text": {"type", "text"},
+    "output_text": {"type", "text"},
+    "image_url": {"type", "image_url"},
+    "input_image": {"type", "image_url", "detail"},
+    "image": {"type", "source"},
+    "file": {"type", "file"},
+    "input_file": {"type", "file_data", "filename"},
+    "document": {"type", "source", "title"},
+}
+"""Type of a content part → the fields that promptkit's parts can hold, besides a cache breakpoint."""
+
+
+def _read_image(kind: str, image: str | Mapping[str, Json], detail: Json) -> ImagePart | None:
+    url: Json = image if isinstance(image, str) else image.get("url")
+    if isinstance(image, str) != (kind == "input_image") or (isinstance(image, Mapping) and not image.keys() <= {"url", "detail"}):
+        return None
+    detail = image.get("detail") if isinstance(image, Mapping) else detail
+    return ImagePart(url=url, detail=detail) if isinstance(url, str) and (detail is None or isinstance(detail, str)) else None
+
+
+def _read_image_source(source: Mapping[str, Json]) -> ImagePart | None:
+    match dict(source):
+        case {"type": "base64", "media_type": str(media_type), "data": str(data), **rest} if not rest:
+            return ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
+        case {"type": "url", "url": str(url), **rest} if not rest:
+            return ImagePart(url=url)
+        case _:
+            return None
+
+
+def _read_file(url: Json, name: Json) -> DocumentPart | None:
+    if not isinstance(url, str):
+        return None
+    media_type, separator, data = url.removeprefix("data:").partition(";base64,")
+    if not url.startswith("data:") or not separator or not (name is None or isinstance(name, str)):
+        return None
+    return DocumentPart(data=data, media_type=media_type, name=name)
+
+
+def _read_document_source(source: Mapping[str, Json], title: Json) -> DocumentPart | None:
+    if not (title is None or isinstance(title, str)):
+        return None
+    match dict(source):
+        case {"type": "base64", "media_type": "application/pdf", "data": str(data), **rest} if not rest:
+            return DocumentPart(data=data, media_type="application/pdf", name=title)
+        case {"type": "text", "media_type": "text/plain", "data": str(text), **rest} if not rest:
+            try:
+                return DocumentPart(data=base64.b64encode(text.encode()).decode("ascii"), media_type="text/plain", name=title)
+            except UnicodeEncodeError:  # a lone surrogate
+                return None
+        case _:
+            return None

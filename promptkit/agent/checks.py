@@ -90,7 +90,10 @@ def check_messages(messages: Sequence[object], origins: Sequence[object] | None)
         raise TypeError(problem)
     for message in messages:
         if not isinstance(message, Message):
-            problem = f"a context window takes messages such as Message(role='user', content=('Hello',)), not {message!r:.80}."
+            problem = (
+                f"a context window takes messages such as Message(role='user', content='Hello'), not {message!r:.80}: "
+                "read dicts and SDK objects with messages_from_chat, messages_from_responses or messages_from_anthropic."
+            )
             raise TypeError(problem)
     if origins is not None and len(origins) != len(messages):
         problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."

@@ -121,7 +121,7 @@ class SyncContextWindow:
     garbage-collected ends its thread.
 
     >>> with SyncContextWindow(ContextWindow(model="gpt-5", instructions="Be brief.")) as window:
-    ...     window.add(Message(role="user", content=("Fix the parser.",)))
+    ...     window.add(Message(role="user", content="Fix the parser."))
     ...     response = client.chat.completions.create(**window.request().openai_arguments())
 
     Attributes:

@@ -78,10 +78,10 @@ class ContextWindow:
     """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
 
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
-    >>> window.add(Message(role="user", content=("Fix the parser.",)))
+    >>> window.add(Message(role="user", content="Fix the parser."))
     >>> request = await window.request()
     >>> response = await client.chat.completions.create(**request.openai_arguments())
-    >>> window.add_reply(Message(role="assistant", content=(response.choices[0].message.content,)))
+    >>> window.add_reply(*messages_from_chat([response.choices[0].message]))
     >>> await window.end_turn()
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
@@ -12,19 +13,38 @@ from promptkit.emitters.parts import (
     Payload,
     WireDict,
     check_messages,
-    copy_json,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
     parse_arguments,
     parse_data_url,
     select_parts,
     unsupported_error,
     unsupported_part_error,
 )
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    as_wire_object,
+    copy_json,
+    read_tool_call,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["AnthropicRequest", "to_anthropic", "tools_to_anthropic"]
+    from promptkit.emitters.wire import WireMessage, WireRecord
+    from promptkit.messages import Json
+
+__all__ = ["AnthropicRequest", "messages_from_anthropic", "to_anthropic", "tools_to_anthropic"]
 
 
 class AnthropicRequest(TypedDict):
@@ -76,6 +96,32 @@ def to_anthropic(messages: Sequence[Message], *, cache: bool = True) -> Anthropi
     return {"system": builder.system, "messages": turns} if builder.system else {"messages": turns}
 
 
+def messages_from_anthropic(messages: Iterable[WireMessage], *, system: str | Iterable[WireMessage] | None = None) -> list[Message]:
+    """Convert the messages of Anthropic's Messages API to messages: the inverse of `to_anthropic`.
+
+    Tool results become tool messages before the other content of their turn. What promptkit's messages do not have (thinking, citations,
+    search results, `is_error`) is kept in opaque parts that only Anthropic is sent again. So is a block of an unknown type.
+
+    Args:
+        messages: Dicts, or objects of Anthropic's SDK such as a reply.
+        system: The system prompt: a text, or its blocks.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: A message is neither a dict nor an SDK object.
+
+    >>> messages_from_anthropic([{"role": "user", "content": "Hello"}], system="Be brief.")[0].text
+    'Be brief.'
+    """
+    read: list[Message] = []
+    if system is not None:
+        blocks: Json = system if isinstance(system, str) else [record for _, record in read_records(system, "system")]
+        read.append(Message(role="system", content=read_content(blocks, "anthropic", "system", attachments=False)))
+    for where, record in read_records(messages, "messages"):
+        read += _read_turn(where, record)
+    return read
+
+
 def tools_to_anthropic(tools: Sequence[ToolDefinition]) -> Payload:
     """Convert tool definitions, for `client.messages.create(tools=...)`. The schema gets the type `object`, which the format requires."""
     return [
@@ -112,20 +158,30 @@ class _RequestBuilder:
     """The blocks with a cache breakpoint."""
 
     def add(self, index: int, message: Message) -> None:
-        leading = message.role == "system" and not self.turns
-        role = "assistant" if message.role == "assistant" else "user"
+        role = collect_message_fields(message, "anthropic.message").get("role", "assistant" if message.role == "assistant" else "user")
+        leading = message.role == "system" and role != "system" and not self.turns
+        calls = {call.id: call for call in message.tool_calls}
+        call_fields = collect_call_fields(message, "anthropic.call")
         for part in select_parts(message, "anthropic", cache=self.cache):
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
+            elif isinstance(part, OpaquePart) and part.provider == "anthropic.call":
+                call_id = str(part.value.get("call")) if isinstance(part.value, Mapping) else ""
+                if call := calls.pop(call_id, None):
+                    self._add_call(_to_tool_use_block(index, message, call) | call_fields[call_id])
             elif not _is_blank_text(part):
                 block = _to_block(index, message, part)
                 (self.system if leading else self._open_turn(role).content).append(block)
                 # Opaque blocks are sent unchanged, and some types, such as thinking, must not have cache_control.
                 self.breakpoint_target = self.breakpoint_target if isinstance(part, OpaquePart) else block
         for call in message.tool_calls:
-            self.breakpoint_target = _to_tool_use_block(index, message, call)
-            self._open_turn(role).content.append(self.breakpoint_target)
-            self.call_turns[call.id] = len(self.turns) - 1
+            if call.id in calls:
+                self._add_call(_to_tool_use_block(index, message, call))
+
+    def _add_call(self, block: WireDict) -> None:
+        self.breakpoint_target = block
+        self._open_turn("assistant").content.append(block)
+        self.call_turns[block["id"]] = len(self.turns) - 1
 
     def add_result(self, index: int, message: Message) -> None:
         parts = select_parts(message, "anthropic", cache=self.cache)
@@ -137,7 +193,8 @@ class _RequestBuilder:
         for part in parts[: len(parts) - len(trailing)]:
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
-        result = _to_tool_result_block(index, message, [part for part in parts if not isinstance(part, CacheBreakpointPart)])
+        content = [part for part in parts if not isinstance(part, CacheBreakpointPart)]
+        result = _to_tool_result_block(index, message, content) | collect_message_fields(message, "anthropic.message")
         self._open_turn_after(self.call_turns.get(message.tool_call_id or "")).results.append(result)
         self.breakpoint_target = result
         for part in reversed(trailing):
@@ -199,7 +256,7 @@ def _to_tool_use_block(index: int, message: Message, call: ToolCall) -> WireDict
 def _to_tool_result_block(index: int, message: Message, parts: Sequence[Part]) -> WireDict:
     """Convert a tool message to a `tool_result` block. Content that is all text is one string; empty content is left out."""
     result: WireDict = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-    if all(isinstance(part, str) for part in parts):
+    if not has_text_borders(message, "anthropic") and all(isinstance(part, str) for part in parts):
         text = "".join(part for part in parts if isinstance(part, str))
         return result if _is_blank_text(text) else result | {"content": text}
     return result | {"content": [_to_block(index, message, part) for part in parts if not _is_blank_text(part)]}
@@ -284,3 +341,66 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
 def _get_cache_control(block: object) -> WireDict | None:
     control = cast("WireDict", block).get("cache_control") if isinstance(block, dict) else None  # an opaque block may be any JSON
     return cast("WireDict", control) if isinstance(control, dict) else None  # the keys are unknown; the caller reads one of them
+
+
+def _read_turn(where: str, record: WireRecord) -> list[Message]:
+    role, content = record.get("role"), record.get("content")
+    if role == "assistant":
+        return _read_answer(where, content)
+    if role == "system":
+        fields = fields_part({"role": "system"}, "anthropic.message")
+        return [Message(role="system", content=(*fields, *read_content(content, "anthropic", where, attachments=False)))]
+    if role != "user":
+        problem = f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
+        raise InvalidArgumentError(problem)
+    blocks = content if isinstance(content, list | tuple) else None
+    if blocks is None:
+        return [Message(role="user", content=read_content(content, "anthropic", where))]
+    records = [as_wire_object(block) or {} for block in blocks]
+    is_result = [block.get("type") == "tool_result" for block in records]
+    results = [_read_result(where, block) for block, result in zip(records, is_result, strict=True) if result]
+    others: list[Json] = [block for block, result in zip(blocks, is_result, strict=True) if not result]
+    parts = read_content(others, "anthropic", where)
+    return [*results, Message(role="user", content=parts)] if parts or not results else results
+
+
+def _read_answer(where: str, content: Json) -> list[Message]:
+    answer = AssistantContent("anthropic")
+    others: list[Json] = []  # blocks up to the next tool call
+    for block in content if isinstance(content, list | tuple) else [content]:
+        record = as_wire_object(block) or {}
+        if record.get("type") != "tool_use":
+            others.append(block)
+            continue
+        answer.add_parts(_read_answer_parts(where, others))
+        others = []
+        try:
+            answer.add_call(read_tool_call(record), omit_fields(record, "type", "id", "name", "input"))
+        except InvalidArgumentError as error:
+            problem = f"{where}: {error}"
+            raise InvalidArgumentError(problem) from error
+    answer.add_parts(_read_answer_parts(where, others))
+    return [answer.build_message() or Message(role="assistant")]
+
+
+def _read_answer_parts(where: str, blocks: list[Json]) -> list[Part]:
+    return read_content([block for block in blocks if block is not None], "anthropic", where, attachments=False)
+
+
+def _read_result(where: str, block: WireRecord) -> Message:
+    call_id = block.get("tool_use_id")
+    if not isinstance(call_id, str):
+        problem = f"a tool_result in {where} must have a tool_use_id, the id of the tool call that it answers."
+        raise InvalidArgumentError(problem)
+    fields = omit_fields(block, "type", "tool_use_id", "content", "cache_control")
+    end: tuple[Part, ...] = ()
+    match block.get("cache_control"):
+        case None:
+            pass
+        case {"type": "ephemeral", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, *CACHE_TTLS):
+            ttl = rest.get("ttl")
+            end = (CacheBreakpointPart(kind="ephemeral", ttl=ttl if isinstance(ttl, str) else None),)
+        case control:
+            fields["cache_control"] = control
+    parts = read_content(block.get("content"), "anthropic", where, breakpoints=False)
+    return Message(role="tool", tool_call_id=call_id, content=(*fields_part(fields, "anthropic.message"), *parts, *end))

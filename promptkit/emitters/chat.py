@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import Payload, WireDict, check_messages, copy_json, select_parts, unsupported_part_error
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.emitters.parts import (
+    Payload,
+    WireDict,
+    check_messages,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
+    parse_arguments,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    as_wire_object,
+    copy_json,
+    read_tool_call,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["to_chat", "tools_to_chat"]
+    from promptkit.emitters.wire import WireMessage, WireRecord
+    from promptkit.messages import Json, Role
+
+__all__ = ["messages_from_chat", "to_chat", "tools_to_chat"]
 
 
 def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
@@ -42,6 +69,25 @@ def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     ]
 
 
+def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:
+    """Convert Chat Completions messages to messages: the inverse of `to_chat`.
+
+    What promptkit's messages do not have (a refusal, audio, the role `developer`, fields of gateways) is kept in opaque parts that only
+    Chat Completions is sent again. So is a content part of an unknown type.
+
+    Args:
+        messages: Dicts, or objects of OpenAI's SDK such as `response.choices[0].message`.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: A message is neither a dict nor an SDK object.
+
+    >>> messages_from_chat([{"role": "user", "content": "Hello"}])[0].text
+    'Hello'
+    """
+    return [_read_message(where, record) for where, record in read_records(messages, "messages")]
+
+
 def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
     """Convert tool definitions, for `client.chat.completions.create(tools=...)`. Fields that are None are left out."""
     return [
@@ -65,7 +111,7 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if marks or not all(isinstance(part, str) for part, _ in content):
+    if marks or has_text_borders(message, "chat") or not all(isinstance(part, str) for part, _ in content):
         wire["content"] = [
             _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content
         ]
@@ -73,8 +119,25 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         text = "".join(part for part, _ in content if isinstance(part, str))
         wire["content"] = text if text or not message.tool_calls else None
     if message.tool_calls:
-        wire["tool_calls"] = [_convert_call(call) for call in message.tool_calls]
+        _add_calls(wire, message)
+    if fields := collect_message_fields(message, "openai.message", "chat.message"):
+        wire |= fields
+        if wire["role"] == "function":  # the older form of a tool result, which has the function's name alone
+            del wire["tool_call_id"]
     return wire
+
+
+def _add_calls(wire: WireDict, message: Message) -> None:
+    fields = collect_call_fields(message, "chat.call")
+    calls: Payload = []
+    for call in message.tool_calls:
+        more = fields.get(call.id, {})
+        if more.get("type") == "function_call":  # the older form of a tool call
+            wire["function_call"] = {"name": call.name, "arguments": call.arguments}
+        else:
+            calls.append(_convert_call(call, more))
+    if calls:
+        wire["tool_calls"] = calls
 
 
 def _convert_part(index: int, message: Message, part: Part) -> WireDict:
@@ -91,5 +154,71 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
             raise unsupported_part_error(index, message, part, "chat")
 
 
-def _convert_call(call: ToolCall) -> WireDict:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
+    if fields.get("type") == "custom":
+        return {"id": call.id, **fields, "custom": {"name": call.name, "input": _read_input(call.arguments)}}
+    function = {"name": call.name, "arguments": call.arguments, **fields.get("function", {})}
+    return {"id": call.id, "type": "function", **fields, "function": function}
+
+
+def _read_input(arguments: str) -> str:
+    """Return the text that a custom tool is called with, from arguments such as `{"input": "…"}`."""
+    try:
+        text = parse_arguments(arguments).get("input")
+    except ValueError:
+        return arguments
+    return text if isinstance(text, str) else arguments
+
+
+_ROLES: Mapping[Json, Role | Literal["developer"]] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def _read_message(where: str, record: WireRecord) -> Message:
+    role = _ROLES.get(record.get("role")) if isinstance(record.get("role"), str) else None
+    if role is None:
+        problem = f"{where} must have the role system, developer, user, assistant, tool or function, not {record.get('role')!r:.80}."
+        raise InvalidArgumentError(problem)
+    # `annotations` are in replies only, and requests must not have them.
+    fields = omit_fields(record, "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations")
+    name, call_id = (value if isinstance(value, str) else None for value in (record.get("name"), record.get("tool_call_id")))
+    calls = AssistantContent("chat")
+    if record.get("role") == "function":
+        fields |= {"role": "function", "name": name}
+        call_id = name
+    elif role == "assistant":
+        _read_calls(where, record, calls)
+    content = read_content(record.get("content"), "chat", where, attachments=role == "user", breakpoints=role != "assistant")
+    return Message(
+        role=role,
+        content=(*fields_part(fields, "chat.message"), *content, *calls.parts),
+        name=name,
+        tool_calls=tuple(calls.calls),
+        tool_call_id=call_id,
+    )
+
+
+def _read_calls(where: str, record: WireRecord, calls: AssistantContent) -> None:
+    listed = record.get("tool_calls")
+    for item in listed if isinstance(listed, list | tuple) else ():
+        fields = as_wire_object(item) or {}
+        try:
+            call = read_tool_call(fields)
+        except InvalidArgumentError as error:
+            problem = f"{where}: {error}"
+            raise InvalidArgumentError(problem) from error
+        function = as_wire_object(fields.get("function")) or {}
+        kind = fields.get("type")
+        more = omit_fields(fields, "id", "function", "custom", *(("type",) if kind == "function" else ()))
+        calls.add_call(call, more | ({"function": extra} if (extra := omit_fields(function, "name", "arguments")) else {}))
+    match as_wire_object(record.get("function_call")):
+        case {"name": str(name), "arguments": str(arguments)}:
+            calls.add_call(ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"})
+        case _:
+            pass

@@ -1,4 +1,4 @@
-"""What all emitters share: checks, the selection of parts, errors, JSON copies, tool call arguments and `data:` URLs."""
+"""What all emitters share: checks, the selection of parts, fields of one format alone, errors, tool call arguments, `data:` URLs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from promptkit.errors import EmitError
-from promptkit.messages import CacheBreakpointPart, ImagePart, Json, Message, OpaquePart, Part
+from promptkit.messages import CacheBreakpointPart, ImagePart, Json, Message, OpaquePart, Part, copy_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "PLACED_FIELDS",
     "DataUrl",
     "Payload",
     "WireDict",
     "WireFormat",
     "check_messages",
-    "copy_json",
+    "collect_call_fields",
+    "collect_message_fields",
+    "has_text_borders",
     "parse_arguments",
     "parse_data_url",
     "select_parts",
@@ -54,7 +57,8 @@ def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
 def select_parts(message: Message, target: WireFormat, *, cache: bool = True) -> list[Part]:
     """Select the parts of a message that a wire format can express.
 
-    Adjacent texts are joined. Empty texts and opaque parts of other providers are dropped.
+    Adjacent texts are joined, up to a border that the format itself has between them. Empty texts and opaque parts of other providers
+    are dropped.
 
     Args:
         message: The message.
@@ -63,21 +67,58 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
     """
     parts: list[Part] = []
     text: list[str] = []
+    kept = (None, target, *PLACED_FIELDS[target])
+    border = f"{target}.part"
     for part in message.content:
         if isinstance(part, str):
             text.append(part)
             continue
-        if isinstance(part, OpaquePart) and part.provider not in (None, target):
+        is_border = isinstance(part, OpaquePart) and part.provider == border
+        if isinstance(part, OpaquePart) and part.provider not in kept and not is_border:
             continue
         if isinstance(part, CacheBreakpointPart) and not cache:
             continue
         if joined := "".join(text):
             parts.append(joined)
         text = []
-        parts.append(part)
+        if not is_border:
+            parts.append(part)
     if joined := "".join(text):
         parts.append(joined)
     return parts
+
+
+PLACED_FIELDS: Mapping[WireFormat, tuple[str, ...]] = {
+    "chat": (),
+    "responses": ("responses.message", "responses.call"),
+    "anthropic": ("anthropic.call",),
+}
+"""Providers of opaque parts with fields of a message or a tool call, where their position matters: it is that of the item or the block."""
+
+
+def collect_message_fields(message: Message, *providers: str) -> WireDict:
+    """Return the fields of a wire message that its opaque parts of these providers have."""
+    fields: WireDict = {}
+    for part in message.content:
+        if isinstance(part, OpaquePart) and part.provider in providers and isinstance(part.value, Mapping):
+            fields |= copy_json(part.value)
+    return fields
+
+
+def has_text_borders(message: Message, target: WireFormat) -> bool:
+    """Return whether a wire format has texts of this message apart, so that it needs a list of parts even for texts alone."""
+    border = f"{target}.part"
+    return any(isinstance(part, OpaquePart) and part.provider == border for part in message.content)
+
+
+def collect_call_fields(message: Message, provider: str) -> dict[str, WireDict]:
+    """Return the other fields of tool calls that opaque parts of this provider have, for each call's id."""
+    fields: dict[str, WireDict] = {}
+    for part in message.content:
+        if isinstance(part, OpaquePart) and part.provider == provider and isinstance(part.value, Mapping):
+            more: WireDict = copy_json(part.value)
+            fields[str(more.pop("call", ""))] = more
+    return fields
 
 
 def unsupported_error(index: int, message: Message, what: str, target: WireFormat, advice: str) -> EmitError:
@@ -104,30 +145,6 @@ FORMAT_NAMES: Mapping[WireFormat, str] = {
     "responses": "the Responses API",
     "anthropic": "Anthropic's Messages API",
 }
-
-
-def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
-    """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of. Works without recursion."""
-    root: list[Json] = [value]
-    todo: list[list[Json] | dict[str, Json]] = [root]
-    while todo:
-        holder = todo.pop()
-        if isinstance(holder, dict):
-            for key, item in holder.items():
-                holder[key] = _copy_item(item, todo)
-        else:
-            holder[:] = [_copy_item(item, todo) for item in holder]
-    return root[0]
-
-
-def _copy_item(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
-    if isinstance(item, Mapping):
-        todo.append(dict(item))
-    elif isinstance(item, list | tuple):
-        todo.append(list(item))
-    else:
-        return item
-    return todo[-1]
 
 
 def parse_arguments(text: str) -> dict[str, Json]:

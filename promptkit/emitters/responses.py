@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import attrs
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import Payload, WireDict, check_messages, copy_json, select_parts, unsupported_part_error
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.emitters.parts import (
+    PLACED_FIELDS,
+    Payload,
+    WireDict,
+    check_messages,
+    collect_call_fields,
+    collect_message_fields,
+    has_text_borders,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    copy_json,
+    read_tool_call,
+)
 
-__all__ = ["to_responses", "tools_to_responses"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from promptkit.emitters.wire import WireMessage, WireRecord
+
+__all__ = ["messages_from_responses", "to_responses", "tools_to_responses"]
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
 """Opaque parts of these types belong to the content of a message. Parts of other types (reasoning, compaction, …) are items."""
@@ -40,12 +71,37 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     for index, (message, parts) in enumerate(zip(messages, contents, strict=True)):
         content = [(part, marks.get((index, place))) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
         if message.role == "tool":
-            items.append(
-                {"type": "function_call_output", "call_id": message.tool_call_id, "output": _convert_content(index, message, content)}
-            )
+            output = _convert_content(index, message, [(part, mark) for part, mark in content if not _is_placed(part)])
+            result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+            items.append(result | collect_message_fields(message, "responses.message"))
         else:
             items += _convert_message(index, message, content)
     return items
+
+
+def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]:
+    """Convert input or output items of the Responses API to messages: the inverse of `to_responses`.
+
+    Consecutive items of the model (its message, function calls, reasoning) become one assistant message. Items that promptkit's messages
+    do not have, such as reasoning, and fields such as ids, are kept in opaque parts that only the Responses API is sent again.
+
+    Args:
+        items: Dicts, or objects of OpenAI's SDK such as those in `response.output`; or the text of one user message.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: An item is neither a dict nor an SDK object.
+
+    >>> messages_from_responses([{"role": "user", "content": "Hello"}])[0].text
+    'Hello'
+    """
+    if isinstance(items, str):
+        return [Message(role="user", content=items)]
+    reader = _ItemReader()
+    for where, item in read_records(items, "items"):
+        reader.add(where, item)
+    reader.close()
+    return reader.messages
 
 
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
@@ -68,29 +124,51 @@ def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
 def _convert_message(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> Payload:
     items: Payload = []
     pending: list[tuple[Part, WireDict | None]] = []
+    role = collect_message_fields(message, "openai.message").get("role", message.role)
+    call_fields = collect_call_fields(message, "responses.call")
+    calls = {call.id: call for call in message.tool_calls}
+    fields: WireDict | None = None
 
     def close() -> None:
-        if pending:
-            items.append({"type": "message", "role": message.role, "content": _convert_content(index, message, pending)})
+        nonlocal fields
+        if pending or fields is not None:
+            fields = fields or {}
+            text = _convert_content(index, message, pending, as_list="id" in fields)
+            items.append({"type": "message", "role": role, "content": text, **fields})
             pending.clear()
+        fields = None
 
     for part, mark in content:
-        if isinstance(part, OpaquePart) and not _is_message_content(part):
-            close()
-            items.append(copy_json(part.value))
-        else:
-            pending.append((part, mark))
+        match part:
+            case OpaquePart(provider="responses.message", value=Mapping() as value):
+                close()
+                fields = copy_json(value)
+            case OpaquePart(provider="responses.call", value=Mapping() as value):
+                close()
+                if call := calls.pop(str(value.get("call")), None):
+                    items.append(_convert_call(call) | call_fields[call.id])
+            case OpaquePart() if not _is_message_content(part):
+                close()
+                items.append(copy_json(part.value))
+            case _:
+                pending.append((part, mark))
     close()
-    items += [_convert_call(call) for call in message.tool_calls]
-    return items or [{"type": "message", "role": message.role, "content": ""}]
+    items += [_convert_call(call) for call in message.tool_calls if call.id in calls]
+    return items or [{"type": "message", "role": role, "content": ""}]
+
+
+def _is_placed(part: Part) -> bool:
+    return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
 
 
 def _is_message_content(part: OpaquePart) -> bool:
     return isinstance(part.value, Mapping) and part.value.get("type") in CONTENT_TYPES
 
 
-def _convert_content(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> str | Payload:
-    if all(isinstance(part, str) and mark is None for part, mark in content):
+def _convert_content(
+    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]], *, as_list: bool = False
+) -> str | Payload:
+    if not as_list and not has_text_borders(message, "responses") and all(isinstance(part, str) and mark is None for part, mark in content):
         return "".join(part for part, _ in content if isinstance(part, str))
     return [_convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content]
 
@@ -113,3 +191,69 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
 
 def _convert_call(call: ToolCall) -> WireDict:
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+@attrs.define
+class _ItemReader:
+    """Collects messages from items."""
+
+    messages: list[Message] = attrs.field(factory=list[Message])
+    answer: AssistantContent = attrs.field(factory=lambda: AssistantContent("responses"))
+    """The assistant message whose items are being read."""
+    has_message: bool = False
+    """Whether `answer` has a `message` item."""
+
+    def add(self, where: str, item: WireRecord) -> None:
+        kind = item.get("type") or ("message" if "role" in item else None)
+        if kind == "message" and item.get("role") == "assistant":
+            if self.has_message and not self.answer.calls:
+                self.close()
+            self._add_answer(where, item)
+        elif kind == "message":
+            self.close()
+            self.messages.append(_read_input_message(where, item))
+        elif kind == "function_call":
+            self.answer.add_call(_read_function_call(where, item), omit_fields(item, "type", "call_id", "name", "arguments"))
+        elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
+            self.close()
+            fields = omit_fields(item, "type", "call_id", "output")
+            content = (*fields_part(fields, "responses.message"), *read_content(item.get("output"), "responses", where))
+            self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
+        else:
+            self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+
+    def close(self) -> None:
+        """End the assistant message."""
+        if message := self.answer.build_message():
+            self.messages.append(message)
+        self.answer = AssistantContent("responses")
+        self.has_message = False
+
+    def _add_answer(self, where: str, item: WireRecord) -> None:
+        fields = omit_fields(item, "type", "role", "content")
+        parts = read_content(item.get("content"), "responses", where, attachments=False, breakpoints=False)
+        if fields or not parts:
+            self.answer.add_parts([OpaquePart(value=fields, tokens=0, provider="responses.message")])
+        self.answer.add_parts(parts)
+        self.has_message = True
+
+
+_INPUT_ROLES: Mapping[str, Literal["user", "system", "developer"]] = {"user": "user", "system": "system", "developer": "developer"}
+
+
+def _read_input_message(where: str, item: WireRecord) -> Message:
+    role = _INPUT_ROLES.get(str(item.get("role")))
+    if role is None:
+        problem = f"{where} must have the role user, assistant, system or developer, not {item.get('role')!r:.80}."
+        raise InvalidArgumentError(problem)
+    fields = omit_fields(item, "type", "role", "content")
+    content = read_content(item.get("content"), "responses", where, attachments=role == "user")
+    return Message(role=role, content=(*fields_part(fields, "responses.message"), *content))
+
+
+def _read_function_call(where: str, item: WireRecord) -> ToolCall:
+    try:
+        return read_tool_call(item)
+    except InvalidArgumentError as error:
+        problem = f"{where}: {error}"
+        raise InvalidArgumentError(problem) from error

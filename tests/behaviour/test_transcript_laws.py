@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit import Message, OpaquePart
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.compaction.policy.usage import ProviderCount, iter_provider_counts
+from promptkit.errors import InvalidArgumentError, TranscriptError
+from promptkit.messages import CacheBreakpointPart
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomEntry, CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.jsonl.records import message_to_json
@@ -312,3 +314,70 @@ def voice(entry: Entry, edit: Edit | None) -> Message | None:
 def test_a_memory_store_holds_what_a_file_holds() -> None:
     entries = new_transcript(InMemoryStore()).append_messages(user_message("one"), user_message("two"))
     assert Transcript(InMemoryStore(entries)).path() == tuple(entries)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.binary(max_size=2) | st.text(max_size=5) | st.just("text"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.sampled_from(["type", "text", "source", "url", "image_url", "a"]) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+"""What a caller without a type checker may pass."""
+optional_texts = st.none() | st.text(st.characters(), max_size=4) | anything
+
+
+def build(kind: type, instead: object, /, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Values of a class, and another one instead where the class refuses the fields."""
+
+    def attempt(**values: Any) -> Any:
+        try:
+            return kind(**values)
+        except (TypeError, InvalidArgumentError):
+            return instead
+
+    return st.builds(attempt, **fields)
+
+
+any_part = st.one_of(
+    st.text(st.characters(), max_size=4),
+    build(ImagePart, "refused", url=optional_texts, detail=optional_texts, width=anything),
+    build(DocumentPart, "refused", data=optional_texts, media_type=optional_texts, name=optional_texts, tokens=anything),
+    build(OpaquePart, "refused", value=anything, tokens=st.none() | st.integers(), provider=optional_texts),
+    build(CacheBreakpointPart, "refused", kind=optional_texts, ttl=optional_texts),
+    st.fixed_dictionaries({"type": st.just("hologram"), "value": anything}),
+)
+any_message = build(
+    Message,
+    Message(role="user", content="refused"),
+    role=st.sampled_from(["system", "developer", "user", "assistant", "tool"]) | anything,
+    content=st.lists(any_part, max_size=4) | st.lists(any_part | anything, max_size=4).map(tuple) | anything,
+    name=optional_texts,
+    tool_calls=st.lists(
+        build(ToolCall, ToolCall(id="c", name="refused"), id=optional_texts, name=optional_texts, arguments=optional_texts), max_size=2
+    )
+    | anything,
+    tool_call_id=optional_texts,
+)
+
+
+def join_surrogates(value: object) -> object:
+    """The value as JSON can express it: two halves of a surrogate pair, one after the other, are one character there."""
+    return json.loads(json.dumps(value))
+
+
+@given(any_message)
+def test_what_a_transcript_accepts_it_can_read_back(message: Message) -> None:
+    with new_file() as path:
+        transcript = Transcript(JsonlStore(path))
+        try:
+            transcript.append(MessageEntry(message=message))
+        except TranscriptError:
+            return
+        loaded = Transcript(JsonlStore(path))
+        assert not JsonlStore(path).load().problems
+        assert [join_surrogates(message_to_json(entry.message)) for entry in loaded.entries if entry.message] == [
+            join_surrogates(message_to_json(message))
+        ]

@@ -10,7 +10,7 @@ import cattrs
 from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from promptkit.errors import TranscriptError
+from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part
 from promptkit.transcript.entries import KINDS, BranchSummary, Checkpoint, CustomEntry, Entry, Observation, Setting, UnknownEntry
 
@@ -88,7 +88,7 @@ def _describe(error: Exception) -> str:
 
 
 def _format_exception(error: BaseException, target: type | None) -> str:
-    return str(error) if type(error) in {ValueError, Exception} else cattrs.v.format_exception(error, target)
+    return str(error) if type(error) in {ValueError, Exception, InvalidArgumentError} else cattrs.v.format_exception(error, target)
 
 
 def _abbreviate(value: object) -> str:

@@ -11,8 +11,8 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from promptkit.emitters.parts import DataUrl, copy_json, parse_arguments, parse_data_url, select_parts
-from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart
+from promptkit.emitters.parts import DataUrl, parse_arguments, parse_data_url, select_parts
+from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart, copy_json
 from tests.unit.emitters.strategies import arguments
 
 

@@ -1,0 +1,142 @@
+"""What the readers of all wire formats share: content of messages, and assistant messages whose parts and tool calls have an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import attrs
+
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    SdkObject,
+    ToolCall,
+    as_wire_object,
+    read_part,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.emitters.parts import WireFormat
+    from promptkit.messages import Json
+
+__all__ = ["AssistantContent", "WireMessage", "WireRecord", "fields_part", "omit_fields", "read_content", "read_records"]
+
+WireMessage: TypeAlias = Mapping[str, object] | SdkObject
+"""A message of a provider: a dict, or an object of its SDK."""
+
+WireRecord: TypeAlias = "Mapping[str, Json]"
+"""A message or an item of a provider as JSON."""
+
+
+def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[str, WireRecord]]:
+    """Yield each message as a JSON object, with its place for errors, such as `messages[3]`. Raises TypeError for what is none."""
+    if isinstance(cast("object", messages), str | Mapping):  # callers without a type checker pass anything
+        problem = f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}."
+        raise TypeError(problem)
+    for index, message in enumerate(messages):
+        record = as_wire_object(message)
+        if record is None:
+            problem = f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
+            raise TypeError(problem)
+        yield f"{name}[{index}]", record
+
+
+def read_content(content: Json, target: WireFormat, where: str, *, attachments: bool = True, breakpoints: bool = True) -> list[Part]:
+    """Read the content of a message: None, a text or a list of parts. Texts that the format has apart stay apart.
+
+    Args:
+        content: The content.
+        target: The wire format.
+        where: The place of the message, for errors.
+        attachments: Whether the emitter accepts images and documents in this message. If not, they are opaque parts.
+        breakpoints: Whether the emitter sends cache breakpoints at their place in this message. If not, their parts are opaque parts.
+
+    Raises:
+        InvalidArgumentError: The content is none of these.
+    """
+    if content is None or isinstance(content, str):
+        return [content] if content else []
+    if not isinstance(content, Sequence):
+        problem = f"the content of {where} must be a string or a list of parts, not {content!r:.80}."
+        raise InvalidArgumentError(problem)
+    refused: tuple[type[Part], ...] = () if attachments else (ImagePart, DocumentPart)
+    refused = refused if breakpoints else (*refused, CacheBreakpointPart)
+    parts: list[Part] = []
+    for block in content:
+        read = (block,) if isinstance(block, str) else _read_block(block, target, where, refused)
+        if parts and read and isinstance(parts[-1], str) and isinstance(read[0], str):
+            parts.append(OpaquePart(value={}, tokens=0, provider=f"{target}.part"))
+        parts.extend(read)
+    return parts
+
+
+def _read_block(block: Json, target: WireFormat, where: str, refused: tuple[type[Part], ...]) -> tuple[Part, ...]:
+    record = as_wire_object(block)
+    if record is None:
+        problem = f"the content of {where} must have dicts such as {{'type': 'text', 'text': 'Hello'}}, not {block!r:.80}."
+        raise InvalidArgumentError(problem)
+    try:
+        parts = read_part(record, target)
+    except InvalidArgumentError as error:
+        problem = f"the content of {where}: {error}"
+        raise InvalidArgumentError(problem) from error
+    return (OpaquePart(value=record, provider=target),) if any(isinstance(part, refused) for part in parts) else parts
+
+
+def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
+    """Return the fields of a record with a value, without those of these names."""
+    return {name: value for name, value in record.items() if value is not None and name not in names}
+
+
+def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
+    """Return the opaque part with fields that promptkit's messages do not have; none without fields."""
+    return (OpaquePart(value=fields, tokens=0, provider=provider),) if fields else ()
+
+
+@attrs.define
+class AssistantContent:
+    """The parts and tool calls of an assistant message in the order of the wire.
+
+    A message has its calls after its content. Where the wire has them elsewhere, or with more fields, an opaque part keeps their place.
+    """
+
+    target: WireFormat
+    parts: list[Part] = attrs.field(factory=list[Part])
+    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    unplaced: list[str] = attrs.field(factory=list[str])
+    """The ids of the calls that have no place in `parts` yet."""
+
+    def add_parts(self, parts: Iterable[Part]) -> None:
+        """Add content behind everything that was added."""
+        added = tuple(parts)
+        if added:
+            self._place_calls()
+            self.parts.extend(added)
+
+    def add_call(self, call: ToolCall, fields: Mapping[str, Json]) -> None:
+        """Add a tool call behind everything that was added, with its other fields."""
+        if fields:
+            self._place_calls()
+            self.parts.extend(fields_part({"call": call.id, **fields}, f"{self.target}.call"))
+        else:
+            self.unplaced.append(call.id)
+        self.calls.append(call)
+
+    def build_message(self) -> Message | None:
+        """Return the message, or None if nothing was added."""
+        if not self.parts and not self.calls:
+            return None
+        return Message(role="assistant", content=tuple(self.parts), tool_calls=tuple(self.calls))
+
+    def _place_calls(self) -> None:
+        for call_id in self.unplaced:
+            self.parts.extend(fields_part({"call": call_id}, f"{self.target}.call"))
+        self.unplaced.clear()
