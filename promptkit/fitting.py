@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
 from promptkit.elements.history import fit_history
+from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
 from promptkit.errors import InvalidArgumentError
+from promptkit.messages import Message, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
 from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, Repair, ToolDefinition
+    from promptkit.messages import Json, Repair, ToolDefinition
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
 
-__all__ = ["Fitted", "fit"]
+__all__ = ["Fitted", "MessageFormat", "fit"]
+
+T = TypeVar("T")
+
+MessageFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
+"""The format of messages that are dicts or SDK objects: Chat Completions, the Responses API, or Anthropic's Messages API."""
 
 
 @attrs.frozen(kw_only=True)
-class Fitted:
+class Fitted(Generic[T]):
     """Messages that fit a budget, and what became of the others."""
 
-    messages: tuple[Message, ...]
-    """The messages that fit, in order. A message that did not change is the object that was given."""
+    messages: tuple[T, ...]
+    """The messages that fit, in order and in the format that was given. A message that did not change is the object that was given."""
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     budget: int
@@ -58,7 +65,7 @@ class Fitted:
 
 
 def fit(  # noqa: PLR0913  # keywords
-    messages: Sequence[Message],
+    messages: Sequence[T],
     *,
     budget: int | str | ContextBudget | None = None,
     model: str | NamedModel | None = None,
@@ -66,14 +73,16 @@ def fit(  # noqa: PLR0913  # keywords
     tokenizer: Tokenizer | None = None,
     keep: Literal["newest", "oldest"] = "newest",
     shorten: bool = True,
-) -> Fitted:
+    system: str | None = None,
+    format: MessageFormat | None = None,  # noqa: A002  # what it is, for callers
+) -> Fitted[T]:
     """Make messages fit a budget: long tool results and messages are shortened, then the oldest rounds are removed.
 
     System messages stay as they are. The last user message and the newest round always stay; they are shortened if they must be, the
     user message last. Tool calls and their results stay together. Messages that did not change are the objects that were given.
 
     Args:
-        messages: The messages of a request, oldest first.
+        messages: The messages of a request, oldest first: `Message` values, or dicts or SDK objects of one provider.
         budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the model's
             context window less the tokens reserved for the reply.
         model: The model's name, or a model object. It decides the tokenizer and the default budget.
@@ -81,13 +90,18 @@ def fit(  # noqa: PLR0913  # keywords
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
         shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or removed.
+        system: The system prompt, where the request has it beside the messages (Anthropic's `system`, the Responses API's
+            `instructions`). It counts against the budget, and is not among the messages that are returned.
+        format: The format of dicts and SDK objects. By default it is told from their content; messages of plain text are the same in
+            all three.
 
     Returns:
         The messages, with what was kept, changed and removed.
 
     Raises:
         BudgetExceededError: The messages that always stay do not fit.
-        InvalidArgumentError: An argument has a value that it cannot have.
+        InvalidArgumentError: An argument has a value that it cannot have, or a message is of no known form.
+        TypeError: A message is neither a Message, nor a dict or SDK object.
 
     >>> fitted = fit(messages, budget="8k", model="gpt-5")
     """
@@ -100,22 +114,99 @@ def fit(  # noqa: PLR0913  # keywords
     if limit is None:
         problem = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(problem)
-    paired = pair_tool_calls(messages)
-    system = next((message.text for message in paired.messages if message.role == "system"), False)
-    overhead = counter.count_overhead(definitions, system=system).tokens if messages or definitions else 0
+    read, emit = _read(messages, format)
+    instructions = [] if system is None else [Message(role="system", content=(system,))]
+    flat = [*instructions, *(message for group in read for message in group.messages)]
+    owners = [-1] * len(instructions) + [at for at, group in enumerate(read) for _ in group.messages]
+    paired = pair_tool_calls(flat)
+    first = next((message.text for message in paired.messages if message.role == "system"), False)
+    overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
     fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten=shorten)
-    sources = [paired.sources[at] for at in fitted.sources]
-    kept = {at for at, message in zip(sources, fitted.messages, strict=True) if message is messages[at]}
-    shown = set(sources)
+    shown: list[T] = []
+    kept: set[int] = set()
+    changed: set[int] = set()
+    parts = [(owners[paired.sources[at]], message) for at, message in zip(fitted.sources, fitted.messages, strict=True)]
+    for owner, run in groupby(parts, key=lambda part: part[0]):
+        if owner < 0:
+            continue  # the instructions
+        group, left = read[owner], [message for _, message in run]
+        whole = len(group.messages)
+        if len(left) >= whole and all(one is other for one, other in zip(left, group.messages, strict=False)):
+            kept |= set(group.indices)
+            shown += [messages[at] for at in group.indices]
+            left = left[whole:]  # results that were missing
+        else:
+            changed |= set(group.indices)
+        shown += cast("list[T]", emit(left))  # in the format that was given
     return Fitted(
-        messages=fitted.messages,
+        messages=tuple(shown),
         tokens=fitted.tokens + overhead,
         budget=limit,
         kept=tuple(sorted(kept)),
-        changed=tuple(sorted(shown - kept)),
-        removed=tuple(at for at in range(len(messages)) if at not in shown),
+        changed=tuple(sorted(changed - kept)),
+        removed=tuple(at for at in range(len(messages)) if at not in kept and at not in changed),
         repairs=paired.repairs,
     )
+
+
+@attrs.frozen
+class _Group:
+    """Given messages that are read together, and what they are as messages."""
+
+    indices: Sequence[int]
+    messages: Sequence[Message]
+
+
+def _read(messages: Sequence[object], form: MessageFormat | None) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
+    """Read given messages, and return how to write messages in their format."""
+    if form is not None and form not in get_args(MessageFormat):
+        problem = f'format is {form!r}: write "chat", "responses" or "anthropic".'
+        raise InvalidArgumentError(problem)
+    if all(isinstance(message, Message) for message in messages):
+        return [_Group([at], [cast("Message", message)]) for at, message in enumerate(messages)], lambda left: left
+    records = [_read_record(at, message) for at, message in enumerate(messages)]
+    form = form or _detect_format(records)
+    if form == "chat":
+        return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
+    if form == "anthropic":
+        groups = [_Group([at], messages_from_anthropic([record])) for at, record in enumerate(records)]
+        return groups, lambda left: to_anthropic(left)["messages"] if left else []
+    runs = [list(run) for _, run in groupby(range(len(records)), key=lambda at: at if _is_input(records[at]) else -1)]
+    return [_Group(run, messages_from_responses([records[at] for at in run])) for run in runs], to_responses
+
+
+def _read_record(index: int, message: object) -> Mapping[str, Json]:
+    record = as_wire_object(message)
+    if record is None:
+        problem = f"messages[{index}] must be a Message, or like all others a dict or an SDK object, not {message!r:.80}."
+        raise TypeError(problem)
+    return record
+
+
+_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
+_RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
+
+
+def _detect_format(records: Sequence[Mapping[str, Json]]) -> MessageFormat:
+    """Tell the format of messages from the first that only one format has. Plain messages are Chat Completions'."""
+    for record in records:
+        if "type" in record and record.get("type") != "message":
+            return "responses"
+        content = record.get("content")
+        for block in content if isinstance(content, list) else ():
+            kind = block.get("type") if isinstance(block, Mapping) else None
+            if kind in _ANTHROPIC_BLOCKS or (isinstance(block, Mapping) and "source" in block):
+                return "anthropic"
+            if kind in _RESPONSES_PARTS:
+                return "responses"
+        if "tool_calls" in record or record.get("role") == "tool":
+            return "chat"
+    return "chat"
+
+
+def _is_input(item: Mapping[str, Json]) -> bool:
+    """Return whether an item of the Responses API is not the model's, so that it is read on its own."""
+    return item.get("role") in ("user", "system", "developer") or str(item.get("type", "")).endswith("_output")
 
 
 def _count(messages: int) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from openai.types.chat import ChatCompletionMessage
 
 from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
 from promptkit.elements import element_from_message
@@ -56,7 +57,7 @@ def conversations(draw: DrawFn) -> list[Message]:
 
 def fit_or_refuse(
     messages: Sequence[Message], *, budget: int, tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = (), shorten: bool = True
-) -> Fitted | int:
+) -> Fitted[Message] | int:
     """What fits, or the tokens that are required."""
     try:
         return fit(messages, budget=budget, tokenizer=tokenizer, tools=tools, shorten=shorten)
@@ -64,7 +65,7 @@ def fit_or_refuse(
         return error.required
 
 
-def given_indices(fitted: Fitted) -> set[int]:
+def given_indices(fitted: Fitted[Message]) -> set[int]:
     return {*fitted.kept, *fitted.changed}
 
 
@@ -223,3 +224,86 @@ class TestRefusals:
         call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments=json.dumps({"text": words(300)})),))
         fitted = fit([user_message("Go."), call, result_message("a", "done"), user_message("Next.")], budget=120, tokenizer=GPT)
         assert json.loads(fitted.messages[1].tool_calls[0].arguments)["text"].endswith("[…]")
+
+
+LONG = words(2_000)
+CHAT: list[dict[str, Any]] = [  # Any: of a request
+    {"role": "system", "content": "You review code."},
+    {"role": "user", "content": "Read the log."},
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "hm",
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": LONG},
+    {"role": "user", "content": "What went wrong?"},
+]
+ANTHROPIC: list[dict[str, Any]] = [  # Any: as above
+    {"role": "user", "content": "Read the log."},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "log"}},
+        ],
+    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": LONG}, {"type": "text", "text": "Say more."}]},
+    {"role": "user", "content": "What went wrong?"},
+]
+RESPONSES: list[dict[str, Any]] = [  # Any: as above
+    {"role": "user", "content": "Read the log."},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "opaque"},
+    {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "read", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": LONG},
+    {"role": "user", "content": "What went wrong?"},
+]
+
+
+class TestProviders:
+    @pytest.mark.parametrize(("messages", "long"), [(CHAT, 3), (ANTHROPIC, 2), (RESPONSES, 3)])
+    def test_dicts_stay_the_callers_own_where_nothing_changed(self, messages: list[dict[str, Any]], long: int) -> None:  # Any: as above
+        fitted = fit(messages, budget=600, model="gpt-5", system=None if messages is CHAT else "You review code.")
+        assert fitted.changed == (long,)
+        assert fitted.removed == ()
+        assert len(fitted.messages) == len(messages)
+        assert all(one is other for at, (one, other) in enumerate(zip(fitted.messages, messages, strict=True)) if at != long)
+        assert 570 < fitted.tokens <= 600
+        assert len(str(fitted.messages[long])) < len(str(messages[long]))
+        assert list(fitted.messages[long]) == list(messages[long])
+
+    def test_a_removed_round_takes_its_reasoning_with_it(self) -> None:
+        later = [
+            *RESPONSES,
+            {"role": "assistant", "content": [{"type": "output_text", "text": words(50)}]},
+            {"role": "user", "content": "So?"},
+        ]
+        fitted = fit(later, budget=70, model="gpt-5", shorten=False)
+        assert [item.get("content") for item in fitted.messages][-1] == "So?"
+        assert {1, 2, 3} <= set(fitted.removed)
+
+    def test_sdk_objects_are_given_back(self) -> None:
+        reply = ChatCompletionMessage(role="assistant", content="It is long.")
+        messages = [{"role": "user", "content": LONG}, reply, {"role": "user", "content": "So?"}]
+        fitted = fit(messages, budget=300, model="gpt-5")
+        assert fitted.messages[1] is reply
+
+    def test_the_system_prompt_beside_the_messages_counts(self) -> None:
+        with_system = fit(ANTHROPIC, budget="8k", model="gpt-5", system="You review code.")
+        assert with_system.tokens > fit(ANTHROPIC, budget="8k", model="gpt-5").tokens
+        assert list(with_system.messages) == ANTHROPIC
+
+    def test_a_result_that_is_missing_is_added_behind_its_call(self) -> None:
+        fitted = fit([*CHAT[:3], CHAT[4]], budget="1k", model="gpt-5")
+        assert fitted.messages[2] is CHAT[2]
+        assert fitted.messages[3]["role"] == "tool"
+        assert fitted.repairs[0].kind == "missing result"
+
+    @pytest.mark.parametrize("wrong", [["Hello."], [user_message("a"), 3], [None]])
+    def test_what_is_no_message_is_refused_with_its_place(self, wrong: list[object]) -> None:
+        with pytest.raises(TypeError, match=r"messages\[[01]\]"):
+            fit(wrong, budget=100)
+
+    def test_an_unknown_format_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match='"chat", "responses" or "anthropic"'):
+            fit(CHAT, budget=100, format="openai")  # type: ignore[arg-type]  # wrong on purpose
