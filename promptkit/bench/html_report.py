@@ -17,6 +17,7 @@ STYLE = """
 body { margin: 2rem auto; padding: 0 1rem; max-width: 70rem; font: 1rem/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; }
 figure { margin: 0; padding: 1rem; background: #fff; border-radius: 6px; overflow-x: auto; }
+@media (prefers-color-scheme: dark) { figure { background: #16181d; } }
 figure svg { width: 100%; min-width: 40rem; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = ["FORMATS", "PlotError", "build_figure", "check_drawable", "draw_run", "format_size", "select_largest"]
+__all__ = [
+    "DARK_COLOURS",
+    "DARK_TEXT",
+    "FORMATS",
+    "LIGHT_TEXT",
+    "PlotError",
+    "add_dark_mode",
+    "build_figure",
+    "check_drawable",
+    "draw_run",
+    "format_size",
+    "select_largest",
+]
 
 
 # matplotlib's own stubs leave keyword arguments without a type.
@@ -73,13 +85,40 @@ def draw_run(run: Run, suffix: str) -> bytes:
 def _svg(figure: Figure) -> str:
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    return file.getvalue().decode()
+    return add_dark_mode(file.getvalue().decode())
 
 
 def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight")
     return file.getvalue()
+
+
+DARK_COLOURS = {
+    "#ffffff": "#16181d",  # background, and gaps between cells
+    "#000000": "#c9ccd1",  # axes
+    "#eeeeee": "#33373f",  # grid
+    "#0b5fa5": "#5aa9ec",
+    "#c4501b": "#f08a5d",
+    "#2b8a3e": "#5fc46f",
+    "#7b3fa0": "#c08ae0",
+    "#8a6d00": "#d0ad3a",
+    "#5c5c5c": "#a9a9a9",
+    "#b0246b": "#ee72ad",
+    "#12808a": "#4dc0cb",
+}
+"""Colour of a drawing → the colour in its place for a reader who prefers a dark page. Other colours are read on both."""
+
+LIGHT_TEXT, DARK_TEXT = "#fefefe", "#010101"
+"""Text on a cell, which has the same colour on both pages. They are nearly white and black, so that DARK_COLOURS does not replace them."""
+
+
+def add_dark_mode(svg: str) -> str:
+    """Add the rules that make matplotlib's SVG dark for a reader who prefers a dark page."""
+    rules = ["svg { fill: #e4e6ea }"]  # text has no colour of its own
+    for light, dark in DARK_COLOURS.items():
+        rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
+    return svg.replace("</style>", f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>", 1)
 
 
 MAX_ELEMENTS = 12
@@ -201,7 +240,7 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
         for row, values in enumerate(shares):
             for column, share in enumerate(values):
                 if share is not None and share < 1:
-                    colour = "white" if share > DARK else "black"
+                    colour = LIGHT_TEXT if share > DARK else DARK_TEXT
                     axes.text(column + 0.5, row + 0.5, _percent(share), ha="center", va="center", fontsize=7, color=colour)
     axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
 

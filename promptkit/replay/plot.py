@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.bench.plot import PlotError, check_drawable, format_size
+from promptkit.bench.plot import PlotError, add_dark_mode, check_drawable, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +35,16 @@ MAX_NAME = 60
 COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c", "#b0246b", "#12808a")
 STYLES = ("-", "--", ":")
 
+LIMIT_COLOUR = "#808080"
+"""The line of the context window: a grey that is read on white and on black."""
+
 STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 2rem auto; padding: 0 1rem; max-width: 70rem; font: 1rem/1.5 system-ui, sans-serif; }
 figure { margin: 0; padding: 1rem; background: #fff; border-radius: 6px; overflow-x: auto; }
+@media (prefers-color-scheme: dark) { figure { background: #16181d; } }
 figure svg { width: 100%; min-width: 40rem; height: auto; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
@@ -72,9 +77,10 @@ def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
             figure.savefig(content, format="png", dpi=DPI, bbox_inches="tight")
             return content.getvalue()
         figure.savefig(content, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    svg = add_dark_mode(content.getvalue().decode())
     if suffix == ".svg":
-        return content.getvalue()
-    return _format_page(files, content.getvalue().decode()).encode("ascii", "xmlcharrefreplace")
+        return svg.encode()
+    return _format_page(files, svg).encode("ascii", "xmlcharrefreplace")
 
 
 def _create_figure(files: Sequence[FileResult]) -> Figure:
@@ -88,17 +94,24 @@ def _create_figure(files: Sequence[FileResult]) -> Figure:
 
 
 def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     name = file.file.encode("utf-8", "replace").decode()
     context.set_title(name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}", loc="left", fontweight="bold", parse_math=False)
     for number, result in enumerate(file.policies):
         _draw_policy(context, cached, result, colour=COLOURS[number % len(COLOURS)], style=STYLES[number // len(COLOURS) % len(STYLES)])
+    context.axhline(file.window, color=LIMIT_COLOUR, linestyle="-.", linewidth=1, label=f"context window, {format_size(file.window)}")
     context.set_ylabel("tokens of the request")
     context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
+    context.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))  # numbers that format_size writes exactly
     context.set_ylim(bottom=0)
     context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     cached.set_ylabel("cached so far")
     cached.set_ylim(0, 1)
     cached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    requests = max((len(result.timeline) for result in file.policies), default=0)
+    cached.set_xlim(0.5, max(1, requests) + 0.5)
+    cached.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     cached.set_xlabel("request; dots: a summary replaced messages")
     for axes in (context, cached):
         axes.spines[["top", "right"]].set_visible(False)
@@ -126,6 +139,7 @@ def _format_page(files: Sequence[FileResult], svg: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Replay</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>Replay</h1>\n<figure>\n{drawing}</figure>\n"
         f"{''.join(map(_format_table, files))}</body>\n</html>\n"
     )
@@ -151,4 +165,5 @@ def _format_table(file: FileResult) -> str:
     ]
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     heads = "".join(f'<th scope="col">{name}</th>' for name in head)
-    return f"<h2>{escape(file.file)}</h2>\n<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table>\n"
+    table = f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table>"
+    return f'<h2>{escape(file.file)}</h2>\n<div class="wide">{table}</div>\n'

@@ -40,7 +40,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 
 
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
-@click.argument("target", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.argument("target", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
     "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
 )

@@ -25,7 +25,7 @@ Examples:
 
 
 @click.command(short_help="Render a component or a template.", epilog=EXAMPLES)
-@click.argument("source", metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
     "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
 )

@@ -17,8 +17,20 @@ import attrs
 import pytest
 from typing_extensions import override
 
-from promptkit.bench.plot import FORMATS, PlotError, check_drawable, draw_run, format_size, select_largest
+from promptkit.bench.plot import (
+    DARK_COLOURS,
+    DARK_TEXT,
+    FORMATS,
+    LIGHT_TEXT,
+    PlotError,
+    check_drawable,
+    draw_run,
+    format_size,
+    select_largest,
+)
 from promptkit.bench.results import Element, Sweep, run_to_json
+from promptkit.replay.plot import draw_timeline
+from promptkit.replay.results import FileResult
 from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
 
 if TYPE_CHECKING:
@@ -200,3 +212,21 @@ def test_a_prompt_without_elements_has_no_rows() -> None:
 )
 def test_a_size_takes_four_characters_at_most(tokens: int, text: str) -> None:
     assert format_size(tokens) == text
+
+
+def test_every_colour_of_a_drawing_is_read_on_a_dark_page_too() -> None:
+    replay = draw_timeline([FileResult(file="a", conversations=1, messages=1, window=9, model="gpt-5", policies=())], ".svg").decode()
+    for picture in (drawn("two models", ".svg").decode(), replay):
+        rules = picture[picture.index("@media (prefers-color-scheme: dark)") : picture.index("</style>")]
+        drawing = picture.partition("</style>")[2]
+        for colour in {"#ffffff", "#000000", "#eeeeee"} & set(re.findall(r"(?:fill|stroke): (#\w{6})", drawing)):
+            assert f': {colour}"]' in rules
+        assert "svg { fill: #e4e6ea }" in rules
+
+
+def test_a_text_on_a_cell_keeps_its_colour_on_a_dark_page() -> None:
+    drawing = drawn("one", ".svg").decode().partition("</style>")[2]
+    written = set(re.findall(r'<g style="fill: (#\w{6})"', drawing))
+    assert written
+    assert written <= {LIGHT_TEXT, DARK_TEXT}
+    assert not written & set(DARK_COLOURS)

@@ -30,8 +30,9 @@ def test_the_same_results_give_the_same_bytes() -> None:
 
 
 def test_each_policy_has_its_line_in_context_and_in_cached_share() -> None:
-    one, two = (draw_timeline([file(*names)], ".svg").decode() for names in (("vscode",), ("vscode", "off")))
-    ET.fromstring(two)  # noqa: S314  # our own drawing
+    pictures = [draw_timeline([file(*names)], ".svg").decode() for names in (("vscode",), ("vscode", "off"))]
+    ET.fromstring(pictures[1])  # noqa: S314  # our own drawing
+    one, two = (picture.partition("</style>")[2] for picture in pictures)  # the style names all colours
     assert two.count('id="line2d') > one.count('id="line2d')
     assert "#c4501b" in two
     assert "#c4501b" not in one
@@ -55,3 +56,33 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         draw_timeline([file("vscode")] * (MAX_FILES + 1), ".svg")
     with pytest.raises(PlotError, match=r"plot format '\.gif'"):
         draw_timeline([file("vscode")], ".gif")
+
+
+def shown_texts(svg: bytes) -> list[str]:
+    """Return the texts of a drawing: matplotlib writes each as a comment before its shapes."""
+    return re.findall(r"<!-- (.*?) -->", svg.decode())
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3, 7, 442])
+def test_requests_are_numbered_in_whole_numbers(requests: int) -> None:
+    drawn = attrs.evolve(file("vscode"), policies=(policy("vscode", requests=requests),))
+    texts = shown_texts(draw_timeline([drawn], ".svg"))
+    numbers = [text for text in texts[: texts.index("request; dots: a summary replaced messages")] if re.fullmatch(r"[\d.]+", text)]
+    numbers.remove("0")  # tokens
+    assert numbers
+    assert all(number.isdecimal() and 1 <= int(number) <= requests for number in numbers)
+
+
+def test_the_context_window_is_a_line_in_the_picture() -> None:
+    svg = draw_timeline([file("vscode", "off")], ".svg")
+    assert "context window, 32k" in shown_texts(svg)
+    assert svg.count(b"stroke: #808080") == 2  # the line, and its sign in the legend
+    tokens = [text for text in shown_texts(svg) if re.fullmatch(r"[\d.]+k", text)]
+    assert tokens == ["5k", "10k", "15k", "20k", "25k", "30k"]
+
+
+def test_a_table_that_is_wider_than_the_page_is_scrolled_and_not_cut() -> None:
+    page = draw_timeline([file("vscode")], ".html").decode()
+    assert page.count('<div class="wide"><table>') == page.count("<table>") == 1
+    assert ".wide { overflow-x: auto; }" in page
+    assert '<meta name="viewport"' in page
