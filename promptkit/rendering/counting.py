@@ -121,9 +121,16 @@ class BackwardScan:
             entry = self._entries.get(change.message)
             if entry and entry.is_present and entry.root is change.message:
                 self._count_frame(entry, self.state)
-        elif change.fallback.message is None or change.fallback.role is not None:
-            for message in iter_messages(change.fallback, self.state):
+        else:
+            self._deactivate(change.fallback)
+
+    def _deactivate(self, fallback: Node) -> None:
+        """Remove the messages that are there only with a fallback: those in it, or the message around it if nothing else is in that."""
+        if fallback.message is None or fallback.role is not None:
+            for message in iter_messages(fallback, self.state):
                 self._remove(message)
+        elif not fallback.message.is_counted:
+            self._remove(fallback.message)
 
     def _restore(self, parent: Node, item: Item) -> None:
         """Count an item that has come back. Other items that the same step removed come back with changes of their own."""
@@ -144,7 +151,7 @@ class BackwardScan:
     def _add(self, item: Node | TextMessage, state: int) -> None:
         if type(item) is TextMessage:
             self._add_text_message(item)
-        elif type(item) is Node and not item.is_blank:
+        elif type(item) is Node and item.is_counted:
             entry = self._entries.get(item)
             if entry is None:
                 entry = self._entries[item] = _MessageTokens(item, LeafRange(0, item.leaf_count))
@@ -241,7 +248,7 @@ class BackwardScan:
 
     def _count_shrinkable(self, entry: _MessageTokens) -> int:
         """Return the tokens of a message that may still be dropped when more comes back."""
-        if entry.root.in_fallback:
+        if entry.root.in_fallback or entry.root.is_blank:
             return entry.frame + entry.content
         return entry.shrinkable if entry.missing_leaves else 0
 

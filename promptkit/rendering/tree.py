@@ -178,7 +178,7 @@ class Node:
     first_leaf_index = 0  # in a message: the number of leaves before it
     leaf_count = 0  # in a message: the number of leaves in it, those of fallbacks included
     placeholder: Leaf | None = None  # in a message: the leaf in the chain for a container without items
-    is_blank = False  # a message without content
+    is_blank = False  # a message without content before anything is removed; a fallback may fill it
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
     candidate_source: CandidateSource | None = None  # its removal candidates; set and cleared by the removal order
