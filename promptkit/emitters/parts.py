@@ -54,7 +54,8 @@ def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
 def select_parts(message: Message, target: WireFormat, *, cache: bool = True) -> list[Part]:
     """Select the parts of a message that a wire format can express.
 
-    Adjacent texts are joined. Empty texts and opaque parts of other providers are dropped.
+    Adjacent texts are joined. Empty texts and opaque parts of other providers are dropped. Texts on either side of a part that is
+    dropped stay apart, because they are counted apart.
 
     Args:
         message: The message.
@@ -67,14 +68,14 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
         if isinstance(part, str):
             text.append(part)
             continue
-        if isinstance(part, OpaquePart) and part.provider not in (None, target):
-            continue
-        if isinstance(part, CacheBreakpointPart) and not cache:
-            continue
         if joined := "".join(text):
             parts.append(joined)
         text = []
-        parts.append(part)
+        dropped = (isinstance(part, OpaquePart) and part.provider not in (None, target)) or (
+            isinstance(part, CacheBreakpointPart) and not cache
+        )
+        if not dropped:
+            parts.append(part)
     if joined := "".join(text):
         parts.append(joined)
     return parts

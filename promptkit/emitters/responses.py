@@ -17,7 +17,8 @@ CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "outp
 def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to input items of the Responses API, for `client.responses.create(input=...)`.
 
-    A message becomes a `message` item, whose content is a string if it is all text. Each tool call becomes a `function_call` item
+    A message becomes a `message` item, whose content is a string if it is one text. An assistant message with several parts
+    gets an `id`, which the format requires: its place among the messages. Each tool call becomes a `function_call` item
     after the text of its message, with its arguments byte for byte. Each tool message becomes a `function_call_output` item; an
     empty result is `""`. An opaque part whose type is not message content, such as `reasoning`, becomes an item of its own and
     splits the message around it. Names are dropped, since this format has none.
@@ -71,7 +72,10 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
 
     def close() -> None:
         if pending:
-            items.append({"type": "message", "role": message.role, "content": _convert_content(index, message, pending)})
+            item = {"type": "message", "role": message.role, "content": _convert_content(index, message, pending)}
+            if message.role == "assistant" and isinstance(item["content"], list):
+                item |= {"id": f"msg_{index}_{len(items)}", "status": "completed"}  # the format requires both beside `output_text`
+            items.append(item)
             pending.clear()
 
     for part, mark in content:
@@ -90,8 +94,11 @@ def _is_message_content(part: OpaquePart) -> bool:
 
 
 def _convert_content(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> str | Payload:
-    if all(isinstance(part, str) and mark is None for part, mark in content):
-        return "".join(part for part, _ in content if isinstance(part, str))
+    if not content:
+        return ""
+    first, mark = content[0]
+    if len(content) == 1 and isinstance(first, str) and mark is None:
+        return first
     return [_convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content]
 
 
