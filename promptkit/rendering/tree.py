@@ -164,6 +164,7 @@ class Node:
     replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses
     alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
     place_id = -1  # of its place in the tree, for the render cache
+    is_empty: bool | None = None  # whether its rendered subtree has no content; None until an element around it asks
     component_depth = 0  # the number of components around it, itself included
 
     # Pruning

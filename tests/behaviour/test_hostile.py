@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
-from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
+from promptkit import Child, Group, IfEmpty, PromptElement, Renderer, Tag, Text, TextChunk, UserMessage, render
 from promptkit.testing import WordTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MANY = 250_000
 TEXTS = {
@@ -74,6 +80,43 @@ class TestDepth:
         assert one == two
         assert isinstance(one, PromptElement)
         assert repr(one).count("Group") == 10_000
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """The Python functions that `work` calls: a measure of its time that does not depend on the machine."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {
+    "Tag": lambda child: Tag(tag="t")[child],
+    "Tag with text": lambda child: Tag(tag="t")["a", child],
+    "IfEmpty": lambda child: IfEmpty(alt="none")[child],
+    "the alternative of IfEmpty": lambda child: IfEmpty(alt=child)[()],
+}
+
+
+@pytest.mark.parametrize("wrap", ASKS_WHETHER_IT_IS_EMPTY.values(), ids=ASKS_WHETHER_IT_IS_EMPTY.keys())
+def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
+    def work(depth: int) -> int:
+        deep: Child = "x"
+        for _ in range(depth):
+            deep = wrap(deep)
+        return count_calls(lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer()))
+
+    work(10)  # what is done only once
+    assert work(1_200) <= 4.5 * work(300)
 
 
 WIDE = [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
