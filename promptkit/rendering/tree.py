@@ -165,6 +165,7 @@ class Node:
     alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
     place_id = -1  # of its place in the tree, for the render cache
     is_empty: bool | None = None  # whether its rendered subtree has no content; None until an element around it asks
+    depth = 0  # the number of nodes above it
     component_depth = 0  # the number of components around it, itself included
 
     # Pruning
@@ -199,6 +200,7 @@ class Node:
         if parent is not None:
             self.position = len(parent.items)
             self.message = parent.message
+            self.depth = parent.depth + 1
             if parent.fragment:
                 self.fragment = True
             if parent.component_depth:
