@@ -292,7 +292,7 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
 
 
 def _find_place(outer: object, inner: object) -> int:
-    items = cast("Iterable[object]", outer)
+    items = cast("Iterable[object]", outer)  # the types of the items are unknown
     return next((place for place, item in enumerate(items) if item is inner), 0) if isinstance(outer, Sequence) else 0
 
 
