@@ -289,6 +289,7 @@ def flatten(child: Child, owner: str) -> Children:
 
     Raises:
         BadChildError: An item is not a valid child. It is raised when the element is built, not when it is rendered.
+        TreeError: A sequence contains itself.
     """
     if isinstance(child, str | PromptElement):
         return (child,)
@@ -296,6 +297,7 @@ def flatten(child: Child, owner: str) -> Children:
         return (None,)
     flat: list[str | PromptElement | None] = []
     stack: list[Iterator[object]] = [_iterate(child, owner)]
+    opened: list[object] = [child]  # the sequences that `stack` iterates over
     while stack:
         for item in stack[-1]:
             if isinstance(item, str | PromptElement):
@@ -304,10 +306,38 @@ def flatten(child: Child, owner: str) -> Children:
                 flat.append(None)
             else:
                 stack.append(_iterate(item, owner))
+                opened.append(item)
+                if len(opened) >= _DEEP and len(opened) & (len(opened) - 1) == 0:  # at powers of two, which is linear in the depth
+                    _refuse_cycle(opened, owner)
                 break
         else:
             stack.pop()
+            opened.pop()
     return tuple(flat)
+
+
+_DEEP = 8
+"""Sequences inside each other from which on `flatten` looks for one that contains itself."""
+
+
+_SHOWN = 20
+"""Steps of the place of a sequence in itself that an error shows."""
+
+
+def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
+    """Raise TreeError if a sequence occurs among those that are inside it."""
+    first: dict[int, int] = {}
+    for depth, value in enumerate(opened):
+        start = first.setdefault(id(value), depth)
+        if start < depth and not isinstance(value, Iterator):  # an iterator that yields itself ends
+            places = "".join(f"[{_find_place(opened[at], opened[at + 1])}]" for at in range(min(depth, _SHOWN)))
+            message = f"a {type(value).__name__} among the children of {owner} contains itself, at {places}: take it out of itself."
+            raise TreeError(message)
+
+
+def _find_place(outer: object, inner: object) -> int:
+    items = cast("Iterable[object]", outer)  # the types of the items are unknown
+    return next((place for place, item in enumerate(items) if item is inner), 0) if isinstance(outer, Sequence) else 0
 
 
 def _iterate(value: object, owner: str) -> Iterator[object]:

@@ -254,12 +254,15 @@ def _to_tool_use_block(index: int, message: Message, call: ToolCall) -> WireDict
 
 
 def _to_tool_result_block(index: int, message: Message, parts: Sequence[Part]) -> WireDict:
-    """Convert a tool message to a `tool_result` block. Content that is all text is one string; empty content is left out."""
+    """Convert a tool message to a `tool_result` block. Content that is one text is a string; blank texts are left out."""
     result: WireDict = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-    if not has_text_borders(message, "anthropic") and all(isinstance(part, str) for part in parts):
-        text = "".join(part for part in parts if isinstance(part, str))
-        return result if _is_blank_text(text) else result | {"content": text}
-    return result | {"content": [_to_block(index, message, part) for part in parts if not _is_blank_text(part)]}
+    shown = [part for part in parts if not _is_blank_text(part)]
+    if not shown:
+        return result
+    first = shown[0]
+    if len(shown) == 1 and isinstance(first, str) and not has_text_borders(message, "anthropic"):
+        return result | {"content": first}
+    return result | {"content": [_to_block(index, message, part) for part in shown]}
 
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")

@@ -44,8 +44,8 @@ __all__ = ["messages_from_chat", "to_chat", "tools_to_chat"]
 def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.
 
-    Each message becomes one message. Its content is a string if it is all text, and an array of parts if it has images,
-    documents, opaque parts or cache breakpoints. Tool call arguments are sent byte for byte. An empty tool result is `""`; an
+    Each message becomes one message. Its content is a string if it is one text, and an array of parts if it has several texts (with
+    cache breakpoints between them), images, documents, opaque parts or a cache breakpoint that is sent. Tool call arguments are sent byte for byte. An empty tool result is `""`; an
     assistant message with tool calls only has the content None. `name` is sent except for tool messages, which have no name in
     this format.
 
@@ -111,7 +111,7 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if marks or has_text_borders(message, "chat") or not all(isinstance(part, str) for part, _ in content):
+    if marks or len(content) > 1 or has_text_borders(message, "chat") or not all(isinstance(part, str) for part, _ in content):
         wire["content"] = [
             _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content
         ]

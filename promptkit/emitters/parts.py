@@ -57,8 +57,8 @@ def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
 def select_parts(message: Message, target: WireFormat, *, cache: bool = True) -> list[Part]:
     """Select the parts of a message that a wire format can express.
 
-    Adjacent texts are joined, up to a border that the format itself has between them. Empty texts and opaque parts of other providers
-    are dropped.
+    Adjacent texts are joined, up to a border that the format itself has between them. Empty texts and opaque parts of other providers are
+    dropped. Texts on either side of a part that is dropped stay apart, because they are counted apart.
 
     Args:
         message: The message.
@@ -73,15 +73,12 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
         if isinstance(part, str):
             text.append(part)
             continue
-        is_border = isinstance(part, OpaquePart) and part.provider == border
-        if isinstance(part, OpaquePart) and part.provider not in kept and not is_border:
-            continue
-        if isinstance(part, CacheBreakpointPart) and not cache:
-            continue
         if joined := "".join(text):
             parts.append(joined)
         text = []
-        if not is_border:
+        is_border = isinstance(part, OpaquePart) and part.provider == border
+        is_foreign = isinstance(part, OpaquePart) and part.provider not in kept
+        if not (is_border or is_foreign or (isinstance(part, CacheBreakpointPart) and not cache)):
             parts.append(part)
     if joined := "".join(text):
         parts.append(joined)

@@ -48,7 +48,8 @@ CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "outp
 def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to input items of the Responses API, for `client.responses.create(input=...)`.
 
-    A message becomes a `message` item, whose content is a string if it is all text. Each tool call becomes a `function_call` item
+    A message becomes a `message` item, whose content is a string if it is one text. An assistant message with several parts
+    gets an `id`, which the format requires: its place among the messages. Each tool call becomes a `function_call` item
     after the text of its message, with its arguments byte for byte. Each tool message becomes a `function_call_output` item; an
     empty result is `""`. An opaque part whose type is not message content, such as `reasoning`, becomes an item of its own and
     splits the message around it. Names are dropped, since this format has none.
@@ -134,7 +135,10 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
         if pending or fields is not None:
             fields = fields or {}
             text = _convert_content(index, message, pending, as_list="id" in fields)
-            items.append({"type": "message", "role": role, "content": text, **fields})
+            item = {"type": "message", "role": role, "content": text}
+            if message.role == "assistant" and isinstance(text, list):
+                item |= {"id": f"msg_{index}_{len(items)}", "status": "completed"}  # the format requires both beside `output_text`
+            items.append(item | fields)
             pending.clear()
         fields = None
 
@@ -168,8 +172,12 @@ def _is_message_content(part: OpaquePart) -> bool:
 def _convert_content(
     index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]], *, as_list: bool = False
 ) -> str | Payload:
-    if not as_list and not has_text_borders(message, "responses") and all(isinstance(part, str) and mark is None for part, mark in content):
-        return "".join(part for part, _ in content if isinstance(part, str))
+    if not as_list and not has_text_borders(message, "responses"):
+        if not content:
+            return ""
+        first, mark = content[0]
+        if len(content) == 1 and isinstance(first, str) and mark is None:
+            return first
     return [_convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content]
 
 

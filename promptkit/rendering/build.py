@@ -9,7 +9,7 @@ from promptkit.elements.chat import AssistantMessage
 from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
-from promptkit.errors import BadChildError, BadPropError, TreeError
+from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
@@ -68,8 +68,9 @@ def _check_flex(element: PromptElement, node: Node) -> None:
     reserve = element.flex_reserve
     problem = ""
     if isinstance(reserve, str):
-        if not (reserve.startswith("/") and reserve[1:].isdecimal() and int(reserve[1:])):
-            problem = f'flex_reserve must be a number of tokens or "/N", not {reserve!r}: write 500 or "/4".'
+        if not (reserve.startswith("/") and reserve[1:].isdecimal() and len(reserve) <= _MAX_RESERVE and int(reserve[1:])):
+            shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
+            problem = f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".'
     elif reserve is not None and not reserve >= 0:
         problem = f"flex_reserve must be at least 0 tokens, not {reserve}."
     if not 0 <= element.flex_basis < float("inf"):
@@ -78,6 +79,10 @@ def _check_flex(element: PromptElement, node: Node) -> None:
         problem = "flex_grow must be a number, not NaN: write a number, or leave it out."
     if problem:
         raise BadPropError(problem, path=format_path(node))
+
+
+_MAX_RESERVE = 20
+"""Characters of `"/N"`: Python refuses to read a number of thousands of digits."""
 
 
 def build_text_message(element: PromptElement, role: Role, parent: Node) -> TextMessage | None:
@@ -173,7 +178,7 @@ def wrap_in_group(child: Child, node: Node) -> PromptElement:
     """Return a Group around a child that is the value of a prop of the node's element."""
     try:
         children = flatten(child, type(node.element).__name__)
-    except BadChildError as error:
+    except TreeError as error:
         error.locate(format_path(node))
         raise
     return Group().replace(children=children)

@@ -30,6 +30,10 @@ class Overhead(NamedTuple):
     with_system: int = 0
 
 
+_LONG = 4_096
+"""Characters of a text from which on its lower bound is looked at before it is counted."""
+
+
 class BackwardScan:
     """Counts the states of a tree, or of the subtree of a limit, from the last to the first.
 
@@ -67,7 +71,7 @@ class BackwardScan:
 
     def find_first_fit(self, budget: int) -> int | None:
         """Return the smallest state that fits the budget, or None if not even the last state does."""
-        while self.state and self._could_fit(budget):
+        while self.state and self._could_fit(budget) and not self._surely_exceeds(budget):
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
         return next((state for state in states if self.tokens_at(state) <= budget), None)
@@ -76,6 +80,46 @@ class BackwardScan:
         """Return whether an earlier state may fit. Counts at joins are not quite monotone."""
         gain = self.tokens - self._content - min(self.overhead)
         return self.tokens - self._slack - gain <= budget
+
+    def _surely_exceeds(self, budget: int) -> bool:
+        """Return whether the next step back restores a text that is too long for the budget, so that it need not be counted.
+
+        The text is then in every earlier state, so none of them fits.
+        """
+        shortest = max(_LONG, budget)
+        at = self.state - 1
+        step = self.steps[at]
+        if isinstance(step, tuple):
+            return self._is_too_long(step[3].items[step[4]], shortest, budget)
+        for change in step:
+            if isinstance(change, LeafUnlinked):
+                restored: list[Item] = [change.leaf]
+            elif isinstance(change, ItemRemoved):
+                restored = [change.parent.items[change.position]]
+            elif isinstance(change, SubtreeRemoved):
+                restored = [
+                    item
+                    for node in change.nodes
+                    for item, removed_at in zip(node.items, node.removed_at, strict=True)
+                    if type(item) is not Node and removed_at >= at
+                ]
+            else:
+                continue
+            if any(self._is_too_long(item, shortest, budget) for item in restored):
+                return True
+        return False
+
+    def _is_too_long(self, item: Item, shortest: int, budget: int) -> bool:
+        """Return whether a text exceeds the budget by its length. False for texts that another state may be without."""
+        if type(item) is TextMessage:
+            return len(item.text) > shortest and item.tokens < 0 and self.sizer.tokenizer.lower_bound(item.text) > budget
+        if type(item) is not Leaf or len(item.text) <= shortest:
+            return False
+        parent = item.parent
+        message = parent.message
+        if message is None or message.is_blank or parent.in_fallback or not self._is_inside(parent):
+            return False
+        return self.sizer.tokenizer.lower_bound(item.text) > budget
 
     def step_back(self) -> None:
         """Undo one step and count the state before it."""
@@ -121,9 +165,16 @@ class BackwardScan:
             entry = self._entries.get(change.message)
             if entry and entry.is_present and entry.root is change.message:
                 self._count_frame(entry, self.state)
-        elif change.fallback.message is None or change.fallback.role is not None:
-            for message in iter_messages(change.fallback, self.state):
+        else:
+            self._deactivate(change.fallback)
+
+    def _deactivate(self, fallback: Node) -> None:
+        """Remove the messages that are there only with a fallback: those in it, or the message around it if nothing else is in that."""
+        if fallback.message is None or fallback.role is not None:
+            for message in iter_messages(fallback, self.state):
                 self._remove(message)
+        elif not fallback.message.is_counted:
+            self._remove(fallback.message)
 
     def _restore(self, parent: Node, item: Item) -> None:
         """Count an item that has come back. Other items that the same step removed come back with changes of their own."""
@@ -144,7 +195,7 @@ class BackwardScan:
     def _add(self, item: Node | TextMessage, state: int) -> None:
         if type(item) is TextMessage:
             self._add_text_message(item)
-        elif type(item) is Node and not item.is_blank:
+        elif type(item) is Node and item.is_counted:
             entry = self._entries.get(item)
             if entry is None:
                 entry = self._entries[item] = _MessageTokens(item, LeafRange(0, item.leaf_count))
@@ -241,7 +292,7 @@ class BackwardScan:
 
     def _count_shrinkable(self, entry: _MessageTokens) -> int:
         """Return the tokens of a message that may still be dropped when more comes back."""
-        if entry.root.in_fallback:
+        if entry.root.in_fallback or entry.root.is_blank:
             return entry.frame + entry.content
         return entry.shrinkable if entry.missing_leaves else 0
 

@@ -51,6 +51,8 @@ __all__ = ["Expansion", "grow_expandables"]
 _ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 100_000
+_DEEP = 64
+"""The depth from which on an element that contains itself is looked for."""
 
 
 class Expansion:
@@ -101,6 +103,8 @@ class Expansion:
         element = node.element
         if element is None:
             return
+        if node.depth >= _DEEP and node.depth & (node.depth - 1) == 0:  # at powers of two, which is linear in the depth
+            _refuse_cycle(node)
         try:
             children = open_node(self, node, element)
             if children is None or not self._fill(node, children):
@@ -278,6 +282,25 @@ class Expansion:
             node = parent
             if node.parent is None:
                 return
+
+
+def _refuse_cycle(node: Node) -> None:
+    """Raise TreeError if an element occurs among those that are inside it.
+
+    Below a component that ran in between, the same element may be meant: its content depends on the component.
+    """
+    chain: list[Node] = []
+    above: Node | None = node
+    while above is not None and above.element is not None:
+        chain.append(above)
+        above = above.parent
+    outer: dict[tuple[int, int], Node] = {}
+    for each in reversed(chain):
+        first = outer.setdefault((id(each.element), each.component_depth), each)
+        if first is not each:
+            name = type(each.element).__name__
+            message = f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props."
+            raise TreeError(message, path=format_path(first))
 
 
 def _describe_outside(content: str) -> str:

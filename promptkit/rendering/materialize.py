@@ -228,7 +228,9 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
 
 def _open_calls(node: Node, open_calls: dict[str, tuple[Node, int]], *, strict: bool) -> None:
     node.results = []
-    for index, call in enumerate(node.calls):
+    for index, (call, removed_at) in enumerate(zip(node.calls, node.calls_removed_at, strict=True)):
+        if removed_at != NEVER_REMOVED:
+            continue  # a limit removed it together with its result
         before = open_calls.get(call.id)
         if before and strict:
             raise _unanswered_error(*before)

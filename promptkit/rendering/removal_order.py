@@ -29,6 +29,7 @@ from promptkit.rendering.undo_log import (
     link_fallback,
     mark_step,
     redo,
+    set_counted,
     undo,
     unlink,
 )
@@ -308,14 +309,12 @@ class RemovalOrder:
         for node in nodes:  # grows while it is walked
             node.is_active = True
             nodes.extend(child for child in node.nodes if child.activated_at < 0)
-        changes.append(FallbackActivated(fallback, nodes))
+        changes.append(FallbackActivated(fallback, nodes, _count_upwards(fallback)))
         for node in nodes:
             if node.answered_call and node.parent:
                 message, index = node.answered_call
                 if not (message.is_active and message.calls_removed_at[index] == NEVER_REMOVED):
                     self._queue.append((node.parent, node.position, "tool-pair", message))  # its call was removed
-        fallback.is_counted = has_content(fallback)
-        parent.live_items += fallback.is_counted
         changes.extend(LeafLinked(leaf) for leaf in link_fallback(fallback, last))
         if parent.priority_heap is not None:
             heappush(parent.priority_heap, (fallback.priority, fallback.position))
@@ -336,6 +335,17 @@ class RemovalOrder:
         for change in reversed(changes):
             undo(change)
             mark_step(change, NEVER_REMOVED)
+
+
+def _count_upwards(fallback: Node) -> list[Node]:
+    """Count a fallback as content of its container, and each container that has content only now. Return these nodes."""
+    counted: list[Node] = []
+    node: Node | None = fallback
+    while node is not None and not node.is_counted and has_content(node):
+        set_counted(node, counted=True)
+        counted.append(node)
+        node = node.parent
+    return counted
 
 
 NO_TIE = float("-inf")

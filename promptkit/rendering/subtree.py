@@ -44,10 +44,23 @@ def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
 
 
 def is_empty(node: Node) -> bool:
-    """Return whether an expanded subtree has no content, or blank text only."""
+    """Return whether an expanded subtree has no content, or blank text only.
+
+    The answer is kept on the node, so that elements that ask at every level of a deep tree do not walk it again from each level.
+    """
+    node.is_empty = None
+    node.is_empty = _find_no_content(node)
+    return node.is_empty
+
+
+def _find_no_content(node: Node) -> bool:
     stack = [node]
     while stack:
         container = stack.pop()
+        if container.is_empty is not None:
+            if container.is_empty:
+                continue
+            return False
         if container.calls or container.role == "tool" or container.reserve:
             return False
         for item, removed_at in zip(container.items, container.removed_at, strict=True):

@@ -171,6 +171,8 @@ class Node:
     replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses
     alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
     place_id = -1  # of its place in the tree, for the render cache
+    is_empty: bool | None = None  # whether its rendered subtree has no content; None until an element around it asks
+    depth = 0  # the number of nodes above it
     component_depth = 0  # the number of components around it, itself included
 
     # Pruning
@@ -185,7 +187,7 @@ class Node:
     first_leaf_index = 0  # in a message: the number of leaves before it
     leaf_count = 0  # in a message: the number of leaves in it, those of fallbacks included
     placeholder: Leaf | None = None  # in a message: the leaf in the chain for a container without items
-    is_blank = False  # a message without content
+    is_blank = False  # a message without content before anything is removed; a fallback may fill it
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
     candidate_source: CandidateSource | None = None  # its removal candidates; set and cleared by the removal order
@@ -205,6 +207,7 @@ class Node:
         if parent is not None:
             self.position = len(parent.items)
             self.message = parent.message
+            self.depth = parent.depth + 1
             if parent.fragment:
                 self.fragment = True
             if parent.component_depth:

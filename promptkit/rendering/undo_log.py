@@ -20,6 +20,7 @@ __all__ = [
     "link_fallback",
     "mark_step",
     "redo",
+    "set_counted",
     "undo",
     "unlink",
 ]
@@ -82,13 +83,18 @@ class CallRemoved:
 
 
 class FallbackActivated:
-    """A fallback was activated. `nodes` are the nodes of its subtree that became active."""
+    """A fallback was activated.
 
-    __slots__ = ("fallback", "nodes")
+    `nodes` are the nodes of its subtree that became active. `counted` are the nodes that are now one of their parents' `live_items`:
+    the fallback, and the containers around it that were empty before.
+    """
 
-    def __init__(self, fallback: Node, nodes: list[Node]) -> None:
+    __slots__ = ("counted", "fallback", "nodes")
+
+    def __init__(self, fallback: Node, nodes: list[Node], counted: list[Node]) -> None:
         self.fallback = fallback
         self.nodes = nodes
+        self.counted = counted
 
 
 Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated
@@ -108,8 +114,8 @@ def undo(change: Change) -> None:
     elif isinstance(change, FallbackActivated):
         for node in change.nodes:
             node.is_active = False
-        if change.fallback.parent is not None:
-            change.fallback.parent.live_items -= change.fallback.is_counted
+        for node in change.counted:
+            set_counted(node, counted=False)
 
 
 def redo(change: Change) -> None:
@@ -126,8 +132,15 @@ def redo(change: Change) -> None:
     elif isinstance(change, FallbackActivated):
         for node in change.nodes:
             node.is_active = True
-        if change.fallback.parent is not None:
-            change.fallback.parent.live_items += change.fallback.is_counted
+        for node in change.counted:
+            set_counted(node, counted=True)
+
+
+def set_counted(node: Node, *, counted: bool) -> None:
+    """Set whether a node is one of its parent's `live_items`."""
+    node.is_counted = counted
+    if node.parent is not None:
+        node.parent.live_items += 1 if counted else -1
 
 
 def mark_step(change: Change, step: int) -> None:

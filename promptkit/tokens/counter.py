@@ -59,6 +59,11 @@ class TextCounter:
         """The encoding, loaded when it is first needed."""
         return get_encoding(self.encoding_name)
 
+    @cached_property
+    def longest_token(self) -> int:
+        """The bytes of the longest token of the vocabulary."""
+        return max(map(len, self.encoding.token_byte_values()))
+
     def count(self, text: str) -> int:
         """Count the tokens of a text. Raises TextTooLongError."""
         tokens = self._find_recent(text)

@@ -63,6 +63,10 @@ class HeuristicTokenizer(Tokenizer):
         """Return the estimate for a text of this length without any Latin character."""
         return self._estimate(len(text) * max(1.0, self.characters_per_token))
 
+    def lower_bound(self, text: str) -> int:
+        """Return the estimate for a text of this length with Latin characters only."""
+        return self._estimate(len(text))
+
     def count_framing(
         self,
         role: Role,

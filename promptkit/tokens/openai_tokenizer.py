@@ -77,6 +77,10 @@ class OpenAITokenizer(Tokenizer):
         """Return the bytes that the text may have: every token has at least one byte, and UTF-8 takes up to 4 for a character."""
         return len(text) if text.isascii() else 4 * len(text)
 
+    def lower_bound(self, text: str) -> int:
+        """Return the tokens that the text has if each is the longest of the vocabulary: every character has at least one byte."""
+        return -(-len(text) // self._counter.longest_token)
+
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return a head or tail of at most `tokens`, or the text itself exactly if it fits. The rest of a long text is not encoded."""
         return self._counter.truncate(text, tokens, keep)

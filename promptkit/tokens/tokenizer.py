@@ -57,6 +57,11 @@ class Tokenizer(Protocol):
         _ = text
         return None
 
+    def lower_bound(self, text: str) -> int:
+        """Return a number of tokens that the text, and any longer text around it, has at least, without counting it; 0 if none is known."""
+        _ = text
+        return 0
+
     def count_framing(
         self,
         role: Role,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit import (
     AssistantMessage,
     Child,
@@ -15,6 +17,7 @@ from promptkit import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    count_request,
     render,
 )
 from promptkit.testing import WordTokenizer
@@ -110,3 +113,31 @@ def test_the_fallback_of_a_result_leaves_with_its_call() -> None:
 def test_a_limit_with_a_fallback_still_holds() -> None:
     prompt = (TokenLimit(max_tokens=1, fallback=UserMessage()["[left out]"])[UserMessage()["a b c"]], UserMessage()["d"])
     assert texts(prompt, 9) == ["[left out]", "d"]
+
+
+LONG = "word " * 160
+EMPTY = KeepWith(group="g", fallback=LONG)
+IN_AN_EMPTY_MESSAGE: dict[str, Child] = {
+    "in a message": UserMessage()[EMPTY],
+    "in groups": UserMessage()[Group()[Group()[EMPTY]]],
+    "between blanks": UserMessage()[" ", Group()[EMPTY], "\n"],
+    "in an assistant message": AssistantMessage(priority=3)[EMPTY],
+}
+
+
+@pytest.mark.parametrize("message", IN_AN_EMPTY_MESSAGE.values(), ids=IN_AN_EMPTY_MESSAGE.keys())
+@pytest.mark.parametrize("budget", [7, 20, 100, 167, 200, 1_000])
+def test_a_fallback_that_fills_an_empty_message_is_counted_with_the_message(message: Child, budget: int) -> None:
+    prompt = (UserMessage(priority=4)["q"], message, KeepWith(group="g", priority=1)[UserMessage()["partner " * 400]])
+    made = render(prompt, budget=budget)
+    sent = count_request({"messages": made.to_openai()}).tokens if made.messages else 0
+    assert sent == made.tokens <= budget
+    assert ("word" in "".join(message.text for message in made.messages)) == (budget == 200)
+
+
+def test_a_group_that_a_fallback_fills_keeps_its_message() -> None:
+    prompt = (
+        UserMessage()[TextChunk(priority=2)["b b b b"], Group(priority=9)[KeepWith(group=1, fallback="short")[()]]],
+        KeepWith(group=1, priority=1)[UserMessage()["a a a a a a"]],
+    )
+    assert [texts(prompt, budget) for budget in (10, 5, 1, 0)] == [["b b b b", "a a a a a a"], ["b b b b\nshort"], ["short"], []]

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
+from typing import TYPE_CHECKING
 
-from promptkit import Child, Group, PromptElement, Renderer, Text, TextChunk, UserMessage, render
+import pytest
+from hypothesis import given, strategies as st
+
+from promptkit import (
+    AssistantMessage,
+    Child,
+    Chunk,
+    Group,
+    IfEmpty,
+    KeepWith,
+    PromptElement,
+    Renderer,
+    Tag,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import OpenAITokenizer
+from promptkit.tokens.counter import TextCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MANY = 250_000
 TEXTS = {
@@ -74,6 +100,98 @@ class TestDepth:
         assert one == two
         assert isinstance(one, PromptElement)
         assert repr(one).count("Group") == 10_000
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """The Python functions that `work` calls: a measure of its time that does not depend on the machine."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {
+    "Tag": lambda child: Tag(tag="t")[child],
+    "Tag with text": lambda child: Tag(tag="t")["a", child],
+    "IfEmpty": lambda child: IfEmpty(alt="none")[child],
+    "the alternative of IfEmpty": lambda child: IfEmpty(alt=child)[()],
+}
+
+
+@pytest.mark.parametrize("wrap", ASKS_WHETHER_IT_IS_EMPTY.values(), ids=ASKS_WHETHER_IT_IS_EMPTY.keys())
+def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
+    def work(depth: int) -> int:
+        deep: Child = "x"
+        for _ in range(depth):
+            deep = wrap(deep)
+        return count_calls(lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer()))
+
+    work(10)  # what is done only once
+    assert work(1_200) <= 4.5 * work(300)
+
+
+class EncodedCharacters(TextCounter):
+    """Sums the characters that were counted."""
+
+    characters = 0
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return super().count(text)
+
+
+HUGE = "All work and no play makes Jack a dull boy. " * 25_000
+PRUNED_HUGE: dict[str, Child] = {
+    "a message": UserMessage(priority=1)[HUGE],
+    "a part of a message": UserMessage(priority=1)["a", TextChunk()[HUGE]],
+    "a part beside another": UserMessage(priority=1)["a", TextChunk(priority=1)[HUGE]],
+    "in groups": Group(priority=1)[UserMessage()[Group()[Group()[HUGE], "a"]]],
+    "in a chunk": Chunk(priority=1)[UserMessage()[HUGE, "a"], UserMessage()["b"]],
+    "in a group of messages": (KeepWith(group=1, priority=1)[UserMessage()["a"]], KeepWith(group=1)[UserMessage()[HUGE]]),
+    "with a fallback": UserMessage(priority=1)[TextChunk(priority=1, fallback="[left out]")[HUGE]],
+    "a tool result": (
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
+        ToolMessage(tool_call_id="c", priority=1)[HUGE],
+    ),
+}
+
+
+@pytest.mark.parametrize("huge", PRUNED_HUGE.values(), ids=PRUNED_HUGE.keys())
+def test_a_text_that_cannot_fit_is_pruned_without_being_tokenised(huge: Child) -> None:
+    counter = EncodedCharacters("o200k_base")
+    made = render((huge, UserMessage(priority=9)["kept"]), budget=100, tokenizer=OpenAITokenizer(counter=counter))
+    assert made.messages[-1].text == "kept"
+    assert made.tokens <= 100
+    assert counter.characters < 1_000
+    assert made.at_budget(1_000_000).tokens > 100_000
+
+
+def test_a_text_that_cannot_fit_a_limit_is_pruned_without_being_tokenised() -> None:
+    counter = EncodedCharacters("o200k_base")
+    prompt = UserMessage()[TokenLimit(max_tokens=50)["a", TextChunk(priority=1)[HUGE]]]
+    assert render(prompt, budget=1_000, tokenizer=OpenAITokenizer(counter=counter)).messages[0].text == "a"
+    assert counter.characters < 1_000
+
+
+def test_a_text_that_may_fit_is_counted() -> None:
+    prompt = (UserMessage(priority=1)[" " * 12_000 + "a"], UserMessage(priority=9)["kept"])
+    whole = render(prompt, budget=1_000_000)
+    assert render(prompt, budget=whole.tokens).tokens == whole.tokens < 12_000 / 64
+
+
+@given(st.text(), st.text(), st.text(), st.sampled_from(["o200k_base", "cl100k_base"]), st.integers(1, 300))
+def test_the_lower_bound_of_a_text_is_one_of_every_text_around_it(before: str, text: str, after: str, encoding: str, times: int) -> None:
+    tokenizer = OpenAITokenizer(encoding)
+    assert tokenizer.lower_bound(text * times) <= tokenizer.count(before + text * times + after)
 
 
 WIDE = [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)]

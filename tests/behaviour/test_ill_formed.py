@@ -13,6 +13,7 @@ from promptkit import (
     CacheBreakpoint,
     Child,
     Group,
+    IfEmpty,
     Image,
     PromptElement,
     Reserve,
@@ -52,6 +53,7 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("a basis without end", UserMessage(flex_basis=math.inf)["a"], BadPropError, "UserMessage"),
     ("a growth that is no number", UserMessage(flex_grow=math.nan)["a"], BadPropError, "UserMessage"),
     ("a part of nothing", UserMessage(flex_reserve="/0")["a"], BadPropError, "UserMessage"),
+    ("a part that Python cannot read", UserMessage(flex_reserve="/" + "9" * 5_000)["a"], BadPropError, "UserMessage"),
     ("a reserve of a strange unit", UserMessage(flex_reserve="50%")["a"], BadPropError, "UserMessage"),
     ("a limit below nothing", UserMessage()[TokenLimit(max_tokens=-1)["a"]], BadPropError, "UserMessage > TokenLimit"),
     ("a reserve below nothing", Group()[Reserve(tokens=-1)], BadPropError, "Group > Reserve"),
@@ -69,6 +71,39 @@ def test_what_is_wrong_is_said_with_its_path(prompt: Child, error: type[TreeErro
     assert str(caught.value).endswith((".", ")", "]"))
 
 
+def contain_itself(children: list[Child]) -> list[Child]:
+    children.append(children)
+    return children
+
+
+def element_that_contains_itself() -> Child:
+    fallback: list[Child] = []
+    fallback.append(Group()[Group(fallback=fallback)["a"]])
+    return Group(fallback=fallback)["b"]
+
+
+def twice_in_its_own_alternative() -> Child:
+    alternative: list[Child] = []
+    element = IfEmpty(alt=alternative)["x"]
+    alternative += [element, element]
+    return element
+
+
+IN_THEMSELVES: list[tuple[Child, str]] = [
+    (UserMessage()["a", element_that_contains_itself()], "UserMessage > fallback[1] > Group"),
+    (UserMessage()[Group()[twice_in_its_own_alternative()]], "UserMessage > Group > IfEmpty"),
+    (UserMessage()[IfEmpty(alt=contain_itself([]))[()]], "UserMessage > IfEmpty"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "path"), IN_THEMSELVES)
+def test_what_contains_itself_is_said_with_its_path_and_takes_no_memory(prompt: Child, path: str) -> None:
+    with pytest.raises(TreeError, match="contains itself") as caught:
+        render(prompt, budget=50, tokenizer=WordTokenizer())
+    assert caught.value.path == path
+    assert len(str(caught.value)) < 200
+
+
 class Bare(PromptElement):
     pass
 
@@ -82,6 +117,8 @@ WHEN_BUILT: list[tuple[str, Callable[[], object], type[TreeError]]] = [
     ("children of a class", lambda: UserMessage["a"], TreeError),  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments]
     ("a positional argument", lambda: UserMessage("a"), TreeError),  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
     ("children twice", lambda: UserMessage()["a"]["b"], TreeError),
+    ("a list that contains itself", lambda: UserMessage()[contain_itself([])], TreeError),
+    ("a list that contains itself among others", lambda: UserMessage()["a", [contain_itself(["b", "c"])]], TreeError),
     ("a class without its decorator", Bare, TreeError),
 ]
 

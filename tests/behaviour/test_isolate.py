@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from promptkit import Child, Isolate, PromptElement, Renderer, Sizing, TextChunk, UserMessage, component, render
+from promptkit import (
+    AssistantMessage,
+    Child,
+    Expandable,
+    Isolate,
+    PromptElement,
+    Renderer,
+    Sizing,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    component,
+    render,
+)
 from promptkit.testing import WordTokenizer
 
 
@@ -52,3 +67,12 @@ def test_it_is_remembered_between_turns() -> None:
 def test_messages_can_stand_in_it() -> None:
     prompt = (Isolate(tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]], UserMessage()["c"])
     assert texts(prompt, 100) == ["b b", "c"]
+
+
+def test_a_call_that_a_limit_removed_needs_no_result_when_an_expandable_is_written_again() -> None:
+    call = ToolCall(id="c1", name="f")
+    prompt = (
+        TokenLimit(max_tokens=3)[AssistantMessage(tool_calls=[call])["a b"], ToolMessage(tool_call_id="c1", priority=0)["r r r r"]],
+        UserMessage()[Expandable(value=lambda _: "x")],
+    )
+    assert texts(prompt, 100) == ["a b", "x"]

@@ -112,7 +112,7 @@ class TestCacheBreakpoints:
             ]
         )
         assert [part.get("prompt_cache_breakpoint") for part in emitted[0]["content"]] == [None, {"mode": "explicit"}]
-        assert emitted[1:] == [{"role": "assistant", "content": "I see.A cat."}, {"role": "user", "content": "Why?"}]
+        assert emitted[1:] == [{"role": "assistant", "content": texts("I see.", "A cat.")}, {"role": "user", "content": "Why?"}]
 
     def test_mark_tool_results(self) -> None:
         emitted = to_chat([Message(role="tool", tool_call_id="c1", content=("print(1)", CacheBreakpointPart()))])
@@ -123,7 +123,11 @@ class TestCacheBreakpoints:
 
     def test_are_all_left_out_where_the_model_knows_none(self) -> None:
         message = Message(role="system", content=("Long.", CacheBreakpointPart(), " Short."))
-        assert to_chat([message], cache=False) == [{"role": "system", "content": "Long. Short."}]
+        assert to_chat([message], cache=False) == [{"role": "system", "content": texts("Long.", " Short.")}]
+
+
+def texts(*values: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": value} for value in values]
 
 
 class TestUnsupportedContent:

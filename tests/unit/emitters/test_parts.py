@@ -16,11 +16,12 @@ from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart, c
 from tests.unit.emitters.strategies import arguments
 
 
-def test_text_is_joined_up_to_the_next_part_and_over_what_is_left_out() -> None:
+def test_adjacent_texts_are_joined_and_texts_around_what_is_left_out_stay_apart() -> None:
     breakpoint_part = CacheBreakpointPart()
     other = OpaquePart(value={}, provider="responses")
     message = Message(role="user", content=("a", "b", other, "c", breakpoint_part, "", breakpoint_part, "d"))
-    assert select_parts(message, "chat") == ["abc", breakpoint_part, breakpoint_part, "d"]
+    assert select_parts(message, "chat") == ["ab", "c", breakpoint_part, breakpoint_part, "d"]
+    assert select_parts(message, "chat", cache=False) == ["ab", "c", "d"]
 
 
 def test_a_plain_value_shares_nothing_with_its_source() -> None:

@@ -74,7 +74,13 @@ def test_an_opaque_content_part_stands_in_its_message() -> None:
     refusal = {"type": "refusal", "refusal": "No."}
     emitted = to_responses([Message(role="assistant", content=("Well.", OpaquePart(value=refusal)))])
     assert emitted == [
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well.", "annotations": []}, refusal]}
+        {
+            "type": "message",
+            "id": "msg_0_0",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Well.", "annotations": []}, refusal],
+        }
     ]
 
 
@@ -107,6 +113,11 @@ class TestCacheBreakpoints:
     def test_are_all_left_out_where_the_model_knows_none(self) -> None:
         message = Message(role="system", content=("Long.", CacheBreakpointPart()))
         assert to_responses([message], cache=False) == [{"type": "message", "role": "system", "content": "Long."}]
+
+    def test_keep_texts_apart_where_they_are_left_out(self) -> None:
+        message = Message(role="user", content=("Long.", CacheBreakpointPart(), "Short."))
+        apart = [{"type": "input_text", "text": "Long."}, {"type": "input_text", "text": "Short."}]
+        assert to_responses([message], cache=False) == [{"type": "message", "role": "user", "content": apart}]
 
 
 @pytest.mark.parametrize(
