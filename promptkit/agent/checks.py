@@ -12,7 +12,6 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
-from promptkit.messages import Message
 from promptkit.providers.model import Model
 from promptkit.tools import Tool, tool_definitions
 from promptkit.transcript.transcript import Transcript
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Part, ToolDefinition
+    from promptkit.messages import Message, Part, ToolDefinition
 
-__all__ = ["as_model", "as_summarizer", "check_content", "check_messages", "check_tools", "check_types", "resolve_preset"]
+__all__ = ["as_model", "as_summarizer", "check_content", "check_origins", "check_tools", "check_types", "resolve_preset"]
 
 
 def as_model(summarizer: Summarizer | Model | None) -> Model | None:
@@ -83,18 +82,8 @@ def check_types(**arguments: object) -> None:
             raise TypeError(problem)
 
 
-def check_messages(messages: Sequence[object], origins: Sequence[object] | None) -> None:
-    """Refuse what is no list of messages. Raises TypeError, or InvalidArgumentError for a wrong number of origins."""
-    if not isinstance(messages, list | tuple):
-        problem = f"messages must be a list, not {messages!r:.80}: write list(messages)."
-        raise TypeError(problem)
-    for message in messages:
-        if not isinstance(message, Message):
-            problem = (
-                f"a context window takes messages such as Message(role='user', content='Hello'), not {message!r:.80}: "
-                "read dicts and SDK objects with messages_from_chat, messages_from_responses or messages_from_anthropic."
-            )
-            raise TypeError(problem)
+def check_origins(messages: Sequence[Message], origins: Sequence[object] | None) -> None:
+    """Refuse a wrong number of origins. Raises InvalidArgumentError."""
     if origins is not None and len(origins) != len(messages):
         problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
         raise InvalidArgumentError(problem)

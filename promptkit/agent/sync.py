@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from promptkit.agent.requests import WindowRequest
     from promptkit.agent.session import TurnResult
+    from promptkit.agent.wire import AnyMessage, AnyReply
     from promptkit.compaction.policy.usage import UsageReading
-    from promptkit.messages import Message, Part, Usage
-    from promptkit.providers.model import Model, Reply
+    from promptkit.messages import Part, Usage
+    from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
@@ -159,11 +160,11 @@ class SyncContextWindow:
         """Measure how much of the context window the next request takes."""
         return self._loop.call(self.window.usage)
 
-    def add(self, *messages: Message, origins: Sequence[object] | None = None) -> list[Entry]:
+    def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript, as `ContextWindow.add` does."""
         return self._loop.call(lambda: self.window.add(*messages, origins=origins))
 
-    def sync(self, messages: Sequence[Message], origins: Sequence[object] | None = None) -> list[Entry]:
+    def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
         """Make the conversation equal to a list of messages, as `ContextWindow.sync` does."""
         return self._loop.call(lambda: self.window.sync(messages, origins))
 
@@ -171,7 +172,7 @@ class SyncContextWindow:
         """Build the next request. Raises ContextWindowFullError."""
         return self._loop.wait(self.window.request)
 
-    def add_reply(self, reply: Reply | Message, *, usage: Usage | None = None) -> Entry:
+    def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, as `ContextWindow.add_reply` does."""
         return self._loop.call(lambda: self.window.add_reply(reply, usage=usage))
 

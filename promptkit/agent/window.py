@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.agent.checks import as_model, as_summarizer, check_messages, check_types, resolve_preset
+from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError
-from promptkit.messages import Message
 from promptkit.providers.errors import overflow_from_error
-from promptkit.providers.model import Model, Reply
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
@@ -41,7 +40,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolDefinition, Usage
+    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
@@ -81,7 +81,7 @@ class ContextWindow:
     >>> window.add(Message(role="user", content="Fix the parser."))
     >>> request = await window.request()
     >>> response = await client.chat.completions.create(**request.openai_arguments())
-    >>> window.add_reply(*messages_from_chat([response.choices[0].message]))
+    >>> window.add_reply(response)
     >>> await window.end_turn()
 
     Attributes:
@@ -239,35 +239,37 @@ class ContextWindow:
         """Measure how much of the context window the next request takes."""
         return self.compaction.usage()
 
-    def add(self, *messages: Message, origins: Sequence[object] | None = None) -> list[Entry]:
+    def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.
 
         Use `add_reply` for the reply to a request. All messages of one call are written durably, as one batch.
 
         Args:
-            messages: The messages.
-            origins: The caller's own object for each message, which requests return in `request.origins`.
+            messages: The messages: promptkit's, or dicts and SDK objects of OpenAI and Anthropic.
+            origins: The caller's own object for each message, which requests return in `request.origins`. By default the dicts and SDK
+                objects themselves, if each is one message.
 
         Returns:
             The transcript's entries, one for each message.
 
         Raises:
-            TypeError: A value is not a `Message`.
-            InvalidArgumentError: The number of origins differs from that of the messages.
+            TypeError: A value is not a message.
+            InvalidArgumentError: The number of origins differs from that of the messages, or a dict is not a message.
             TranscriptError: The messages cannot be appended, for example a tool result without its call.
         """
-        check_messages(messages, origins)
-        if not messages:
+        read, origins = read_messages(messages, origins)
+        check_origins(read, origins)
+        if not read:
             return []
-        entries = self.transcript.append_messages(*messages)
+        entries = self.transcript.append_messages(*read)
         self._remember_origins(entries, origins)
-        if any(message.role == "user" for message in messages):
+        if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
-        if messages[-1].role == "tool":
+        if read[-1].role == "tool":
             self.compaction.on_tool_results()
         return entries
 
-    def sync(self, messages: Sequence[Message], origins: Sequence[object] | None = None) -> list[Entry]:
+    def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
         """Make the conversation equal to a list of messages, for a framework that passes the whole list each time.
 
         New messages at the end are appended. If the list departs from what was recorded, because of a rewind or an edit, the transcript
@@ -275,25 +277,26 @@ class ContextWindow:
         An assistant message that follows a request counts as its reply.
 
         Args:
-            messages: The conversation's messages without the system message of `instructions`.
-            origins: The caller's own object for each message.
+            messages: The conversation's messages without the system message of `instructions`, of any kind that `add` takes.
+            origins: The caller's own object for each message, as in `add`.
 
         Returns:
             The entries that were appended.
 
         Raises:
-            TypeError: A value is not a `Message`.
-            InvalidArgumentError: The number of origins differs from that of the messages.
+            TypeError: A value is not a message.
+            InvalidArgumentError: The number of origins differs from that of the messages, or a dict is not a message.
         """
-        check_messages(messages, origins)
-        branch = self._longest_match(messages)
+        read, origins = read_messages(messages, origins)
+        check_origins(read, origins)
+        branch = self._longest_match(read)
         common = branch.matched
         if origins is not None:
             self._remember_origins(branch.entries[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
             self.rewind(branch.leaf)
         appended: list[Entry] = []
-        for at, message in enumerate(messages[common:], common):
+        for at, message in enumerate(read[common:], common):
             origin = None if origins is None else [origins[at]]
             if message.role == "assistant" and self._sent is not None:
                 entry = self.add_reply(message)
@@ -341,24 +344,23 @@ class ContextWindow:
         self._sent = _SentRequest(request=request, state=state, model=model)
         return request
 
-    def add_reply(self, reply: Reply | Message, *, usage: Usage | None = None) -> Entry:
+    def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.
 
         Args:
-            reply: A `Reply`, or an assistant `Message`.
-            usage: What the provider reports for the request, in tokens, if `reply` is a `Message`.
+            reply: A `Reply`, an assistant message, or what OpenAI's or Anthropic's SDK returned: a chat completion, a response, a message.
+            usage: What the provider reports for the request, in tokens. By default that of the reply.
 
         Returns:
             The transcript's entry.
 
         Raises:
-            TypeError: `reply` is neither a `Reply` nor an assistant `Message`.
+            TypeError: `reply` is none of these.
+            EmptyReplyError: The SDK's reply has neither text nor tool calls.
         """
-        message, finish = reply if isinstance(reply, Message) else None, None
-        if isinstance(reply, Reply):
-            message, usage, finish = reply.message, usage or reply.usage, reply.finish
-        if message is None or message.role != "assistant":
-            problem = f"add_reply takes a Reply, or a Message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
+        message, usage, finish = read_reply(reply, usage, model_name(self.model))
+        if message is None:
+            problem = f"add_reply takes a reply, or a message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
             raise TypeError(problem)
         sent, self._sent = self._sent, None
         model = None if sent is None else model_name(sent.model)

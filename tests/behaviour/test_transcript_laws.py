@@ -326,7 +326,9 @@ anything = st.recursive(
     max_leaves=6,
 )
 """What a caller without a type checker may pass."""
-optional_texts = st.none() | st.text(st.characters(), max_size=4) | anything
+text = st.text(st.characters(), max_size=4)
+often_text = st.integers(0, 9).flatmap(lambda number: text if number else anything)
+optional_texts = st.integers(0, 9).flatmap(lambda number: st.none() | text if number else anything)
 
 
 def build(kind: type, instead: object, /, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -343,8 +345,15 @@ def build(kind: type, instead: object, /, **fields: st.SearchStrategy[Any]) -> s
 
 any_part = st.one_of(
     st.text(st.characters(), max_size=4),
-    build(ImagePart, "refused", url=optional_texts, detail=optional_texts, width=anything),
-    build(DocumentPart, "refused", data=optional_texts, media_type=optional_texts, name=optional_texts, tokens=anything),
+    build(ImagePart, "refused", url=often_text, detail=optional_texts, width=st.none() | st.integers() | st.booleans()),
+    build(
+        DocumentPart,
+        "refused",
+        data=often_text,
+        media_type=often_text,
+        name=optional_texts,
+        tokens=st.none() | st.integers() | st.booleans(),
+    ),
     build(OpaquePart, "refused", value=anything, tokens=st.none() | st.integers(), provider=optional_texts),
     build(CacheBreakpointPart, "refused", kind=optional_texts, ttl=optional_texts),
     st.fixed_dictionaries({"type": st.just("hologram"), "value": anything}),
@@ -352,12 +361,10 @@ any_part = st.one_of(
 any_message = build(
     Message,
     Message(role="user", content="refused"),
-    role=st.sampled_from(["system", "developer", "user", "assistant", "tool"]) | anything,
-    content=st.lists(any_part, max_size=4) | st.lists(any_part | anything, max_size=4).map(tuple) | anything,
+    role=st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
+    content=st.lists(any_part, max_size=4) | st.lists(any_part, max_size=4).map(tuple) | often_text,
     name=optional_texts,
-    tool_calls=st.lists(
-        build(ToolCall, ToolCall(id="c", name="refused"), id=optional_texts, name=optional_texts, arguments=optional_texts), max_size=2
-    )
+    tool_calls=st.lists(build(ToolCall, ToolCall(id="c", name="refused"), id=often_text, name=often_text, arguments=often_text), max_size=2)
     | anything,
     tool_call_id=optional_texts,
 )

@@ -107,11 +107,6 @@ class TestRequests:
             each.add(user("a"), origins=[1, 2])
         assert len(each.transcript) == 0
 
-    def test_a_wire_dict_is_refused_with_what_to_write(self) -> None:
-        each = window()
-        with pytest.raises(TypeError, match=r"Message\(role='user'"):
-            each.add({"role": "user", "content": "hi"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose
-
     def test_what_does_not_fit_raises_and_the_window_can_be_used_again(self) -> None:
         each = window()
         entry = each.add(user(words(2_000)))[0]
