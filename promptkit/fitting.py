@@ -163,7 +163,8 @@ def _read(messages: Sequence[object], form: MessageFormat | None) -> tuple[list[
         problem = f'format is {form!r}: write "chat", "responses" or "anthropic".'
         raise InvalidArgumentError(problem)
     if all(isinstance(message, Message) for message in messages):
-        return [_Group([at], [cast("Message", message)]) for at, message in enumerate(messages)], lambda left: left
+        own = cast("Sequence[Message]", messages)  # all of them are
+        return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
     form = form or _detect_format(records)
     if form == "chat":

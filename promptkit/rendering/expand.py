@@ -290,7 +290,7 @@ def _refuse_cycle(node: Node) -> None:
     Below a component that ran in between, the same element may be meant: its content depends on the component.
     """
     chain: list[Node] = []
-    above: Node | None = node
+    above = node.parent  # a component that is inside itself has not run at this node yet
     while above is not None and above.element is not None:
         chain.append(above)
         above = above.parent

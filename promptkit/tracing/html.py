@@ -180,10 +180,7 @@ def describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
 
 
 def _describe_json(value: Json) -> Facts:
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError):
-        return {"value": "nested too deeply to show"}
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return {"value": text} if len(text) <= _SHOWN_CHARACTERS else _hash_content(_encode(text))
 
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a host may set it for processes without a terminal, too
+
+
+@pytest.fixture(autouse=True)
 def untouched_import_state() -> Iterator[None]:
     path, modules = list(sys.path), set(sys.modules)
     yield
