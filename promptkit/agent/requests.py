@@ -339,17 +339,15 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
         waiting = places.get(_key(message), [])
         while waiting and waiting[-1] < next_place:
             waiting.pop()
-        if waiting and _is_unchanged(message, items[waiting[-1]].message):
-            next_place = waiting.pop() + 1
-            found.append(items[next_place - 1])
-        else:
-            found.append(None)
+        place = next((at for at in reversed(waiting) if _is_unchanged(message, items[at].message)), None)
+        found.append(None if place is None else items[place])
+        next_place = next_place if place is None else place + 1
     return found
 
 
 def _key(message: Message) -> object:
     """Return what a message and its render have in common; unlike a message itself it can always be hashed."""
-    return message.role, message.text, message.tool_call_id
+    return message.role, message.text, message.tool_call_id, tuple(call.id for call in message.tool_calls)
 
 
 def _is_unchanged(message: Message, other: Message) -> bool:

@@ -101,6 +101,17 @@ class TestRequests:
         request = asyncio.run(each.request())
         assert request.origins == (None, first, second)
 
+    def test_a_pruned_request_has_the_origins_of_tool_calls_without_text(self) -> None:
+        each = window(preset="truncate_only")
+        messages = [user("Fix it.")]
+        for number in range(20):
+            messages += [assistant("", f"c{number}"), result(f"c{number}", words(100))]
+        each.add(*messages, origins=messages)
+        request = asyncio.run(each.request())
+        assert request.pruned
+        assert len(request.messages) < len(messages)
+        assert request.origins == request.messages
+
     def test_a_wrong_number_of_origins_is_refused_before_anything_is_written(self) -> None:
         each = window()
         with pytest.raises(InvalidArgumentError, match="1 messages have 2 origins"):
