@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -40,7 +40,8 @@ def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefini
         TypeError: A value is neither a Tool nor a ToolDefinition.
         InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
     """
-    if isinstance(tools, Tool | ToolDefinition | str | Mapping) or not isinstance(tools, Iterable):
+    given = cast("object", tools)  # callers without a type checker pass anything
+    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
         message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
         raise TypeError(message)
     definitions = tuple(_definition(tool) for tool in tools)

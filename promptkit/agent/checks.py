@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from promptkit.agent.tools import parse_content
 from promptkit.compaction.events import Events
@@ -51,6 +51,10 @@ def _has(value: object, *methods: str) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, method, None)) for method in methods)
 
 
+def _are_models(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, Model) for each in cast("Sequence[object]", value))  # of any items
+
+
 _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "transcript": (lambda value: isinstance(value, Transcript), "a Transcript such as Transcript(JsonlStore('talk.jsonl'))"),
     "prompt": (callable, "a function that takes a ConversationView, such as lambda view: …"),
@@ -63,10 +67,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     ),
     "keep": (lambda value: isinstance(value, Keep), "a value such as KeepLastTurns(count=2)"),
     "tokenizer": (lambda value: _has(value, "count", "count_framing"), "a Tokenizer, such as tokenizer_for('gpt-5')"),
-    "promotions": (
-        lambda value: isinstance(value, list | tuple) and all(isinstance(each, Model) for each in value),
-        "a list of model objects",
-    ),
+    "promotions": (_are_models, "a list of model objects"),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
 }

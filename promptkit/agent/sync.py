@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -54,7 +54,7 @@ class SyncSession:
     """
 
     def __init__(self, session: AgentSession) -> None:
-        if not isinstance(session, AgentSession):
+        if not isinstance(cast("object", session), AgentSession):  # callers without a type checker pass anything
             problem = f"write SyncSession(AgentSession(…)), not {session!r:.80}."
             raise TypeError(problem)
         self.session = session
@@ -130,7 +130,7 @@ class SyncContextWindow:
     """
 
     def __init__(self, window: ContextWindow) -> None:
-        if not isinstance(window, ContextWindow):
+        if not isinstance(cast("object", window), ContextWindow):  # as above
             problem = f"write SyncContextWindow(ContextWindow(…)), not {window!r:.80}."
             raise TypeError(problem)
         self.window = window

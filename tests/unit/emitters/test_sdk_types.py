@@ -203,7 +203,7 @@ def sent_texts(emitted: Any) -> list[str]:  # Any: the emitters' own types hold 
     while stack:
         value = stack.pop()
         if type(value) is list:
-            stack += reversed(value)
+            stack += reversed(cast("list[object]", value))  # of a request
         elif type(value) is dict:
             fields = cast("dict[str, Any]", value)
             found += [fields[key] for key in ("content", "output", "text") if isinstance(fields.get(key), str)]
