@@ -1,4 +1,4 @@
-"""How much of a short budget `fit` uses with recorded conversations, and how many messages it keeps.
+"""Measure the share of a short budget that `fit` uses with recorded conversations, and the messages that it keeps.
 
     python -m benchmarks.fit PATH ...          # a table
     python -m benchmarks.fit --json PATH ...

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
 from promptkit.elements.history import fit_history
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
+from promptkit.emitters.parts import WireFormat
+from promptkit.emitters.wire import find_format
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, as_wire_object
 from promptkit.tokens.budget import resolve_budget
@@ -24,17 +26,14 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
 
-__all__ = ["Fitted", "MessageFormat", "fit"]
+__all__ = ["Fitted", "fit"]
 
 T = TypeVar("T")
-
-MessageFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
-"""The format of messages that are dicts or SDK objects: Chat Completions, the Responses API, or Anthropic's Messages API."""
 
 
 @attrs.frozen(kw_only=True)
 class Fitted(Generic[T]):
-    """Messages that fit a budget, and what became of the others."""
+    """Messages that fit a budget, and the indices of the messages that were kept, changed and removed."""
 
     messages: tuple[T, ...]
     """The messages that fit, in order and in the format that was given. A message that did not change is the object that was given."""
@@ -49,10 +48,10 @@ class Fitted(Generic[T]):
     removed: tuple[int, ...]
     """The indices of the given messages that are removed."""
     repairs: tuple[Repair, ...] = ()
-    """What was repaired so that each tool call has one result, as `pair_tool_calls` describes."""
+    """The repairs that gave each tool call exactly one result. See `pair_tool_calls`."""
 
     def explain(self) -> str:
-        """Describe what was done, as text for a terminal."""
+        """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         lines = [f"{self.tokens:,} of {self.budget:,} tokens{share} in {_count(len(self.messages))}"]
         lines += [
@@ -74,7 +73,7 @@ def fit(  # noqa: PLR0913  # keywords
     keep: Literal["newest", "oldest"] = "newest",
     shorten: bool = True,
     system: str | None = None,
-    format: MessageFormat | None = None,  # noqa: A002  # what it is, for callers
+    format: WireFormat | None = None,  # noqa: A002  # what it is, for callers
 ) -> Fitted[T]:
     """Make messages fit a budget: long tool results and messages are shortened, then the oldest rounds are removed.
 
@@ -157,16 +156,16 @@ class _Group:
     messages: Sequence[Message]
 
 
-def _read(messages: Sequence[object], form: MessageFormat | None) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
+def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
     """Read given messages, and return how to write messages in their format."""
-    if form is not None and form not in get_args(MessageFormat):
+    if form is not None and form not in get_args(WireFormat):
         problem = f'format is {form!r}: write "chat", "responses" or "anthropic".'
         raise InvalidArgumentError(problem)
     if all(isinstance(message, Message) for message in messages):
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
-    form = form or _detect_format(records)
+    form = form or next(filter(None, map(find_format, records)), "chat")
     if form == "chat":
         return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
     if form == "anthropic":
@@ -182,27 +181,6 @@ def _read_record(index: int, message: object) -> Mapping[str, Json]:
         problem = f"messages[{index}] must be a Message, or like all others a dict or an SDK object, not {message!r:.80}."
         raise TypeError(problem)
     return record
-
-
-_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
-_RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
-
-
-def _detect_format(records: Sequence[Mapping[str, Json]]) -> MessageFormat:
-    """Tell the format of messages from the first that only one format has. Plain messages are Chat Completions'."""
-    for record in records:
-        if "type" in record and record.get("type") != "message":
-            return "responses"
-        content = record.get("content")
-        for block in content if isinstance(content, list) else ():
-            kind = block.get("type") if isinstance(block, Mapping) else None
-            if kind in _ANTHROPIC_BLOCKS or (isinstance(block, Mapping) and "source" in block):
-                return "anthropic"
-            if kind in _RESPONSES_PARTS:
-                return "responses"
-        if "tool_calls" in record or record.get("role") == "tool":
-            return "chat"
-    return "chat"
 
 
 def _is_input(item: Mapping[str, Json]) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of what a program passes to a context window or a session: what is given wrongly is refused at once."""
+"""Check the arguments of context windows and sessions. A wrong argument is refused at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
 }
-"""What an argument must be, for arguments that a type checker would refuse."""
+"""A check and a description for each argument: the check returns whether a value has the right type."""
 
 
 def check_types(**arguments: object) -> None:

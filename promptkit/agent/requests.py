@@ -286,7 +286,7 @@ class RequestBuilder:
 
 
 class _Shown(NamedTuple):
-    """What a request shows of a conversation: messages, their tokens, and the render behind them, which is made when it is asked for."""
+    """The messages of a request with their tokens. `render` makes the render with the receipt, which few callers read."""
 
     messages: tuple[Message, ...]
     tokens: int

@@ -1,4 +1,4 @@
-"""What programs with a loop of their own pass to a window: messages and replies of providers, as dicts or SDK objects."""
+"""Read the messages and replies that a program passes to a window as dicts or SDK objects of a provider."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.emitters.wire import WireMessage
+from promptkit.emitters.wire import WireMessage, find_format
 from promptkit.messages import Message, as_wire_object
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
@@ -24,7 +24,6 @@ AnyMessage: TypeAlias = Message | WireMessage
 AnyReply: TypeAlias = Reply | Message | WireMessage
 """A reply, an assistant message, or what a provider's SDK returns."""
 
-_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result", "server_tool_use"}
 # Any: the readers share the parameter that is passed here, and differ in others
 _READERS: Mapping[str, Callable[[Any], list[Message]]] = {
     "chat": messages_from_chat,
@@ -64,12 +63,7 @@ def _find_format(value: object) -> str:
             f"a context window takes messages such as Message(role='user', content='Hello'), dicts and SDK objects, not {value!r:.80}."
         )
         raise TypeError(problem)
-    content = record.get("content")
-    blocks = [as_wire_object(block) or {} for block in content] if isinstance(content, list) else []
-    kinds = {kind for block in blocks if isinstance(kind := block.get("type"), str)}
-    if kinds & _ANTHROPIC_BLOCKS or (record.get("type") == "message" and "text" in kinds):
-        return "anthropic"
-    return "responses" if isinstance(record.get("type"), str) else "chat"
+    return find_format(record) or "chat"
 
 
 def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Message | None, Usage | None, str | None]:

@@ -1,4 +1,4 @@
-"""What all emitters share: checks, the selection of parts, fields of one format alone, errors, tool call arguments, `data:` URLs."""
+"""Helpers of all emitters: check messages, select parts, collect the fields of one format, read arguments and `data:` URLs."""
 
 from __future__ import annotations
 

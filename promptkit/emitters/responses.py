@@ -209,7 +209,7 @@ class _ItemReader:
     answer: AssistantContent = attrs.field(factory=lambda: AssistantContent("responses"))
     """The assistant message whose items are being read."""
     has_message: bool = False
-    """Whether `answer` has a `message` item."""
+    """True if `answer` contains an item of the type `message`."""
 
     def add(self, where: str, item: WireRecord) -> None:
         kind = item.get("type") or ("message" if "role" in item else None)

@@ -1,4 +1,4 @@
-"""What the readers of all wire formats share: content of messages, and assistant messages whose parts and tool calls have an order."""
+"""Helpers of the readers of all wire formats: read the content of a message, and collect the parts and tool calls of a reply in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.emitters.parts import WireFormat
     from promptkit.messages import Json
 
-__all__ = ["AssistantContent", "WireMessage", "WireRecord", "fields_part", "omit_fields", "read_content", "read_records"]
+__all__ = ["AssistantContent", "WireMessage", "WireRecord", "fields_part", "find_format", "omit_fields", "read_content", "read_records"]
 
 WireMessage: TypeAlias = Mapping[str, object] | SdkObject
 """A message of a provider: a dict, or an object of its SDK."""
@@ -47,6 +47,22 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
             problem = f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
             raise TypeError(problem)
         yield f"{name}[{index}]", record
+
+
+_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result", "server_tool_use"}
+_RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
+
+
+def find_format(record: WireRecord) -> WireFormat | None:
+    """Return the wire format that a message or an item has, or None if it could have any, as a message of plain text could."""
+    content = record.get("content")
+    blocks = [as_wire_object(block) or {} for block in content] if isinstance(content, list) else []
+    kinds = {kind for block in blocks if isinstance(kind := block.get("type"), str)}
+    if kinds & _ANTHROPIC_BLOCKS or (record.get("type") == "message" and "text" in kinds):
+        return "anthropic"
+    if isinstance(record.get("type"), str) or kinds & _RESPONSES_PARTS:
+        return "responses"
+    return "chat" if record.get("tool_calls") or record.get("role") == "tool" else None
 
 
 def read_content(content: Json, target: WireFormat, where: str, *, attachments: bool = True, breakpoints: bool = True) -> list[Part]:

@@ -181,7 +181,7 @@ class UnknownEntry:
 EntryPayload: TypeAlias = (
     MessageEntry | Checkpoint | BranchSummary | Edit | Reset | CustomEntry | CustomMessage | Setting | Label | Observation | UnknownEntry
 )
-"""What an entry records: a message, a checkpoint, an edit and so on."""
+"""The content of an entry: a message, a checkpoint, an edit or another record."""
 
 KINDS: dict[type[EntryPayload], EntryKind] = {
     MessageEntry: "message",

@@ -1,4 +1,4 @@
-"""What a render reports is what is sent: a count of the request from outside, with plain tiktoken and the published framing, is equal.
+"""The tokens that a render reports equal an independent count of the emitted request, with plain tiktoken and the published framing.
 
 The framing is that of OpenAI's cookbook ("How to count tokens with tiktoken"), for tool calls that of
 https://github.com/n0isy/openai-tokens-count. Anthropic publishes none, so there the content is compared, and the framing is the same.

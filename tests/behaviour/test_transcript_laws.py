@@ -325,7 +325,7 @@ anything = st.recursive(
     ),
     max_leaves=6,
 )
-"""What a caller without a type checker may pass."""
+"""Values that a type checker would reject."""
 text = st.text(st.characters(), max_size=4)
 often_text = st.integers(0, 9).flatmap(lambda number: text if number else anything)
 optional_texts = st.integers(0, 9).flatmap(lambda number: st.none() | text if number else anything)
