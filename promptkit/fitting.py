@@ -165,7 +165,8 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
-    form = form or next(filter(None, map(find_format, records)), "chat")
+    if form is None:
+        form = next(filter(None, map(find_format, records)), None) or "chat"
     if form == "chat":
         return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
     if form == "anthropic":
