@@ -6,6 +6,7 @@ from .hooks import CompactionHooks as CompactionHooks, HookChain as HookChain, P
 from .lifecycle.branch_summary import switch_branch as switch_branch
 from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
 from .otel import otel_subscriber as otel_subscriber
+from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.plan import LastRequest as LastRequest, Plan as Plan, Summary as Summary, SummaryTask as SummaryTask
 from .planning.selection import (
     KeepAfter as KeepAfter,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,12 +19,14 @@ from promptkit.compaction.events import (
 )
 from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
 from promptkit.compaction.planning.blocks import is_checkpoint_item
+from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, redact_facts
+from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
@@ -35,6 +36,7 @@ from promptkit.transcript.view import build_summary_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.replacement import ReplacementMessages
@@ -90,6 +92,7 @@ class Compactor:
         redactor: Redactor | None = None,
         events: Events | None = None,
         read_tool: str = "read_file",
+        file_rules: Sequence[FileRule] = FILE_RULES,
         clock: Callable[[], float] = time.monotonic,
         logger: logging.Logger | None = None,
     ) -> None:
@@ -109,6 +112,7 @@ class Compactor:
             redactor: Removes secrets from what summarizers read and write; None: nothing is removed.
             events: Receive what happens.
             read_tool: The name of the tool with which the model reads the transcript.
+            file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.
             clock: Returns seconds that only grow.
             logger: Receives what hooks raise; by default the logger `promptkit`.
         """
@@ -126,6 +130,7 @@ class Compactor:
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
         self._read_tool = read_tool
+        self._file_rules = tuple(file_rules)
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
         self._running: asyncio.Event | None = None
@@ -268,24 +273,24 @@ class Compactor:
         result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
         if result.cancel:
             return None
-        if result.summary is not None:
-            try:
-                return self._check(plan, result.summary)
-            except SummaryError as error:
-                self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
-        check = _CheckOnce(partial(self._check, plan))
         task = SummaryTask(
             plan=plan,
-            max_tokens=self._max_tokens(plan),
+            max_tokens=self.max_summary_tokens,
             instructions="\n\n".join(filter(None, (instructions, *result.instructions))) or None,
             last_request=last_request,
             tools=self._tools if last_request is None else last_request.tools,
             facts=collect_facts(self.transcript, plan),
-            check=check,
+            file_rules=self._file_rules,
         )
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
-        return check(await self.summarizer.summarize(task))
+        check = _CheckOnce(lambda summary: self._check(plan, add_facts(summary, task)))
+        if result.summary is not None:
+            try:
+                return check(result.summary)
+            except SummaryError as error:
+                self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
+        return check(await self.summarizer.summarize(attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)))
 
     def _max_tokens(self, plan: Plan) -> int:
         """Return the most tokens of a summary that is smaller than what it replaces. Raises SummaryError if there is no such summary."""

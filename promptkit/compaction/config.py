@@ -90,6 +90,7 @@ class CompactionConfig:
             redactor=self.redactor,
             events=self.events,
             read_tool=self.read_tool,
+            file_rules=preset.file_rules,
         )
         compactor.archives = self.archives
         return CompactionController(

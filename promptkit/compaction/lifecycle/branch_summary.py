@@ -9,6 +9,7 @@ import attrs
 from promptkit.compaction.compactor import collect_facts, redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
 from promptkit.transcript.view import build_summary_message, build_view
@@ -73,7 +74,9 @@ async def switch_branch(  # noqa: PLR0913  # keywords
         return transcript.rewind(to)
     plan = Plan(leaf=leaf, dropped=items)
     task = SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, facts=collect_facts(transcript, plan))
-    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
+    if redactor is not None:
+        task = redact_task(task, redactor)
+    summary = add_facts(await summarizer.summarize(task), task)
     if redactor is not None:
         summary = redact_summary(summary, redactor)
     if not summary.text.strip():

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.file_calls import FILE_RULES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
@@ -77,6 +80,8 @@ class SummaryTask:
     """The tools of the conversation."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The facts that the earlier checkpoint recorded."""
+    file_rules: Sequence[FileRule] = FILE_RULES
+    """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
     """The redactor that removed secrets from the plan, the instructions and the facts. The last request is as it was sent."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)

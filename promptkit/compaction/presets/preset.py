@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
 from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
@@ -87,5 +88,7 @@ class Preset:
     """Functions that change the messages of each request, in this order, after a compaction and before the render."""
     prunes: bool = False
     """Whether the policy may prune old tool outputs from the view."""
+    file_rules: tuple[FileRule, ...] = FILE_RULES
+    """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
     enabled: bool = True
     """Whether automatic compaction is on."""

@@ -11,7 +11,7 @@ from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request, serialize_message
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, sum_usage, updated_facts
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, sum_usage
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.tokens.models import tokenizer_for
 
@@ -87,7 +87,7 @@ class ChunkedSummarizer:
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages), facts=updated_facts(task))
+        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages))
 
     async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
         """Return the token limit of a chunk: its share of the window, or less if the summary so far needs the room.

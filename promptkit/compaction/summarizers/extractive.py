@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import SECTIONS, neutralize_tags
-from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, updated_facts
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import Chunk, Isolate, TokenLimit
@@ -42,7 +42,7 @@ class ExtractiveSummarizer:
             SummaryError: There is nothing to summarize, or not even the headings fit.
         """
         tokenizer = self.tokenizer or tokenizer_for(None)
-        facts = extend_facts(Facts.from_json(task.facts), collect_dropped_items(task))
+        facts = extend_facts(Facts.from_json(task.facts), collect_dropped_items(task), rules=task.file_rules)
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
@@ -81,7 +81,7 @@ class PlaceholderSummarizer:
         before = get_previous_summary(task)
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
-                return Summary(text=text, mode="placeholder", facts=updated_facts(task))
+                return Summary(text=text, mode="placeholder")
         raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note.")
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
+from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import OpaquePart
 from promptkit.transcript.redaction import redact_json
 
 if TYPE_CHECKING:
+    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.messages import Json, ToolCall
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
@@ -41,13 +43,9 @@ MAX_THINKING_CHARACTERS = 100_000
 """Characters of a thinking block as JSON. A longer block is not kept, because it cannot be shortened."""
 
 
-PATH_ARGUMENTS = ("path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file")
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
 SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
 SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
-CHANGE_TOOLS = re.compile(r"write|edit|replace|create|patch|insert|delete|remove|move|rename|append|update", re.IGNORECASE)
-READ_TOOLS = re.compile(r"read|view|open|cat\b|load|show", re.IGNORECASE)
-SEARCH_TOOLS = re.compile(r"search|grep|find|glob|list|\bls\b", re.IGNORECASE)
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
 CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
@@ -109,8 +107,8 @@ class Facts:
         """Read the facts of a checkpoint. Values of an unexpected type, as another program may have written them, are ignored."""
         return cls(
             requests=_read_texts(data.get("requests")),
-            read=_read_texts(data.get("read")),
-            changed=_read_texts(data.get("changed")),
+            read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),  # pi's names, in imported sessions
+            changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
             commands=tuple(Command(*row) for row in _read_commands(data.get("commands"))),
             errors=_read_texts(data.get("errors")),
             todos=_read_texts(data.get("todos")),
@@ -123,12 +121,17 @@ class Facts:
         )
 
 
-def extend_facts(facts: Facts, items: Iterable[ViewItem]) -> Facts:
+def extend_facts(facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[FileRule] = FILE_RULES) -> Facts:
     """Add the facts of more messages.
 
     Runs in linear time. Adding messages in several steps gives the same facts as adding them at once, as long as no list is full.
+
+    Args:
+        facts: The facts so far.
+        items: The messages.
+        rules: Tell which files a tool call reads or changes.
     """
-    collector = _FactCollector(facts)
+    collector = _FactCollector(facts, tuple(rules))
     for item in items:
         collector.add(item)
     return collector.build()
@@ -161,7 +164,8 @@ def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
 class _FactCollector:
     """Collects facts message by message."""
 
-    def __init__(self, known: Facts) -> None:
+    def __init__(self, known: Facts, rules: Sequence[FileRule]) -> None:
+        self._rules = rules
         self.requests = list(known.requests)
         self.read = dict.fromkeys(known.read)
         self.changed = dict.fromkeys(known.changed)
@@ -217,20 +221,19 @@ class _FactCollector:
         arguments = _parse_arguments(call.arguments)
         if "todo" in name.lower() and self._add_todo_list(arguments):
             return
-        path, command, skill = (
-            _find_text(arguments, PATH_ARGUMENTS),
-            _find_text(arguments, COMMAND_ARGUMENTS),
-            find_skill_name(call.name, arguments),
-        )
-        if command is None and SEARCH_TOOLS.search(call.name):
-            return  # the next calls read what the search found
+        skill = find_skill_name(call.name, arguments)
         if skill is not None:
             _move_to_end(self.skills, _clip(skill, 100))
-        elif path is not None and CHANGE_TOOLS.search(call.name):
-            _move_to_end(self.changed, _clip(path))
-        elif path is not None and READ_TOOLS.search(call.name):
-            _move_to_end(self.read, _clip(path))
-        else:
+            return
+        files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
+        known = {"read": self.read, "change": self.changed}.get(files.use)
+        if known is not None:
+            for path in files.paths:
+                _move_to_end(known, _clip(path))
+        command = _find_text(arguments, COMMAND_ARGUMENTS)
+        if command is None and files.use == "search":
+            return  # the next calls read what the search found
+        if known is None or not files.paths or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 

@@ -45,7 +45,7 @@ class FileListSummarizer:
             plan = attrs.evolve(plan, previous=strip_file_lists(strip_breadcrumb(plan.previous)))
         room = task.max_tokens - self.tokenizer.count(suffix)
         summary = await self.summarizer.summarize(attrs.evolve(task, plan=plan, max_tokens=room, check=None))
-        return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{suffix}", facts=summary.facts or facts.to_json())
+        return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{suffix}")
 
 
 @attrs.frozen(kw_only=True)

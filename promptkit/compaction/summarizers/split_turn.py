@@ -10,7 +10,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
-from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
+from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import InvalidArgumentError, SummaryError
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ class SplitTurnSummarizer:
             mode=prefix.mode,
             model=prefix.model or history.model,
             usage=sum_usage([history.usage, prefix.usage]),
-            facts=updated_facts(task),
         )
 
     async def _summarize_history(self, task: SummaryTask, tokens: int) -> Summary:

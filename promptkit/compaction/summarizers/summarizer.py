@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FallbackSummarizer",
     "Summarizer",
+    "add_facts",
     "collect_dropped_items",
     "collect_dropped_messages",
     "extract_summary",
@@ -114,7 +115,14 @@ def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
 
     For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the previous summary.
     """
-    return attrs.evolve(extend_facts(Facts.from_json(task.facts), collect_dropped_items(task)), earlier=None).to_json()
+    items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
+    facts = extend_facts(Facts.from_json(task.facts), items, rules=task.file_rules)
+    return attrs.evolve(facts, earlier=None).to_json()
+
+
+def add_facts(summary: Summary, task: SummaryTask) -> Summary:
+    """Add the facts of what is dropped to a summary, whoever wrote it. The summary's own facts win."""
+    return attrs.evolve(summary, facts={**updated_facts(task), **summary.facts})
 
 
 def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, require_tags: bool) -> Summary:  # noqa: PLR0913  # keywords
@@ -129,7 +137,7 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
         require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole, without its analysis.
 
     Returns:
-        The summary, with the updated facts.
+        The summary.
 
     Raises:
         SummaryError: The reply calls tools, was withheld by the provider, is empty, or is larger than the task allows.
@@ -154,7 +162,7 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
             detail=f"the summary has {tokens:,} tokens; the limit is {task.max_tokens:,}.",
             usage=usage,
         )
-    return Summary(text=text, mode=mode, model=model, usage=reply.usage, facts=updated_facts(task))
+    return Summary(text=text, mode=mode, model=model, usage=reply.usage)
 
 
 def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from promptkit.compaction.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, SummaryDiscarded
+from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.replacement import Replacement
@@ -91,6 +92,30 @@ def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: P
     assert json.dumps(str(file)) in payload.summary
     assert f"{lines} lines" in payload.summary
     assert f"read_file({json.dumps({'path': str(file)})})" in payload.summary
+
+
+def test_facts_are_carried_whoever_writes_the_summary() -> None:
+    each = made(writer=Writer(text="One turn."))  # a summarizer of one's own, which knows nothing of facts
+    each.log.append_messages(Message(role="user", content=(words(9),)))
+    each.log.append_messages(Message(role="assistant", tool_calls=(ToolCall(id="1", name="edit_file", arguments='{"path": "a.py"}'),)))
+    each.log.append_messages(Message(role="tool", tool_call_id="1", content=("done",)), Message(role="user", content=(words(9),)))
+    each.compactor.keep = KeepNothing()
+    first = Facts.from_json(checkpoint(compact(each)).facts)
+    assert first.changed == ("a.py",)
+    assert first.requests[0] == words(100, "ask-one")
+    each.log.append_messages(Message(role="assistant", content=(words(99),)), Message(role="user", content=(words(9),)))
+    assert Facts.from_json(checkpoint(compact(each)).facts).changed == ("a.py",)
+
+
+def test_rules_of_a_program_s_own_tell_which_files_its_tools_change() -> None:
+    each = made()
+    rules = (FileRule(tools="^fmt$", use="change", arguments=("sources",)), *FILE_RULES)
+    compactor = Compactor(each.log, summarizer=Writer(), tokenizer=WordTokenizer(), max_summary_tokens=15, file_rules=rules)
+    call = ToolCall(id="1", name="fmt", arguments='{"sources": ["b.py", "a.py"]}')
+    each.log.append_messages(Message(role="assistant", tool_calls=(call,)))
+    each.log.append_messages(Message(role="tool", tool_call_id="1", content=("done",)), Message(role="user", content=("next",)))
+    entry = asyncio.run(compactor.compact(compactor.plan(KeepNothing()), trigger="manual"))
+    assert Facts.from_json(checkpoint(entry).facts).changed == ("b.py", "a.py")
 
 
 @pytest.mark.spec("E107")

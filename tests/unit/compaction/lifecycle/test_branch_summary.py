@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import pytest
 
 from promptkit.compaction.lifecycle.branch_summary import PREFACE, build_branch_items, find_abandoned_entries, switch_branch
@@ -45,7 +46,9 @@ def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored
     writer = Writer(text="It was found.")
     entry = go(talk, target, writer)
     assert told(writer) == ["tried wish", "", "found it", "tried answer"]
-    assert entry.payload == BranchSummary(summary=f"{PREFACE}It was found.", leaf=leaf)
+    assert isinstance(entry.payload, BranchSummary)
+    assert attrs.evolve(entry.payload, facts={}) == BranchSummary(summary=f"{PREFACE}It was found.", leaf=leaf)
+    assert Facts.from_json(entry.payload.facts).requests == ("tried wish",)
     assert [item.message.text for item in talk.view.items] == [
         "shared wish",
         "shared answer",

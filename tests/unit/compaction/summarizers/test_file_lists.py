@@ -83,12 +83,6 @@ def test_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
     assert list_file_operations(facts) == FileOperations(read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",))
 
 
-def test_the_facts_of_the_checkpoint_are_there_even_if_the_summarizer_has_none() -> None:
-    talk = ConversationBuilder()
-    touch(talk, "c1", "edit", "a.py")
-    assert Facts.from_json(summarized(talk, Telling(facts=False)).facts).changed == ("a.py",)
-
-
 def test_a_model_that_copies_the_old_lists_does_not_double_them() -> None:
     talk = ConversationBuilder()
     touch(talk, "c1", "edit", "a.py")

@@ -56,7 +56,6 @@ class TestAccepted:
         summary = taken(reply(TAGGED))
 
         assert (summary.text, summary.mode, summary.model, summary.usage) == ("The parser was read.", "live", "m", USED)
-        assert Facts.from_json(summary.facts).requests == ("Read the parser.",)
 
     @pytest.mark.spec("E57", "E60")
     @pytest.mark.parametrize("tagged", [True, False])

@@ -1,0 +1,138 @@
+"""Tell which files a tool call reads or changes, by a table of rules for the file tools of the known agents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["FILE_RULES", "PATH_ARGUMENTS", "FileCall", "FileRule", "FileUse", "find_file_call"]
+
+FileUse: TypeAlias = Literal["read", "change", "search", "other"]
+"""The use of files by a tool: it reads them, changes them (or deletes, moves and creates them), looks for them, or does something else."""
+
+PATH_ARGUMENTS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filename",
+    "file",
+    "notebook_path",
+    "target_file",
+    "relative_path",
+    "absolute_path",
+    "paths",
+    "file_paths",
+    "filePaths",
+    "files",
+)
+"""The arguments that hold a path, or a list of paths, in the tools of the known agents."""
+
+MOVE_ARGUMENTS = ("source", "destination", "source_path", "destination_path", "old_path", "new_path", "src", "dst", *PATH_ARGUMENTS)
+"""The arguments of tools that move a file."""
+
+
+@attrs.frozen(kw_only=True)
+class FileRule:
+    """A rule for tools: which of their arguments hold paths, and what they do with these files.
+
+    >>> FileRule(tools="my_formatter", use="change", arguments=("sources",))
+    """
+
+    tools: str
+    """A regular expression that is searched in the tool's name, in any case. Prefixes of MCP servers are not part of the name."""
+    use: FileUse
+    arguments: Sequence[str] = PATH_ARGUMENTS
+    """The names of the arguments that hold a path, a list of paths, or a list of objects with a path. The first that is there is used."""
+    all_arguments: bool = False
+    """Use all of the arguments that are there, for tools with a source and a destination."""
+    when: tuple[str, Sequence[str]] | None = None
+    """The rule holds only where this argument has one of these values, for tools with subcommands."""
+
+
+FILE_RULES: tuple[FileRule, ...] = (
+    FileRule(tools=r"str_replace|text_editor|^edit", use="read", when=("command", ("view",))),
+    FileRule(tools=r"director(?:y|ies)$|^mkdir|folder$", use="other"),
+    FileRule(tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True),
+    FileRule(tools=r"(?:search|find)_?(?:and_?)?replace", use="change"),
+    FileRule(tools=r"search|grep|find|glob|list|\bls\b|_ls$|^ls_|tree", use="search"),
+    FileRule(tools=r"write|edit|replace|create|patch|diff|insert|delete|remove|append|update", use="change"),
+    FileRule(tools=r"read|view|open|cat\b|load|show|get_?file|file_?content", use="read"),
+)
+"""The rules of the known agents. The first rule that matches decides. A program puts its own before: `(my_rule, *FILE_RULES)`."""
+
+
+@attrs.frozen
+class FileCall:
+    """The files of one tool call."""
+
+    use: FileUse
+    paths: tuple[str, ...] = ()
+    """The paths, in order. Empty if the call names no files."""
+
+
+def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[FileRule] = FILE_RULES) -> FileCall | None:
+    """Return the files that a tool call reads or changes, or None if no rule matches.
+
+    The patch in the arguments of a call without paths, as Codex's `apply_patch` takes it, names the files that it changes.
+
+    Args:
+        tool: The tool's name, with or without the prefix of an MCP server.
+        arguments: The arguments of the call.
+        rules: The rules. The first that matches decides.
+
+    >>> find_file_call("mcp__files__read_many_files", {"paths": ["a.py", "b.py"]})
+    FileCall(use='read', paths=('a.py', 'b.py'))
+    """
+    name = _SERVER.split(tool)[-1]
+    matching = (rule for rule in rules if re.search(rule.tools, name, re.IGNORECASE) and _holds(rule, arguments))
+    rule = next(matching, None)
+    paths = _find_paths(arguments, rule) if rule else ()
+    if not paths:
+        patched = tuple(dict.fromkeys(path for text in _iter_texts(arguments.values()) for path in _find_patched(text)))
+        if patched:
+            return FileCall("change", patched)
+    return FileCall(rule.use, paths) if rule else None
+
+
+_SERVER = re.compile(r"__|[./:]")
+"""What stands between the name of an MCP server, or of a namespace, and the name of its tool."""
+
+_PATCH = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): (\S.*?)[ \t]*$|^(?:\+\+\+|---) (?:[ab]/)?(\S+)", re.MULTILINE)
+
+
+def _find_patched(text: str) -> Iterator[str]:
+    """Yield the paths that a patch changes: one in the format of Codex, or a unified diff."""
+    if "*** " not in text and not ("+++ " in text and "@@" in text):
+        return
+    for match in _PATCH.finditer(text):
+        path = match[1] or match[2]
+        if path != "/dev/null" and (match[1] or "@@" in text):
+            yield path
+
+
+def _holds(rule: FileRule, arguments: Mapping[str, object]) -> bool:
+    return rule.when is None or arguments.get(rule.when[0]) in rule.when[1]
+
+
+def _find_paths(arguments: Mapping[str, object], rule: FileRule) -> tuple[str, ...]:
+    found = [path for name in rule.arguments if (path := tuple(_iter_texts([arguments.get(name)], rule.arguments)))]
+    chosen = found if rule.all_arguments else found[:1]
+    return tuple(dict.fromkeys(path for paths in chosen for path in paths))
+
+
+def _iter_texts(values: Iterable[object], names: Sequence[str] = ()) -> Iterator[str]:
+    """Yield texts: values that are one, items of lists, and in objects the first of the named members."""
+    for value in values:
+        items = cast("list[object]", value) if isinstance(value, list) else [value]  # of JSON
+        for item in items:
+            if isinstance(item, Mapping):
+                members = cast("Mapping[str, object]", item)  # of JSON
+                item = next((members[name] for name in names if name in members), None)  # noqa: PLW2901  # the text in the item
+            if isinstance(item, str) and item.strip():
+                yield item
