@@ -238,11 +238,13 @@ class AgentSession:
             self.compaction.on_user_message()
             return await self._run_turn(on_text)
 
-    async def compact(self, instructions: str | None = None) -> Entry | None:
+    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
+                conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to summarize.
@@ -251,7 +253,7 @@ class AgentSession:
             SummaryError: No summary was made.
             CompactionInProgressError: Another compaction is running.
         """
-        return await self.window.compact(instructions)
+        return await self.window.compact(instructions, allow_extractive=allow_extractive)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

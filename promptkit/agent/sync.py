@@ -73,9 +73,9 @@ class SyncSession:
         """Continue a turn that was cut short, as `AgentSession.resume` does."""
         return self._loop.wait(lambda: self.session.resume(on_text=on_text), idle=self.session.wait_idle)
 
-    def compact(self, instructions: str | None = None) -> Entry | None:
+    def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
-        return self._loop.wait(lambda: self.session.compact(instructions))
+        return self._loop.wait(lambda: self.session.compact(instructions, allow_extractive=allow_extractive))
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -180,9 +180,9 @@ class SyncContextWindow:
         """Handle a provider's refusal. Returns True if a smaller request should be made. Raises ContextWindowFullError."""
         return self._loop.wait(lambda: self.window.recover(error))
 
-    def compact(self, instructions: str | None = None) -> Entry | None:
+    def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
-        return self._loop.wait(lambda: self.window.compact(instructions))
+        return self._loop.wait(lambda: self.window.compact(instructions, allow_extractive=allow_extractive))
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

@@ -394,11 +394,13 @@ class ContextWindow:
         self._retry = _Retry(state, self.view, self.model)
         return True
 
-    async def compact(self, instructions: str | None = None) -> Entry | None:
+    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
+                conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to summarize.
@@ -407,7 +409,7 @@ class ContextWindow:
             SummaryError: No summary was made.
             CompactionInProgressError: Another compaction is running.
         """
-        return await self.compaction.compact(instructions)
+        return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

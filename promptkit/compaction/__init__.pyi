@@ -7,7 +7,13 @@ from .lifecycle.branch_summary import switch_branch as switch_branch
 from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
 from .otel import otel_subscriber as otel_subscriber
 from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
-from .planning.plan import LastRequest as LastRequest, Plan as Plan, Summary as Summary, SummaryTask as SummaryTask
+from .planning.plan import (
+    FailedAttempt as FailedAttempt,
+    LastRequest as LastRequest,
+    Plan as Plan,
+    Summary as Summary,
+    SummaryTask as SummaryTask,
+)
 from .planning.selection import (
     KeepAfter as KeepAfter,
     KeepLastMessages as KeepLastMessages,
@@ -56,6 +62,7 @@ from .storage.memory_files import MemoryDirectory as MemoryDirectory
 from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
 from .summarizers.defaults import SummarizerContext as SummarizerContext
 from .summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer, PlaceholderSummarizer as PlaceholderSummarizer
+from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
 from .summarizers.full import FullSummarizer as FullSummarizer
 from .summarizers.inline import InlineSummarizer as InlineSummarizer
@@ -63,6 +70,6 @@ from .summarizers.native import NativeSummarizer as NativeSummarizer
 from .summarizers.remote import RemoteSummarizer as RemoteSummarizer
 from .summarizers.simple import SimpleSummarizer as SimpleSummarizer
 from .summarizers.split_turn import SplitTurnSummarizer as SplitTurnSummarizer
-from .summarizers.summarizer import FallbackSummarizer as FallbackSummarizer, Summarizer as Summarizer
+from .summarizers.summarizer import Summarizer as Summarizer
 
 __all__: list[str]

@@ -15,6 +15,7 @@ from promptkit.compaction.events import (
     CompactionFailed,
     CompactionStarted,
     Events,
+    SummaryAttemptFailed,
     SummaryDiscarded,
 )
 from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
@@ -26,6 +27,7 @@ from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, redact_facts
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from promptkit.compaction.planning.file_calls import FileRule
-    from promptkit.compaction.planning.plan import LastRequest
+    from promptkit.compaction.planning.plan import FailedAttempt, LastRequest
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
@@ -53,6 +55,13 @@ __all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts", "re
 
 COMMIT_ATTEMPTS = 10
 """How often a checkpoint is rebuilt because another process has just appended to the transcript."""
+
+
+LEAST_GAIN_DIVISOR = 10
+"""A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and each costs a prompt cache."""
+
+MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
+"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens."""
 
 
 @attrs.frozen(kw_only=True)
@@ -162,8 +171,15 @@ class Compactor:
             return Plan(leaf="")
         return self._choose(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
 
-    async def compact(
-        self, plan: Plan | None = None, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
+    async def compact(  # noqa: PLR0913  # keywords
+        self,
+        plan: Plan | None = None,
+        *,
+        trigger: str,
+        instructions: str | None = None,
+        last_request: LastRequest | None = None,
+        seconds: float | None = None,
+        require_model: bool = False,
     ) -> Entry | None:
         """Summarize and commit.
 
@@ -172,6 +188,8 @@ class Compactor:
             trigger: Why the compaction runs, as the checkpoint records it.
             instructions: The user's instructions for the summary.
             last_request: The last request, if it shows everything that the plan drops.
+            seconds: The longest time that one summarizer may take; None: no limit.
+            require_model: Only a model may write the summary, where the conversation has a summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the conversation changed meanwhile.
@@ -185,7 +203,14 @@ class Compactor:
             raise CompactionInProgressError
         ended = self._running = asyncio.Event()
         try:
-            draft = await self.draft(plan or self.plan(), trigger=trigger, instructions=instructions, last_request=last_request)
+            draft = await self.draft(
+                plan or self.plan(),
+                trigger=trigger,
+                instructions=instructions,
+                last_request=last_request,
+                seconds=seconds,
+                require_model=require_model,
+            )
             return None if draft is None else await self.commit(draft)
         finally:
             self._running = None
@@ -196,8 +221,15 @@ class Compactor:
         while self._running is not None:
             await self._running.wait()
 
-    async def draft(
-        self, plan: Plan, *, trigger: str, instructions: str | None = None, last_request: LastRequest | None = None
+    async def draft(  # noqa: PLR0913  # keywords
+        self,
+        plan: Plan,
+        *,
+        trigger: str,
+        instructions: str | None = None,
+        last_request: LastRequest | None = None,
+        seconds: float | None = None,
+        require_model: bool = False,
     ) -> DraftSummary | None:
         """Make a summary without changing the transcript. `commit` or `discard` must follow.
 
@@ -206,6 +238,8 @@ class Compactor:
             trigger: Why the compaction runs, as the checkpoint records it.
             instructions: The user's instructions for the summary.
             last_request: The last request, if it shows everything that the plan drops.
+            seconds: The longest time that one summarizer may take; None: no limit.
+            require_model: Only a model may write the summary, where the conversation has a summarizing model.
 
         Returns:
             The summary; None if there is nothing to drop, or if a hook cancelled.
@@ -218,7 +252,19 @@ class Compactor:
         number, started = self.events.next_number(), self._clock()
         self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
         try:
-            summary = await self._make_summary(plan, trigger, instructions, last_request)
+            task = SummaryTask(
+                plan=plan,
+                max_tokens=self.max_summary_tokens,
+                instructions=instructions,
+                last_request=last_request,
+                tools=self._tools if last_request is None else last_request.tools,
+                facts=collect_facts(self.transcript, plan),
+                file_rules=self._file_rules,
+                seconds=seconds,
+                require_model=require_model,
+                report=lambda failed: self._report_attempt(number, trigger, failed),
+            )
+            summary = await self._make_summary(task, trigger)
         except BaseException as error:
             if isinstance(error, Exception):
                 self._report_failure(number, trigger, error, started)
@@ -269,19 +315,12 @@ class Compactor:
                 return f"a {path[at].kind} was written meanwhile"
         return "the conversation continues on another branch"
 
-    async def _make_summary(self, plan: Plan, trigger: str, instructions: str | None, last_request: LastRequest | None) -> Summary | None:
-        result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
+    async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
+        plan = task.plan
+        result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
         if result.cancel:
             return None
-        task = SummaryTask(
-            plan=plan,
-            max_tokens=self.max_summary_tokens,
-            instructions="\n\n".join(filter(None, (instructions, *result.instructions))) or None,
-            last_request=last_request,
-            tools=self._tools if last_request is None else last_request.tools,
-            facts=collect_facts(self.transcript, plan),
-            file_rules=self._file_rules,
-        )
+        task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
         check = _CheckOnce(lambda summary: self._check(plan, add_facts(summary, task)))
@@ -290,14 +329,16 @@ class Compactor:
                 return check(result.summary)
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
-        return check(await self.summarizer.summarize(attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)))
+        task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
+        return check(await summarize_within_limits(self.summarizer, task))
 
     def _max_tokens(self, plan: Plan) -> int:
-        """Return the most tokens of a summary that is smaller than what it replaces. Raises SummaryError if there is no such summary."""
+        """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        room = replaced - self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb(""), mode=""), self._tokenizer) - 1
+        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb(""), mode=""), self._tokenizer)
+        room = _most_left(replaced) - frame
         if room < 1:
-            detail = f"no summary can be smaller than the {replaced:,} tokens that it would replace."
+            detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
@@ -310,19 +351,23 @@ class Compactor:
         return add_breadcrumb(text, location=store.file_path, lines=store.line_count, tool=self._read_tool)
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:
-        """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too large or no smaller than what it replaces."""
+        """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too short, too large or saves too little."""
         if self._redactor is not None:
             summary = redact_summary(summary, self._redactor)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
+        replaced = self._count_replaced(plan)
+        if tokens < min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE):
+            detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
+            raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
         checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text))
-        replaced = self._count_replaced(plan)
-        if self._replacement.count_tokens(plan, checked, self._tokenizer) >= replaced:
-            detail = f"the summary is no smaller than the {replaced:,} tokens that it replaces."
+        left = self._replacement.count_tokens(plan, checked, self._tokenizer)
+        if left > _most_left(replaced):
+            detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
 
@@ -358,11 +403,30 @@ class Compactor:
             )
         )
 
+    def _report_attempt(self, number: int, trigger: str, failed: FailedAttempt) -> None:
+        self.events.emit(
+            SummaryAttemptFailed(
+                number=number,
+                trigger=trigger,
+                summarizer=failed.summarizer,
+                reason=failed.reason,
+                detail=failed.detail,
+                seconds=failed.seconds,
+                input_tokens=failed.usage.input_tokens if failed.usage else 0,
+                output_tokens=failed.usage.output_tokens if failed.usage else 0,
+            )
+        )
+
     def _report_failure(self, number: int, trigger: str, error: Exception, started: float) -> None:
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
         self.events.emit(
             CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - started)
         )
+
+
+def _most_left(replaced: int) -> int:
+    """Return the most tokens that may take the place of what a compaction replaces."""
+    return replaced * (LEAST_GAIN_DIVISOR - 1) // LEAST_GAIN_DIVISOR
 
 
 class _CheckOnce:

@@ -184,8 +184,8 @@ class CompactionController:
                     self._discard_background(str(reason))
                 case Prune() if self._prune_outputs():
                     pass
-                case Compact(trigger=trigger):
-                    return attrs.evolve(state, compacted=await self._compact(trigger) or state.compacted)
+                case Compact() as decision:
+                    return attrs.evolve(state, compacted=await self._compact(decision) or state.compacted)
                 case _:
                     return state
 
@@ -217,9 +217,9 @@ class CompactionController:
                 case Wait(seconds=seconds):
                     state = attrs.evolve(state, waited=True)
                     await self.background.wait(seconds)
-                case Compact(trigger=trigger):
+                case Compact():
                     self._discard_background("the request could not wait for it")
-                    if await self._compact(trigger, reuse_request=refused_by is None):
+                    if await self._compact(decision, reuse_request=refused_by is None, fits=False):
                         return attrs.evolve(state, compacted=True)
                 case Promote() if self._promote():
                     return state
@@ -258,11 +258,13 @@ class CompactionController:
         if isinstance(decision, StartBackground):
             self._start_background()
 
-    async def compact(self, instructions: str | None = None) -> Entry | None:
+    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
+                conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to drop, or too little.
@@ -274,10 +276,18 @@ class CompactionController:
         if self.compactor.running:
             raise CompactionInProgressError
         before, plan = self.usage().tokens, self.compactor.plan()
-        if not isinstance(self._decide("manual", before, RequestState()), Compact):
+        decision = self._decide("manual", before, RequestState())
+        if not isinstance(decision, Compact):
             return None
         self._discard_background("a compaction was requested")
-        entry = await self.compactor.compact(plan, trigger="manual", instructions=instructions, last_request=self._live_request(plan))
+        entry = await self.compactor.compact(
+            plan,
+            trigger="manual",
+            instructions=instructions,
+            last_request=self._live_request(plan),
+            seconds=decision.seconds,
+            require_model=not allow_extractive,
+        )
         if entry is not None:
             self._record_outcome(before)
         return entry
@@ -289,7 +299,7 @@ class CompactionController:
         match decision:
             case Compact(trigger=trigger):
                 self._discard_background(f"a summary is made now: {trigger}")
-                compacted = await self._compact(trigger)
+                compacted = await self._compact(decision)
                 return attrs.evolve(state, compacted=compacted), compacted
             case Promote():
                 return state, self._promote()
@@ -354,7 +364,7 @@ class CompactionController:
             return
         self._failure_counted = False
         request = self._live_request(plan)
-        self.background.start(lambda: compactor.draft(plan, trigger="background", last_request=request), plan)
+        self.background.start(lambda: compactor.draft(plan, trigger="background", last_request=request, require_model=True), plan)
 
     async def _apply_background(self) -> bool:
         """Commit the background summary. Returns True if it is in place."""
@@ -372,13 +382,23 @@ class CompactionController:
         self._record_outcome(before, background=True)
         return True
 
-    async def _compact(self, trigger: str, *, reuse_request: bool = True) -> bool:
-        """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised."""
+    async def _compact(self, decision: Compact, *, reuse_request: bool = True, fits: bool = True) -> bool:
+        """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised.
+
+        While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
+        request that does not fit.
+        """
         before = self.usage().tokens
         compactor = self.compactor
         plan = compactor.plan()
         try:
-            entry = await compactor.compact(plan, trigger=trigger, last_request=self._live_request(plan) if reuse_request else None)
+            entry = await compactor.compact(
+                plan,
+                trigger=decision.trigger,
+                last_request=self._live_request(plan) if reuse_request else None,
+                seconds=decision.seconds,
+                require_model=fits,
+            )
         except CompactionInProgressError:  # one that the user requested is running: it serves this request, too
             await compactor.wait_idle()
             if compactor.find_change(plan.leaf):
@@ -387,7 +407,7 @@ class CompactionController:
         except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
             entry = None
         if entry is None:
-            self.attempts = self.attempts.after_attempt("failed")
+            self.attempts = self.attempts.after_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
         return True

@@ -19,6 +19,7 @@ __all__ = [
     "Events",
     "RequestPruned",
     "Subscriber",
+    "SummaryAttemptFailed",
     "SummaryDiscarded",
     "logging_subscriber",
 ]
@@ -63,7 +64,7 @@ def logging_subscriber(logger: logging.Logger) -> Subscriber:
 
     def write(event: Event) -> None:
         match event:
-            case CompactionFailed():
+            case CompactionFailed() | SummaryAttemptFailed():
                 level = logging.WARNING
             case DecisionMade():
                 level = logging.DEBUG
@@ -134,6 +135,25 @@ class CompactionFailed:
 
 
 @attrs.frozen(kw_only=True)
+class SummaryAttemptFailed:
+    """A summarizer was asked and made no summary. The next one is tried, if there is one."""
+
+    number: int
+    """The number of the compaction."""
+    trigger: str
+    summarizer: str
+    """The name of the summarizer's class."""
+    reason: str
+    """A word, such as `no_sections` or `timeout`, or the name of the error's class."""
+    detail: str
+    """The error's text."""
+    seconds: float
+    input_tokens: int = 0
+    """The cost of the attempt, as far as the provider reported it."""
+    output_tokens: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class CompactionCancelled:
     """The compaction was cancelled. The transcript is unchanged."""
 
@@ -163,7 +183,14 @@ class RequestPruned:
 
 
 Event: TypeAlias = (
-    DecisionMade | CompactionStarted | CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded | RequestPruned
+    DecisionMade
+    | CompactionStarted
+    | SummaryAttemptFailed
+    | CompactionCommitted
+    | CompactionFailed
+    | CompactionCancelled
+    | SummaryDiscarded
+    | RequestPruned
 )
 """Any event that a subscriber receives."""
 

@@ -16,9 +16,9 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask"]
+__all__ = ["FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask"]
 
 
 TARGET_SHARE = 4
@@ -84,6 +85,12 @@ class SummaryTask:
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
     """The redactor that removed secrets from the plan, the instructions and the facts. The last request is as it was sent."""
+    seconds: float | None = None
+    """The longest time that one summarizer may take, in seconds. Then the next one is tried. None: no limit."""
+    require_model: bool = False
+    """Only a model may write the summary, where the conversation has a summarizing model."""
+    report: Callable[[FailedAttempt], object] | None = attrs.field(default=None, repr=False, eq=False)
+    """Called with each attempt that failed."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
     """Raises SummaryError for a summary that would not be applied, such as one that is no smaller than the messages it replaces."""
 
@@ -95,6 +102,22 @@ class SummaryTask:
         transcript. Longer summaries did not retain more of what later turns needed (docs/economics.md).
         """
         return min(self.max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, self.max_tokens // TARGET_SHARE)))
+
+
+@attrs.frozen(kw_only=True)
+class FailedAttempt:
+    """A summarizer that was asked and made no summary."""
+
+    summarizer: str
+    """The name of its class."""
+    reason: str
+    """A word, such as `too_large` or `timeout`, or the name of the error's class."""
+    detail: str
+    """The error's text."""
+    seconds: float
+    """How long it took."""
+    usage: CarriedUsage | None = None
+    """The cost in tokens, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import attrs
 
 __all__ = [
+    "WAIT_SECONDS",
     "ApplySummary",
     "Compact",
     "Decision",
@@ -20,6 +21,10 @@ __all__ = [
     "StartBackground",
     "Wait",
 ]
+
+
+WAIT_SECONDS = 60.0
+"""Longest wait of a request for a summary, in seconds, where nothing else is configured."""
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +102,8 @@ class Compact:
     trigger: str
     """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground` or the name of a phase."""
     reason: Reason
+    seconds: float = WAIT_SECONDS
+    """The longest time that one summarizer may take. Then the next one is tried."""
 
 
 @attrs.frozen(kw_only=True)

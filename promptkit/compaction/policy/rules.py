@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.decisions import (
+    WAIT_SECONDS,
     ApplySummary,
     Compact,
     Decision,
@@ -120,8 +121,8 @@ class Thresholds:
     """Ratio at which a background summary starts with a cold prompt cache."""
     apply: float = 0.65
     """Ratio below which a ready summary is discarded."""
-    wait_seconds: float = 60
-    """Longest wait of a request for the background summary, in seconds."""
+    wait_seconds: float = WAIT_SECONDS
+    """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
     attempts: int = 1
     """Attempts without progress per user message."""
     breaker: int = 3
@@ -180,11 +181,11 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
     return rule
 
 
-def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3) -> Rule:
+def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breaker: int = 3) -> Rule:
     """Make a rule for a request that is too large: apply a ready summary, or wait for a running one, or compact now; then prune; then fail.
 
     Args:
-        wait_seconds: Longest wait for a running background summary, in seconds.
+        wait_seconds: Longest wait for a running background summary, and for each summarizer that is asked now, in seconds.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -211,7 +212,11 @@ def on_overflow(*, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3
         if state.enabled and state.background == "running" and not state.waited:
             return Wait(seconds=wait_seconds, reason=reason)
         exhausted = state.attempts_exhausted(attempts, breaker)
-        return RenderPruned(reason=attrs.evolve(reason, why=exhausted)) if exhausted else Compact(trigger=FOREGROUND, reason=reason)
+        return (
+            RenderPruned(reason=attrs.evolve(reason, why=exhausted))
+            if exhausted
+            else Compact(trigger=FOREGROUND, reason=reason, seconds=wait_seconds)
+        )
 
     return rule
 
@@ -282,12 +287,12 @@ def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
     return rule
 
 
-def block_at(threshold: float, *, wait_seconds: float = 60, attempts: int = 1, breaker: int = 3) -> Rule:
+def block_at(threshold: float, *, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breaker: int = 3) -> Rule:
     """Make a rule for before a render: from the ratio `threshold` on, send no request without a new summary, as Copilot CLI does.
 
     Args:
         threshold: The ratio. A ready summary is applied, a running one is waited for, else one is made now.
-        wait_seconds: Longest wait for a running background summary, in seconds.
+        wait_seconds: Longest wait for a running background summary, and for each summarizer that is asked now, in seconds.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -304,15 +309,17 @@ def block_at(threshold: float, *, wait_seconds: float = 60, attempts: int = 1, b
             return ApplySummary(reason=reason)
         if state.enabled and state.background == "running" and not state.waited:
             return Wait(seconds=wait_seconds, reason=reason)
-        return _compact(state, reason, THRESHOLD, attempts, breaker)
+        return _compact(state, reason, THRESHOLD, attempts, breaker, seconds=wait_seconds)
 
     return rule
 
 
-def _compact(state: PolicyState, reason: Reason, trigger: str, attempts: int = 1, breaker: int = 3) -> NoAction | Compact:
+def _compact(  # noqa: PLR0913  # the figures of the rule that asks
+    state: PolicyState, reason: Reason, trigger: str, attempts: int = 1, breaker: int = 3, *, seconds: float = WAIT_SECONDS
+) -> NoAction | Compact:
     """Compact in the foreground, unless the attempts are exhausted."""
     why = state.attempts_exhausted(attempts, breaker)
-    return NoAction(reason=attrs.evolve(reason, why=why)) if why else Compact(trigger=trigger, reason=reason)
+    return NoAction(reason=attrs.evolve(reason, why=why)) if why else Compact(trigger=trigger, reason=reason, seconds=seconds)
 
 
 def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",), attempts: int = 1, breaker: int = 3) -> Rule:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

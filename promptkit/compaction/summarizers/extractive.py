@@ -34,6 +34,8 @@ class ExtractiveSummarizer:
 
     tokenizer: Tokenizer | None = None
     """None: the tokenizer of gpt-4o."""
+    without_model: ClassVar[bool] = True
+    """Not used where only a model may write the summary."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Write the summary within the task's target size.
@@ -64,6 +66,7 @@ class PlaceholderSummarizer:
     """
 
     tokenizer: Tokenizer
+    without_model: ClassVar[bool] = True
     must_be_last: ClassVar[bool] = True
     """`FallbackSummarizer` rejects this summarizer in any other position."""
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, render_summary_request
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, find_sections, render_summary_request
 from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.compaction.summarizers.summarizer import summary_from_reply
+from promptkit.compaction.summarizers.summarizer import limit_output, summary_from_reply
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import with_options
 from promptkit.tokens.models import tokenizer_for
@@ -61,8 +61,11 @@ class FullSummarizer:
         """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         tools = tuple(task.tools) or (task.last_request.tools if task.last_request else ())
-        reply = await self._send(await self._render(task, tools, tokenizer), tools)
-        return summary_from_reply(reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, require_tags=False)
+        reply = await self._send(task, await self._render(task, tools, tokenizer), tools)
+        sections = find_sections(self.template) if self.prompt is None else ()
+        return summary_from_reply(
+            reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, require_tags=bool(sections), sections=sections
+        )
 
     async def _render(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
         prompt = SummaryOfMessages(
@@ -73,8 +76,8 @@ class FullSummarizer:
         request = prompt if self.prompt is None else self.prompt(task)
         return await render_summary_request(request, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None)
 
-    async def _send(self, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
-        model = with_options(self.model, temperature=0)
+    async def _send(self, task: SummaryTask, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
+        model = limit_output(self.model, task, room=self.window - rendered.tokens)
         if not tools:
             return await model.complete(rendered.messages)
         try:

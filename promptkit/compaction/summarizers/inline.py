@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, suggest_word_count
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, find_sections, suggest_word_count
 from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, summary_from_reply
+from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, limit_output, summary_from_reply
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError
-from promptkit.providers.model import with_options
 from promptkit.rendering.renderer import render_async
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
@@ -65,16 +64,20 @@ class InlineSummarizer:
         redacted = sent if task.redactor is None else [redact_message(message, task.redactor) for message in sent]
         messages = (*sent, *_messages_after(redacted, dropped), await self._question(task, tokenizer))
         tools = task.last_request.tools
+        room = None
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
-            needed = (
-                sum(map(Sizer(tokenizer).count_message, messages)) + tokenizer.count_overhead(tools, system=system).tokens + task.max_tokens
-            )
-            if needed > self.window:
+            taken = sum(map(Sizer(tokenizer).count_message, messages)) + tokenizer.count_overhead(tools, system=system).tokens
+            room = self.window - taken
+            if task.max_tokens > room:
+                needed = taken + task.max_tokens
                 detail = f"the conversation, the question and the summary need {needed:,} tokens; the window has {self.window:,}."
                 raise SummaryError(reason="does_not_fit", detail=detail)
-        reply = await with_options(self.model, temperature=0).complete(messages, tools=tools)
-        return summary_from_reply(reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, require_tags=True)
+        reply = await limit_output(self.model, task, room=room).complete(messages, tools=tools)
+        sections = find_sections(self.template)
+        return summary_from_reply(
+            reply, task, mode="live", model=self.model.name, tokenizer=tokenizer, require_tags=True, sections=sections
+        )
 
     async def _question(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         quirks = find_quirks(self.model.name)

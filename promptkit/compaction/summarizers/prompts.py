@@ -38,6 +38,7 @@ __all__ = [
     "SummaryInstructions",
     "SummaryOfMessages",
     "SummaryOfText",
+    "find_sections",
     "neutralize_tags",
     "render_summary_request",
     "serialize_message",
@@ -214,6 +215,11 @@ class SummaryInstructions(PromptElement):
         _ = sizing
         values = {"instructions": self.instructions, "live": self.live, "words": self.words, "say_no_tools": self.say_no_tools}
         return Template(file=self.template, values=values)
+
+
+def find_sections(template: str | os.PathLike[str]) -> Sequence[str]:
+    """Return the headings that a template asks for: those of promptkit's own template, none of another."""
+    return SECTIONS if Path(template) == TEMPLATE else ()
 
 
 def suggest_word_count(task: SummaryTask) -> int:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, find_sections, render_summary_request
 from promptkit.compaction.summarizers.simple import RESULT_SHARE
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
@@ -81,7 +81,10 @@ class RemoteSummarizer:
         }
         text = _parse_summary(await self._post(body))
         reply = Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
-        summary = summary_from_reply(reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False)
+        sections = find_sections(self.template)
+        summary = summary_from_reply(
+            reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False, sections=sections
+        )
         return attrs.evolve(summary, model=None, usage=None)
 
     async def _post(self, body: Mapping[str, str]) -> bytes:

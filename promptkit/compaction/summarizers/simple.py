@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request
+from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, find_sections, render_summary_request
 from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.compaction.summarizers.summarizer import summary_from_reply
-from promptkit.providers.model import with_options
+from promptkit.compaction.summarizers.summarizer import limit_output, summary_from_reply
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
@@ -55,5 +54,8 @@ class SimpleSummarizer:
         )
         request = prompt if self.prompt is None else self.prompt(task)
         rendered = await render_summary_request(request, self.window, tokenizer=tokenizer, marks_new=self.prompt is None)
-        reply = await with_options(self.model, temperature=0).complete(rendered.messages)
-        return summary_from_reply(reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, require_tags=False)
+        reply = await limit_output(self.model, task, room=self.window - rendered.tokens).complete(rendered.messages)
+        sections = find_sections(self.template) if self.prompt is None else ()
+        return summary_from_reply(
+            reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, require_tags=bool(sections), sections=sections
+        )

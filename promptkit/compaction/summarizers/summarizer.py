@@ -1,8 +1,9 @@
-"""The summarizer protocol, the fallback over several summarizers, and the checks that every model's summary must pass."""
+"""The summarizer protocol, what summarizers share, and the checks that every model's summary must pass."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -11,31 +12,42 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
-from promptkit.errors import CarriedUsage, InvalidArgumentError, SummaryError
+from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Usage
+from promptkit.providers.model import with_options
+from promptkit.providers.openai.request import may_reason
+from promptkit.tokens.models import model_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from promptkit.compaction.planning.plan import SummaryTask
+    from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message
-    from promptkit.providers.model import Reply
+    from promptkit.providers.model import Model, Reply
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
 __all__ = [
-    "FallbackSummarizer",
     "Summarizer",
     "add_facts",
     "collect_dropped_items",
     "collect_dropped_messages",
     "extract_summary",
     "get_previous_summary",
+    "limit_output",
     "strip_analysis",
     "sum_usage",
     "summary_from_reply",
     "updated_facts",
 ]
+
+
+ANALYSIS_TOKENS = 2_000
+"""Output tokens of a summary request for the analysis before the summary, besides as many as the summary may have."""
+
+REASONING_TOKENS = 8_000
+"""Output tokens of a summary request for reasoning."""
 
 
 class Summarizer(Protocol):
@@ -48,44 +60,6 @@ class Summarizer(Protocol):
             SummaryError: No summary was made.
         """
         ...
-
-
-@attrs.frozen
-class FallbackSummarizer:
-    """Tries summarizers in order and returns the first summary that passes the task's check.
-
-    The last one should be a summarizer that needs no model, so that a failing provider never blocks a conversation.
-
-    >>> FallbackSummarizer([SimpleSummarizer(model=model, window=128_000), ExtractiveSummarizer()])
-    """
-
-    summarizers: Sequence[Summarizer]
-
-    def __attrs_post_init__(self) -> None:
-        if any(getattr(summarizer, "must_be_last", False) for summarizer in self.summarizers[:-1]):
-            problem = "a summarizer that never fails must be the last one: write FallbackSummarizer([..., PlaceholderSummarizer(...)])."
-            raise InvalidArgumentError(problem)
-
-    async def summarize(self, task: SummaryTask) -> Summary:
-        """Return the first accepted summary. Its usage includes the usage of the attempts that failed.
-
-        Raises:
-            SummaryError: Every summarizer failed. The text lists each failure.
-        """
-        failures: list[str] = []
-        usages: list[CarriedUsage | None] = []
-        for summarizer in self.summarizers:
-            try:
-                summary = await summarizer.summarize(task)
-                if task.check is not None:
-                    task.check(summary)
-            except Exception as error:  # noqa: BLE001  # a provider's client may raise anything; the next summarizer is tried
-                failures.append(f"{type(summarizer).__name__}: {error}")
-                usages.append(error.usage if isinstance(error, SummaryError) else None)
-                continue
-            return attrs.evolve(summary, usage=sum_usage([*usages, summary.usage]))
-        detail = "; ".join(failures) or "the list of summarizers is empty."
-        raise SummaryError(reason="every", detail=detail, usage=sum_usage(usages))
 
 
 def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
@@ -125,7 +99,33 @@ def add_facts(summary: Summary, task: SummaryTask) -> Summary:
     return attrs.evolve(summary, facts={**updated_facts(task), **summary.facts})
 
 
-def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str, tokenizer: Tokenizer, require_tags: bool) -> Summary:  # noqa: PLR0913  # keywords
+def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
+    """Return the model with the options of a summary request: the most likely words, and an output limit.
+
+    The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
+
+    Args:
+        model: The summarizing model.
+        task: Its summary may have `max_tokens`.
+        room: The tokens of the context window that the request leaves. None: the window is unknown.
+    """
+    reasoning = REASONING_TOKENS if may_reason(model.name) else 0
+    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room, task.max_tokens) if room is not None else None]
+    with suppress(UnknownModelError):
+        limits.append(model_info(model.name).max_output_tokens)
+    return with_options(model, temperature=0, max_output_tokens=min(limit for limit in limits if limit is not None))
+
+
+def summary_from_reply(  # noqa: PLR0913  # keywords
+    reply: Reply,
+    task: SummaryTask,
+    *,
+    mode: str,
+    model: str,
+    tokenizer: Tokenizer,
+    require_tags: bool,
+    sections: Sequence[str] = (),
+) -> Summary:
     """Take the summary from a model's reply.
 
     Args:
@@ -135,12 +135,14 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
         model: The model's name.
         tokenizer: Counts the tokens of the summary.
         require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole, without its analysis.
+        sections: The headings that were asked for. A summary with less than half of them is rejected.
 
     Returns:
         The summary.
 
     Raises:
-        SummaryError: The reply calls tools, was withheld by the provider, is empty, or is larger than the task allows.
+        SummaryError: The reply calls tools, was withheld by the provider, is cut, is empty, lacks the tags or the headings that were
+            asked for, or is larger than the task allows.
     """
     usage = reply.usage
     if reply.message.tool_calls:
@@ -148,13 +150,19 @@ def summary_from_reply(reply: Reply, task: SummaryTask, *, mode: str, model: str
         raise SummaryError(reason="tool_call", detail=f"the model called {names} instead of writing a summary.", usage=usage)
     if reply.finish == "content_filter":
         raise SummaryError(reason="withheld", detail="the provider withheld the reply.", usage=usage)
+    if reply.finish == "length" and not _SUMMARY_CLOSE.search(reply.message.text):
+        raise SummaryError(reason="cut", detail="the reply reached its output limit before the summary was complete.", usage=usage)
     text = extract_summary(reply.message.text)
     if text is None:
-        if require_tags:
+        if require_tags and strip_analysis(reply.message.text):
             raise SummaryError(reason="untagged", detail="the reply has no <summary> tags.", usage=usage)
         text = strip_analysis(reply.message.text)
     if not text:
         raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
+    missing = [name for name in sections if name.casefold() not in text.casefold()]
+    if 2 * len(missing) > len(sections):
+        detail = f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}."
+        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
     tokens = tokenizer.count(text)
     if tokens > task.max_tokens:
         raise SummaryError(

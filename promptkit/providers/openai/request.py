@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "replace_lone_surrogates"]
+__all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "may_reason", "replace_lone_surrogates"]
 
 
 Body: TypeAlias = dict[str, Any]  # Any: the SDK declares the values as TypedDicts, and tests check each body against these
@@ -39,6 +39,11 @@ _PLAIN_MODEL = re.compile(r"(?:[\w.-]+/)*(?:gpt-[34]|gpt-[5-9].*chat|chatgpt-|ch
 
 _CACHE_BREAKPOINT_MODEL = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 """Names of models that accept `prompt_cache_breakpoint`. Others answer 400."""
+
+
+def may_reason(name: str) -> bool:
+    """Return whether a model may reason before it answers: OpenAI's reasoning models, and every model of which nothing is known."""
+    return _PLAIN_MODEL.match(name) is None
 
 
 def build_chat_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:

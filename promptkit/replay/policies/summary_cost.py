@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
 from promptkit.replay.policies.strategy import SummaryCall

@@ -17,8 +17,8 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.sizing import Sizer

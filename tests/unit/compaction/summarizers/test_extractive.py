@@ -16,8 +16,9 @@ from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.prompts import SECTIONS
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer, updated_facts
+from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel

@@ -10,8 +10,8 @@ import pytest
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepNothing, KeepRecentTokens
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.emitters import to_anthropic, to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.remote import MAX_RESPONSE_BYTES, RemoteSummarizer
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, parser_talk, summarized, task_of
 

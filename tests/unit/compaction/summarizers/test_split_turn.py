@@ -13,8 +13,8 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.compaction.summarizers.summarizer import FallbackSummarizer
 from promptkit.errors import InvalidArgumentError, SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer

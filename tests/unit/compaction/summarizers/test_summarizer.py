@@ -15,9 +15,9 @@ from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
-    FallbackSummarizer,
     collect_dropped_messages,
     extract_summary,
     get_previous_summary,
