@@ -6,6 +6,7 @@ import asyncio
 import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
@@ -13,6 +14,7 @@ import attrs
 from promptkit.agent.checks import check_content, check_tools
 from promptkit.agent.tools import run_tools, tools_by_name
 from promptkit.agent.window import ContextWindow
+from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import (
     ContextLengthExceededError,
@@ -23,6 +25,7 @@ from promptkit.errors import (
 )
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model, with_options
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
-    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["AgentSession", "TurnResult"]
 
@@ -101,6 +103,7 @@ class AgentSession:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        recall: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -124,7 +127,9 @@ class AgentSession:
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
             promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
-            read_tool: The name of the tool with which the model can read the transcript.
+            read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
+            recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
+                transcript is given.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -134,7 +139,12 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
-        self.tools: Mapping[str, Tool] = tools_by_name(check_tools(tools))
+        own = tuple(check_tools(tools))
+        offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
+        self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
+        transcript = Transcript() if transcript is None else transcript
+        offered = (*own, self._make_recall(transcript)) if self._make_recall else own
+        self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
@@ -144,7 +154,7 @@ class AgentSession:
             transcript=transcript,
             instructions=instructions,
             prompt=prompt,
-            tools=tools,
+            tools=offered,
             budget=budget,
             preset=preset,
             policy=policy,
@@ -279,6 +289,8 @@ class AgentSession:
         """
         session = copy.copy(self)
         session.window = self.window.fork(store, at=at)
+        if self._make_recall:
+            session.tools = {**self.tools, RECALL.name: self._make_recall(session.transcript)}
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
 

@@ -4,14 +4,14 @@
 * Events: `Events`, `Event`, `logging_subscriber`, `otel_subscriber`
 * Presets: `PRESETS`, `Preset`, `load_settings`
 * Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageReading`, `default_policy`, `first_match`
-* Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
+* Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, `FailedAttempt`, `FileRule`, `FILE_RULES`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
   `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`, `VerbatimUserMessages`
 * Replacements: `Replacement`, `CarriedContext`
 * Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`, `FullSummarizer`, `SimpleSummarizer`,
   `ExtractiveSummarizer`, `ChunkedSummarizer`, `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
   `PlaceholderSummarizer`
 * Storage: `ArchiveDirectory`, `CheckpointDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
-* Lifecycle: `switch_branch`, `handoff`, `Handoff`
+* Lifecycle: `switch_branch`, `handoff`, `Handoff`, `recall_tool`
 """
 
 import lazy_loader

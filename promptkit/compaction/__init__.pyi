@@ -5,6 +5,7 @@ from .events import Event as Event, Events as Events, logging_subscriber as logg
 from .hooks import CompactionHooks as CompactionHooks, HookChain as HookChain, PreCompactResult as PreCompactResult
 from .lifecycle.branch_summary import switch_branch as switch_branch
 from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
+from .lifecycle.recall_tool import recall_tool as recall_tool
 from .otel import otel_subscriber as otel_subscriber
 from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.plan import (

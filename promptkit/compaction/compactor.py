@@ -100,7 +100,7 @@ class Compactor:
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
-        read_tool: str = "read_file",
+        look_up: Callable[[Mapping[str, Json]], str | None] | None = None,
         file_rules: Sequence[FileRule] = FILE_RULES,
         clock: Callable[[], float] = time.monotonic,
         logger: logging.Logger | None = None,
@@ -120,7 +120,7 @@ class Compactor:
             hooks: Run before and after a compaction.
             redactor: Removes secrets from what summarizers read and write; None: nothing is removed.
             events: Receive what happens.
-            read_tool: The name of the tool with which the model reads the transcript.
+            look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary with given facts.
             file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.
             clock: Returns seconds that only grow.
             logger: Receives what hooks raise; by default the logger `promptkit`.
@@ -138,7 +138,7 @@ class Compactor:
         self._tools = tuple(tools)
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
-        self._read_tool = read_tool
+        self._look_up = look_up
         self._file_rules = tuple(file_rules)
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
@@ -335,7 +335,7 @@ class Compactor:
     def _max_tokens(self, plan: Plan) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb(""), mode=""), self._tokenizer)
+        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb("", {}), mode=""), self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
             detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
@@ -345,10 +345,11 @@ class Compactor:
     def _count_replaced(self, plan: Plan) -> int:
         return sum(self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
-    def _with_breadcrumb(self, text: str) -> str:
+    def _with_breadcrumb(self, text: str, facts: Mapping[str, Json]) -> str:
         """Append the breadcrumb to a summary's text. Everything that the summary replaces is already on the disk."""
         store = self.transcript.store
-        return add_breadcrumb(text, location=store.file_path, lines=store.line_count, tool=self._read_tool)
+        call = None if self._look_up is None else self._look_up(facts)
+        return add_breadcrumb(text, location=store.file_path, lines=store.line_count, call=call)
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:
         """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too short, too large or saves too little."""
@@ -364,7 +365,7 @@ class Compactor:
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
-        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text))
+        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text, summary.facts))
         left = self._replacement.count_tokens(plan, checked, self._tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.controller import CompactionController
+from promptkit.compaction.lifecycle.recall_tool import suggest_call
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
@@ -48,7 +49,7 @@ class CompactionConfig:
     archives: ArchiveDirectory | None = None
     """Where the entries that a checkpoint drops are written first; None: they are only in the transcript."""
     read_tool: str = "read_file"
-    """The name of the tool with which the model can read the transcript, for the summary's breadcrumb."""
+    """The name of a tool with which the model can read the transcript's file, for a conversation without the tool `recall`."""
     enabled: bool = True
     """False: nothing is compacted automatically. The preset can say so, too."""
 
@@ -89,7 +90,7 @@ class CompactionConfig:
             hooks=self.hooks,
             redactor=self.redactor,
             events=self.events,
-            read_tool=self.read_tool,
+            look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.file_path),
             file_rules=preset.file_rules,
         )
         compactor.archives = self.archives

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
 
-__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
+__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages", "list_lines"]
 
 
 CONTEXT_LINES = 1
@@ -115,7 +115,7 @@ def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
         if entry.message is None:
             continue
         count += 1
-        lines = _list_lines(entry)
+        lines = list_lines(entry)
         hits = [(at, words) for at, line in enumerate(lines) if (words := terms & _extract_terms(line))]
         if hits:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
@@ -140,10 +140,12 @@ class Passage:
 
 
 _WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
+_SEGMENT = re.compile(r"[^/\\]+")
 _PART = re.compile(r"[^\W_]+")
 
 
-def _list_lines(entry: Entry) -> list[str]:
+def list_lines(entry: Entry) -> list[str]:
+    """Return the lines of an entry's message, and a line for each of its tool calls."""
     message = entry.message
     if message is None:
         return []
@@ -151,10 +153,11 @@ def _list_lines(entry: Entry) -> list[str]:
 
 
 def _extract_terms(text: str) -> frozenset[str]:
-    """Return the words of a text, and the parts of names and paths."""
+    """Return the words of a text, the segments of paths, and the parts of names."""
     words: set[str] = set()
     for match in _WORD.finditer(text.lower()):
         words.add(match[0])
+        words.update(_SEGMENT.findall(match[0]))
         words.update(_PART.findall(match[0]))
     return frozenset(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
 
@@ -173,8 +176,19 @@ def _build_passages(
     for group in groups:
         start, end = max(0, group[0][0] - CONTEXT_LINES), min(len(lines), group[-1][0] + CONTEXT_LINES + 1)
         words = frozenset[str]().union(*(terms for _, terms in group))
-        text = "\n".join(line if len(line) <= MAX_LINE_CHARACTERS else f"{line[: MAX_LINE_CHARACTERS - 1]}…" for line in lines[start:end])
+        text = "\n".join(_shorten_line(line, words) for line in lines[start:end])
         yield Passage(entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words))
+
+
+def _shorten_line(line: str, words: Iterable[str]) -> str:
+    """Return a line, or the part of a long line around its first matching word."""
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    lower = line.lower()
+    first = min((at for word in words if (at := lower.find(word)) >= 0), default=0)
+    start = max(0, min(first - MAX_LINE_CHARACTERS // 2, len(line) - MAX_LINE_CHARACTERS + 2))
+    end = start + MAX_LINE_CHARACTERS - 2
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
 STOP_WORDS = frozenset(

@@ -1,39 +1,54 @@
-"""The breadcrumb: a note after a summary that tells the model where to read the full transcript."""
+"""The breadcrumb: a note after a summary that tells the model how to look up the full transcript."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-__all__ = ["add_breadcrumb", "strip_breadcrumb"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_BREADCRUMB_START = "\n\nEverything that was said before, tool results in full included, is kept in the transcript "
+__all__ = ["add_breadcrumb", "format_call", "strip_breadcrumb"]
+
+_BREADCRUMB_START = "\n\nEverything that was said before, tool results in full included, is kept in the transcript"
 _BREADCRUMB_HINT = "Where a detail is missing here (code, an error text, an output), look it up there: "
 
 
-def add_breadcrumb(summary: str, *, location: str | None, lines: int | None = None, tool: str = "read_file", argument: str = "path") -> str:
-    """Append the location of the full transcript to a summary.
+def add_breadcrumb(summary: str, *, location: str | None = None, lines: int | None = None, call: str | None = None) -> str:
+    """Append to a summary where the full transcript is, and how to look something up there.
 
     The breadcrumb is added once, when the summary is made. The text keeps the same bytes from then on.
 
     Args:
         summary: The summary's text.
-        location: Where the model can read the transcript. None: the summary is returned unchanged.
+        location: The transcript's file. None: not mentioned.
         lines: Length of the file in lines, after everything before the summary was written. None: not mentioned.
-        tool: Name of the tool by which the model reads a file.
-        argument: Name of the tool's argument for the path.
+        call: An example call of a tool that the model has, as `format_call` writes it. None: not mentioned. Without a location and a
+            call the summary is returned unchanged, since the model could not follow the breadcrumb.
     """
-    if location is None:
+    if location is None and call is None:
         return summary
-    size = f" It had {lines:,} lines when this summary was written." if lines is not None else ""
-    return f"{summary}{_BREADCRUMB_START}{_quote(location)}.{size} {_BREADCRUMB_HINT}{tool}({_quote({argument: location})})"
+    where = "" if location is None else f" {_quote(location)}"
+    size = f" It had {lines:,} lines when this summary was written." if lines is not None and location is not None else ""
+    hint = "" if call is None else f" {_BREADCRUMB_HINT}{call}"
+    return f"{summary}{_BREADCRUMB_START}{where}.{size}{hint}"
+
+
+def format_call(tool: str, arguments: Mapping[str, object]) -> str:
+    """Format a tool call in one line, without tags.
+
+    >>> format_call("recall", {"query": "parser.py"})
+    'recall({"query": "parser.py"})'
+    """
+    return f"{tool}({_quote(dict(arguments))})"
 
 
 def strip_breadcrumb(summary: str) -> str:
     """Return the summary without its breadcrumb. The next summary is made from it and gets its own."""
     start = summary.rfind(_BREADCRUMB_START)
-    return summary[:start] if start >= 0 and _BREADCRUMB_HINT in summary[start:] and "\n" not in summary[start + 2 :] else summary
+    return summary[:start] if start >= 0 and "\n" not in summary[start + 2 :] else summary
 
 
-def _quote(value: str | dict[str, str]) -> str:
+def _quote(value: str | dict[str, object]) -> str:
     """Return a value as JSON in one line, without tags."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

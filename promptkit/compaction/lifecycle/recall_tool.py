@@ -1,0 +1,239 @@
+"""A tool with which a model finds what a summary has left out: it searches the transcript, and reads entries in full, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from promptkit.compaction.lifecycle.recall import find_passages, list_lines
+from promptkit.compaction.summarizers.breadcrumb import format_call
+from promptkit.compaction.summarizers.prompts import neutralize_tags
+from promptkit.messages import ToolDefinition
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tools import Tool
+from promptkit.transcript.entries import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from promptkit.messages import Json
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.transcript import Transcript
+
+__all__ = ["RECALL", "recall_tool", "suggest_call"]
+
+RECALL = ToolDefinition(
+    name="recall",
+    description=(
+        "Search this conversation from its beginning, or read one entry of it in full. Use it for details that a summary has left out: "
+        "earlier messages, tool calls and complete tool results. Give a query, a pattern or an entry."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words, names or file names to look for. The best matches come first."},
+            "pattern": {"type": "string", "description": "A regular expression, searched in each line. The newest matches come first."},
+            "entry": {"type": "string", "description": "The id of an entry to read in full, as a search returns it."},
+            "page": {"type": "integer", "description": "The page of a long result, from 1."},
+        },
+    },
+)
+"""The definition of the tool."""
+
+PATTERN_SECONDS = 2.0
+"""The longest time that a search for a regular expression may take. A model's expression may need exponential time."""
+
+AROUND = 200
+"""Characters that are shown of a line on both sides of a match."""
+
+
+def recall_tool(
+    transcript: Transcript, *, tokenizer: Tokenizer | None = None, max_tokens: int = 1_500, redactor: Redactor | None = None
+) -> Tool:
+    """Make a tool with which the model searches and reads its own conversation, summarized parts included.
+
+    A session that is given a transcript offers this tool by itself. A program with a loop of its own adds it to its tools.
+
+    Args:
+        transcript: The conversation. The tool sees the branch that is current when it is called.
+        tokenizer: Counts the tokens of results. Default: o200k_base.
+        max_tokens: The most tokens of one result. The rest is on further pages.
+        redactor: Removes secrets from results.
+
+    >>> window = ContextWindow(model="gpt-5", transcript=transcript, tools=[*tools, recall_tool(transcript)])
+    """
+
+    async def run(arguments: Mapping[str, object]) -> str:
+        path = transcript.path()  # read here, since a transcript is not for several threads
+        found = await asyncio.to_thread(_recall, path, arguments, tokenizer or tokenizer_for(None), max_tokens)
+        return found if redactor is None else redactor(found)
+
+    return Tool(definition=RECALL, run=run)
+
+
+def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int) -> str:
+    """Answer one call. Mistakes of the model are answered with a sentence that says what to write."""
+    page = arguments.get("page", 1)
+    if not isinstance(page, int) or page < 1:
+        return f"Error: page must be a number from 1, not {page!r}."
+    texts = {name: value for name in ("entry", "pattern", "query") if isinstance(value := arguments.get(name), str) and value.strip()}
+    conversation = _Conversation(_readable(path))
+    if "entry" in texts:
+        name, pages = "entry", conversation.read_entry(texts["entry"], tokenizer, max_tokens)
+    elif "pattern" in texts:
+        name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
+    elif "query" in texts:
+        name, pages = "query", _group(conversation.search_words(texts["query"]), tokenizer, max_tokens)
+    else:
+        return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
+    try:
+        shown, *more = islice(pages, page - 1, page + 1)
+    except _RecallError as error:
+        return f"Error: {error}"
+    except ValueError:
+        return "There is nothing on this page." if page > 1 else f"Nothing in the conversation matches {texts[name]!r}."
+    if more:
+        call = format_call(RECALL.name, {name: texts[name], "page": page + 1})
+        return f"{shown}\n\n[there is more: {call}]"
+    return shown
+
+
+class _RecallError(Exception):
+    """A call that cannot be answered. The text is for the model."""
+
+
+def _readable(path: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with a message, without those that were redacted, and without earlier recalls."""
+    hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
+    messages = [entry for entry in path if entry.message is not None and entry.id not in hidden]
+    recalls = {call.id for entry in messages if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
+    return [entry for entry in messages if entry.message and entry.message.tool_call_id not in recalls]
+
+
+class _Conversation:
+    """The entries of a conversation that may be shown."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        messages = [(entry, entry.message) for entry in entries if entry.message is not None]
+        self._call_names = {call.id: call.name for _, message in messages for call in message.tool_calls}
+        self._result_ids = {message.tool_call_id: entry.id for entry, message in messages if message.tool_call_id}
+
+    def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+        """Yield the pages of an entry."""
+        entry = next((entry for entry in self.entries if entry.id == entry_id), None)
+        if entry is None:
+            problem = f"there is no entry {entry_id!r}: use an id that a search returned."
+            raise _RecallError(problem)
+        title = self._describe(entry)
+        text = neutralize_tags("\n".join(list_lines(entry)))
+        room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
+        start = 0
+        while start < len(text) or start == 0:
+            # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
+            piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
+            yield f"{title}\n{piece}" if start == 0 else piece
+            start += max(1, len(piece))
+
+    def search_words(self, query: str) -> Iterator[str]:
+        """Yield the passages that match words, best first."""
+        by_id = {entry.id: entry for entry in self.entries}
+        for passage in find_passages(self.entries, query):
+            yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
+
+    def search_pattern(self, pattern: str) -> Iterator[str]:
+        """Yield the lines that match a regular expression, of the newest entry first."""
+        find = _compile(pattern)
+        for entry in reversed(self.entries):
+            lines = [_around(line, at) for line in list_lines(entry) if (at := find(line)) is not None]
+            if lines:
+                text = neutralize_tags("\n".join(lines))
+                yield f"{self._describe(entry)}\n{text}"
+
+    def _describe(self, entry: Entry) -> str:
+        """Return the title of an entry: who wrote it, its id, and the entries with the results of its calls."""
+        message = entry.message
+        if message is None:
+            return f"[entry {entry.id}]"
+        if message.role == "tool":
+            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, entry {entry.id}]"
+        results = [self._result_ids[call.id] for call in message.tool_calls if call.id in self._result_ids]
+        after = f"; results in {', '.join(results)}" if results else ""
+        return f"[{message.role}, entry {entry.id}{after}]"
+
+
+def _compile(pattern: str) -> Callable[[str], int | None]:
+    """Return a function that finds the first match of a regular expression in a line, or None. Raises _RecallError."""
+    import regex  # type: ignore[import-untyped]  # without types
+
+    try:
+        compiled: Any = regex.compile(pattern, regex.IGNORECASE)  # Any: as above
+    except regex.error as error:
+        problem = f"{pattern!r} is no regular expression: {error}."
+        raise _RecallError(problem) from None
+    deadline = time.monotonic() + PATTERN_SECONDS
+
+    def find(line: str) -> int | None:
+        try:
+            match: Any = compiled.search(line, timeout=max(0.001, deadline - time.monotonic()))  # Any: as above
+        except TimeoutError:
+            problem = f"the expression {pattern!r} takes too long: write a simpler one."
+            raise _RecallError(problem) from None
+        return None if match is None else int(match.start())
+
+    return find
+
+
+def _around(line: str, at: int) -> str:
+    """Return a line, or the part of a long line around a place."""
+    start, end = max(0, at - AROUND), at + AROUND
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
+
+
+def _group(pieces: Iterable[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+    """Yield pages of pieces. A piece that is longer than a page is cut."""
+    page: list[str] = []
+    room = max_tokens
+    for piece in pieces:
+        size = tokenizer.count(f"{piece}\n\n")
+        if size > max_tokens:
+            piece, size = tokenizer.truncate(piece, max(1, max_tokens - 2)), max_tokens  # noqa: PLW2901  # one long passage is cut
+        if size > room:
+            yield "\n\n".join(page)
+            page, room = [], max_tokens
+        page.append(piece)
+        room -= size
+    if page:
+        yield "\n\n".join(page)
+
+
+def suggest_call(
+    tools: Sequence[ToolDefinition], facts: Mapping[str, Json], *, read_tool: str = "read_file", location: str | None = None
+) -> str | None:
+    """Return an example call with which a model finds what was dropped, or None if it has no tool for that.
+
+    Args:
+        tools: The tools of the conversation.
+        facts: What is known of the dropped messages.
+        read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
+        location: The transcript's file.
+    """
+    if RECALL in tools:
+        return format_call(RECALL.name, {"query": _suggest_query(facts)})
+    if location is not None and any(tool.name == read_tool for tool in tools):
+        return format_call(read_tool, {"path": location})
+    return None
+
+
+def _suggest_query(facts: Mapping[str, Json]) -> str:
+    """Return what a model could look for: the last file that was changed or read, else an error, else the words of a request."""
+    for name in ("changed", "read", "errors", "requests"):
+        values = facts.get(name)
+        texts = [value for value in values if isinstance(value, str) and value.strip()] if isinstance(values, list) else []
+        if texts:
+            return " ".join(texts[-1].rsplit("/", 1)[-1].split()[:6])[:80]
+    return "…"

@@ -1,0 +1,142 @@
+"""The tool `recall`: what a summary has left out is found by words, by an expression or by a file's name, and read in full, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool, suggest_call
+from promptkit.compaction.summarizers.facts import Facts
+from promptkit.messages import Json, Message, ToolCall, ToolDefinition
+from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Edit
+from tests.conversations import ConversationBuilder, words
+from tests.examples import examples
+
+TOKENIZER = WordTokenizer()
+
+
+def recall(talk: ConversationBuilder, max_tokens: int = 120, /, **arguments: object) -> str:
+    result = recall_tool(talk.log, tokenizer=TOKENIZER, max_tokens=max_tokens).run(arguments)
+    assert inspect.iscoroutine(result)
+    text: object = asyncio.run(result)
+    assert isinstance(text, str)
+    return text
+
+
+def look(talk: ConversationBuilder, call_id: str, path: str, result: str) -> None:
+    call = ToolCall(id=call_id, name="read_file", arguments=json.dumps({"path": path}))
+    talk.say(Message(role="assistant", tool_calls=(call,)))
+    talk.result(call_id, result)
+
+
+def hidden_talk() -> ConversationBuilder:
+    """A conversation whose files are behind a checkpoint, each with a detail in a very long line."""
+    talk = ConversationBuilder()
+    talk.user("Read the files.")
+    for number in range(22):
+        look(talk, f"c{number}", f"src/module_{number}.py", f"{words(700)} NEEDLE-{number * 7919} {words(700)}")
+    talk.answer("I have read them.")
+    talk.checkpoint("The files were read.")
+    talk.user("What now?")
+    return talk
+
+
+def test_each_of_many_details_is_found_by_the_name_of_its_file_and_read_in_its_entry() -> None:
+    talk = hidden_talk()
+    for number in range(22):
+        found = recall(talk, query=f"module_{number}.py")
+        result = re.search(rf"results in (\w+)\]\nread_file .*module_{number}\.py", found)
+        assert result, found
+        pages = [recall(talk, 800, entry=result[1], page=page) for page in (1, 2)]
+        assert any(f"NEEDLE-{number * 7919}" in page for page in pages)
+
+
+def test_each_of_many_details_is_found_by_its_own_word_in_a_long_line() -> None:
+    talk = hidden_talk()
+    for number in range(22):
+        assert f"NEEDLE-{number * 7919}" in recall(talk, query=f"NEEDLE-{number * 7919}")
+        assert f"NEEDLE-{number * 7919}" in recall(talk, pattern=rf"NEEDLE-{number * 7919}\b")
+
+
+@settings(max_examples=examples(60))
+@given(st.text(st.sampled_from("ab \n.é"), min_size=1, max_size=400), st.integers(12, 40))
+def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(text: str, max_tokens: int) -> None:
+    talk = ConversationBuilder()
+    entry = talk.user(f"x{text}")
+    pages: list[str] = []
+    while not pages or pages[-1].endswith("})]"):
+        pages.append(recall(talk, max_tokens, entry=entry, page=len(pages) + 1))
+        assert TOKENIZER.count(re.sub(r"\n\n\[there is more.*", "", pages[-1])) <= max_tokens
+    body = "".join(re.sub(r"\n\n\[there is more: recall\(.*\)\]$", "", page) for page in pages)
+    assert body.removeprefix(f"[user, entry {entry}]\n") == "\n".join(f"x{text}".splitlines())
+
+
+def test_the_pages_of_a_search_show_every_match_once() -> None:
+    talk = hidden_talk()
+    shown: list[str] = []
+    while not shown or "[there is more: recall(" in shown[-1]:
+        shown.append(recall(talk, pattern=r"NEEDLE-\d+", page=len(shown) + 1))
+    found = re.findall(r"NEEDLE-(\d+)", "\n".join(shown))
+    assert sorted(map(int, found)) == [number * 7919 for number in range(22)]
+
+
+def test_what_was_redacted_is_not_found_and_what_was_pruned_is() -> None:
+    talk = ConversationBuilder()
+    talk.user("The key is kumquat.")
+    secret = talk.leaf
+    talk.round("c1", "a quince in a long result")
+    pruned = talk.leaf
+    talk.append(Edit(target=secret, content=("[redacted]",), reason="redacted"))
+    talk.append(Edit(target=pruned, content=("[pruned]",), reason="pruned"))
+    assert "quince" in recall(talk, query="quince")
+    assert "kumquat." not in recall(talk, query="kumquat")
+
+
+def test_a_recall_does_not_find_what_was_recalled_before() -> None:
+    talk = ConversationBuilder()
+    talk.user("The colour is mauve.")
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="r", name=RECALL.name, arguments='{"query": "mauve"}'),)))
+    talk.result("r", recall(talk, query="mauve"))
+    assert recall(talk, query="mauve").count("The colour is mauve.") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "give what to look for"),
+        ({"query": " "}, "give what to look for"),
+        ({"pattern": "("}, "is no regular expression"),
+        ({"entry": "nowhere"}, "there is no entry 'nowhere'"),
+        ({"query": "x", "page": 0}, "page must be a number from 1"),
+        ({"pattern": "^(a|aa)+$"}, "takes too long"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(arguments: dict[str, object], problem: str) -> None:
+    talk = ConversationBuilder()
+    talk.user("a" * 60 + "!")
+    assert problem in recall(talk, **arguments)
+
+
+def test_nothing_found_is_said_so() -> None:
+    assert recall(hidden_talk(), query="persimmon") == "Nothing in the conversation matches 'persimmon'."
+
+
+@pytest.mark.parametrize(
+    ("tools", "call"),
+    [
+        ((RECALL,), 'recall({"query": "b.py"})'),
+        ((ToolDefinition(name="read_file"),), 'read_file({"path": "/talk.jsonl"})'),
+        ((ToolDefinition(name="recall"),), None),  # a tool of another kind
+        ((ToolDefinition(name="bash"),), None),
+        ((), None),
+    ],
+)
+def test_an_example_call_names_only_a_tool_that_is_there(tools: tuple[ToolDefinition, ...], call: str | None) -> None:
+    facts: dict[str, Json] = Facts(changed=("src/a.py", "src/b.py"), requests=("Mend it.",)).to_json()
+    assert suggest_call(tools, facts, location="/talk.jsonl") == call
