@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.messages import Usage
@@ -280,6 +283,68 @@ class AgentSession:
             raise TurnInProgressError
         return self.window.rewind(to)
 
+    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            instructions: What the summary should pay attention to.
+            summarize: False: leave the branch without a summary, as `rewind` does.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            TurnInProgressError: A turn is running.
+            SummaryError: No summary was made. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        async with self._between_turns():
+            return await self.window.switch_branch(to, instructions=instructions, summarize=summarize)
+
+    async def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+    ) -> Entry | None:
+        """Start over: no earlier message is shown, and all of them stay in the transcript.
+
+        Args:
+            reason: Recorded in the transcript, in one word.
+            extractor: Extracts memories from the conversation before it is reset.
+            memories: Where the memories are written.
+            move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
+
+        Returns:
+            The entry of the reset, or None if there are no messages.
+
+        Raises:
+            TurnInProgressError: A turn is running.
+        """
+        async with self._between_turns():
+            return await self.window.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive)
+
+    async def handoff(self, goal: str, store: TranscriptStore) -> AgentSession:
+        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
+
+        Args:
+            goal: What the new conversation is for.
+            store: An empty store for the new conversation.
+
+        Returns:
+            A session with the same settings over the new conversation.
+
+        Raises:
+            TurnInProgressError: A turn is running.
+            SummaryError: No document was written. Nothing was changed.
+            TranscriptError: The store is not empty.
+        """
+        async with self._between_turns():
+            return self._with_window(await self.window.handoff(goal, store))
+
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> AgentSession:
         """Open a session with the same settings over a copy of the conversation.
 
@@ -287,12 +352,7 @@ class AgentSession:
             store: An empty store for the copy.
             at: The last entry to copy; by default the latest.
         """
-        session = copy.copy(self)
-        session.window = self.window.fork(store, at=at)
-        if self._make_recall:
-            session.tools = {**self.tools, RECALL.name: self._make_recall(session.transcript)}
-        session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
-        return session
+        return self._with_window(self.window.fork(store, at=at))
 
     def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
         """Continue with another model. If its window is smaller, the next request makes room.
@@ -330,6 +390,23 @@ class AgentSession:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+    @asynccontextmanager
+    async def _between_turns(self) -> AsyncIterator[None]:
+        """Hold off turns. Raises TurnInProgressError if one is running."""
+        if self._turn.locked():
+            raise TurnInProgressError
+        async with self._turn:
+            yield
+
+    def _with_window(self, window: ContextWindow) -> AgentSession:
+        """Return a session with the same settings over another conversation."""
+        session = copy.copy(self)
+        session.window = window
+        if self._make_recall:
+            session.tools = {**self.tools, RECALL.name: self._make_recall(window.transcript)}
+        session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
+        return session
 
     async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
         usages: list[Usage] = []

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from promptkit.agent.session import TurnResult
     from promptkit.agent.wire import AnyMessage, AnyReply
     from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Part, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
@@ -84,6 +86,25 @@ class SyncSession:
     def rewind(self, to: str | None) -> Entry:
         """Continue from an earlier entry. Raises TurnInProgressError while a turn is running."""
         return self._loop.call(lambda: self.session.rewind(to))
+
+    def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left, as `AgentSession.switch_branch` does."""
+        return self._loop.wait(lambda: self.session.switch_branch(to, instructions=instructions, summarize=summarize))
+
+    def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+    ) -> Entry | None:
+        """Start over, as `AgentSession.reset` does. Returns the entry of the reset, or None if there are no messages."""
+        return self._loop.wait(lambda: self.session.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive))
+
+    def handoff(self, goal: str, store: TranscriptStore) -> SyncSession:
+        """Continue with a goal in a new conversation, as `AgentSession.handoff` does, in a thread of its own."""
+        return SyncSession(self._loop.wait(lambda: self.session.handoff(goal, store)))
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncSession:
         """Open a session with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
@@ -191,6 +212,25 @@ class SyncContextWindow:
     def rewind(self, to: str | None) -> Entry:
         """Continue from an earlier entry; None: from the beginning."""
         return self._loop.call(lambda: self.window.rewind(to))
+
+    def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left, as `ContextWindow.switch_branch` does."""
+        return self._loop.wait(lambda: self.window.switch_branch(to, instructions=instructions, summarize=summarize))
+
+    def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+    ) -> Entry | None:
+        """Start over, as `ContextWindow.reset` does. Returns the entry of the reset, or None if there are no messages."""
+        return self._loop.wait(lambda: self.window.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive))
+
+    def handoff(self, goal: str, store: TranscriptStore) -> SyncContextWindow:
+        """Continue with a goal in a new conversation, as `ContextWindow.handoff` does, in a thread of its own."""
+        return SyncContextWindow(self._loop.wait(lambda: self.window.handoff(goal, store)))
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncContextWindow:
         """Open a window with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""

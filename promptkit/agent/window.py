@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -18,9 +19,15 @@ from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
-from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.compaction.lifecycle.branch_summary import switch_branch
+from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, handoff
+from promptkit.compaction.lifecycle.reset import reset
+from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext, compute_max_summary_tokens
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
@@ -38,6 +45,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.messages import Message, ToolDefinition, Usage
@@ -423,9 +432,94 @@ class ContextWindow:
             TranscriptError: There is no entry with this id.
         """
         entry = self.transcript.rewind(to)
-        self.compaction.reset("the conversation continues from another entry")
-        self._sent = self._retry = None
+        self._forget("the conversation continues from another entry")
         return entry
+
+    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            instructions: What the summary should pay attention to.
+            summarize: False: leave the branch without a summary, as `rewind` does.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            SummaryError: No summary was made. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        compactor = self.compaction.compactor
+        summarizer = compactor.summarizer if summarize else None
+        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._config.redactor)
+        self._forget("the conversation continues on another branch")
+        return entry
+
+    async def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+    ) -> Entry | None:
+        """Start over: no earlier message is shown, and all of them stay in the transcript.
+
+        Args:
+            reason: Recorded in the transcript, in one word.
+            extractor: Extracts memories from the conversation before it is reset.
+            memories: Where the memories are written.
+            move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
+
+        Returns:
+            The entry of the reset, or None if there are no messages.
+        """
+        entry = await reset(
+            self.transcript,
+            reason=reason,
+            now=datetime.now().astimezone(),
+            extractor=extractor,
+            memories=memories,
+            move_to_archive=move_to_archive,
+        )
+        self._forget("the conversation was reset")
+        return entry
+
+    async def handoff(self, goal: str, store: TranscriptStore) -> ContextWindow:
+        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
+
+        Args:
+            goal: What the new conversation is for.
+            store: An empty store for the new conversation.
+
+        Returns:
+            A window with the same settings over the new conversation.
+
+        Raises:
+            SummaryError: No document was written. Nothing was changed.
+            TranscriptError: The store is not empty.
+        """
+        context = self._summarizer_context(self.budget)
+        if context.model is None:
+            raise SummaryError(reason="no_request", detail="a handoff needs a model that writes it: give the window a model object.")
+        window = context.window or UNLIMITED
+        last = self.last_request.as_last_request() if self.last_request else None
+        writers: list[Summarizer] = [
+            InlineSummarizer(model=context.model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE),
+            SimpleSummarizer(model=context.model, window=window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE),
+        ]
+        made = await handoff(
+            self.transcript,
+            self.view,
+            goal=goal,
+            summarizer=FallbackSummarizer(writers),
+            store=store,
+            max_tokens=compute_max_summary_tokens(context.budget),
+            last_request=last,
+            redactor=self._config.redactor,
+        )
+        return self._reopen(model=self.model, budget=self.budget, transcript=made.transcript)
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> ContextWindow:
         """Open a window with the same settings over a copy of the conversation.
@@ -487,6 +581,11 @@ class ContextWindow:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+    def _forget(self, reason: str) -> None:
+        """Discard what was prepared for the conversation as it was."""
+        self.compaction.reset(reason)
+        self._sent = self._retry = None
 
     def _longest_match(self, messages: Sequence[Message]) -> _Branch:
         """Find the place in the transcript that has the most of these messages before it."""

@@ -1,0 +1,167 @@
+"""What changes the branch of a session goes through its lock: in a running turn it is refused, and nothing is broken by it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.agent import AgentSession, SyncSession
+from promptkit.compaction import Summary, SummaryTask
+from promptkit.compaction.lifecycle.recall_tool import RECALL
+from promptkit.errors import SummaryError, TurnInProgressError
+from promptkit.messages import ToolCall, ToolDefinition
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tools import Tool
+from promptkit.transcript.entries import BranchSummary
+from promptkit.transcript.store import InMemoryStore
+from promptkit.transcript.transcript import Transcript
+from tests.conversations import words
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from promptkit.testing.scripted_model import Request
+    from promptkit.transcript.entries import Entry
+
+
+def session_of(model: ScriptedModel, **arguments: object) -> AgentSession:
+    async def wait(_: object) -> str:
+        STARTED[0].set()
+        await GATES[0].wait()
+        return "result"
+
+    tool = Tool(definition=ToolDefinition(name="slow"), run=wait)
+    budget = ContextBudget(window=50_000, max_output_tokens=1_000)
+    return AgentSession(model=model, budget=budget, tokenizer=WordTokenizer(), tools=[tool], **arguments)  # type: ignore[arg-type]  # the test's
+
+
+GATES: list[asyncio.Event] = []
+"""Opened by a test, so that the slow tool returns."""
+STARTED: list[asyncio.Event] = []
+"""Set when the slow tool runs."""
+
+
+def answer(request: Request) -> str | ToolCall:
+    last = request.messages[-1]
+    return ToolCall(id="t1", name="slow", arguments="{}") if last.role == "user" and last.text == "go now" else "done"
+
+
+CHANGES: dict[str, Callable[[AgentSession, str], Awaitable[object]]] = {
+    "switch_branch": lambda session, entry: session.switch_branch(entry),
+    "reset": lambda session, _: session.reset(),
+    "handoff": lambda session, _: session.handoff("Ship it.", InMemoryStore()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_in_a_running_turn_a_change_of_the_branch_is_refused_and_the_turn_ends_as_it_would(change: str) -> None:
+    async def go() -> None:
+        GATES[:], STARTED[:] = [asyncio.Event()], [asyncio.Event()]
+        session = session_of(ScriptedModel([answer] * 20))
+        await session.run("one")
+        first = session.transcript.leaf
+        assert first is not None
+        await session.run("two")
+        turn = asyncio.ensure_future(session.run("go now"))
+        await asyncio.wait_for(STARTED[0].wait(), 10)
+        before = session.transcript.leaf
+        with pytest.raises(TurnInProgressError):
+            await CHANGES[change](session, first)
+        assert session.transcript.leaf == before
+        GATES[0].set()
+        assert (await asyncio.wait_for(turn, 10)).text == "done"
+        assert (await session.run("three")).text == "done"
+
+    asyncio.run(go())
+
+
+def forked(model: ScriptedModel) -> tuple[AgentSession, str]:
+    session = session_of(model)
+    asyncio.run(session.run("one"))
+    first = session.transcript.leaf
+    assert first is not None
+    asyncio.run(session.run("two"))
+    return session, first
+
+
+def test_a_session_leaves_a_branch_with_a_summary_of_it() -> None:
+    session, first = forked(ScriptedModel(["a", "b", "c"]))
+    session.compaction.compactor.summarizer = Summarized()
+    entry = asyncio.run(session.switch_branch(first))
+    assert isinstance(entry.payload, BranchSummary)
+    assert [item.message.text for item in session.window.view.items][:2] == ["one", "a"]
+    assert "tried" in session.window.view.items[2].message.text
+    assert asyncio.run(session.run("three")).text == "c"
+
+
+def test_a_branch_may_be_left_without_a_summary() -> None:
+    session, first = forked(ScriptedModel(["a", "b"]))
+    asyncio.run(session.switch_branch(first, summarize=False))
+    assert [item.message.text for item in session.window.view.items] == ["one", "a"]
+
+
+def test_after_a_reset_nothing_is_shown_and_everything_is_kept() -> None:
+    session, _ = forked(ScriptedModel(["a", "b", "c"]))
+    entries = len(session.transcript)
+    assert asyncio.run(session.reset()) is not None
+    assert not session.window.view.messages
+    assert len(session.transcript) == entries + 1
+    asyncio.run(session.run("three"))
+    assert [item.message.text for item in session.window.view.items] == ["three", "c"]
+
+
+def test_a_handoff_starts_a_session_that_knows_the_goal() -> None:
+    document = f"<summary>{words(30, 'ship')}</summary>"
+    session, _ = forked(ScriptedModel(["a", "b", document, "shipped"]))
+    new = asyncio.run(session.handoff("Ship it.", InMemoryStore()))
+    assert new.transcript is not session.transcript
+    assert new.window.view.items[0].message.text == words(30, "ship")
+    assert asyncio.run(new.run("Go.")).text == "shipped"
+    assert session.window.view.items[-1].message.text == "b"
+
+
+def test_a_handoff_that_is_not_written_changes_nothing() -> None:
+    session, _ = forked(ScriptedModel(["a", "b", "", ""]))
+    before = session.transcript.leaf
+    with pytest.raises(SummaryError):
+        asyncio.run(session.handoff("Ship it.", InMemoryStore()))
+    assert session.transcript.leaf == before
+
+
+def test_a_session_that_is_given_a_transcript_offers_recall_unless_told_not_to() -> None:
+    assert RECALL.name in session_of(ScriptedModel([]), transcript=Transcript()).tools
+    assert RECALL.name not in session_of(ScriptedModel([]), transcript=Transcript(), recall=False).tools
+    assert RECALL.name not in session_of(ScriptedModel([])).tools
+    assert RECALL.name in session_of(ScriptedModel([]), recall=True).tools
+
+
+def test_a_fork_recalls_its_own_conversation() -> None:
+    call = ToolCall(id="r1", name=RECALL.name, arguments='{"query": "kumquat"}')
+    model = ScriptedModel(["a", call, "b"])
+    session = session_of(model, recall=True)
+    asyncio.run(session.run("first"))
+    fork = session.fork(InMemoryStore())
+    asyncio.run(fork.run("a kumquat"))
+    result = next(item.message.text for item in fork.window.view.items if item.message.role == "tool")
+    assert "a kumquat" in result
+
+
+def test_a_program_without_an_event_loop_does_the_same() -> None:
+    with SyncSession(session_of(ScriptedModel(["a", "b", "<summary>the document</summary>", "c"]))) as talk:
+        talk.run("one")
+        talk.run("two")
+        with talk.handoff("Ship it.", InMemoryStore()) as new:
+            assert new.run("Go.").text == "c"
+        entry: Entry | None = talk.reset()
+        assert entry is not None
+
+
+class Summarized:
+    """Writes that something was tried."""
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        _ = task
+        return Summary(text="It was tried.", mode="test")
