@@ -32,7 +32,7 @@ from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
-from tests.conversations import words
+from tests.conversations import summary_reply, summary_text, words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,6 +54,9 @@ Later: TypeAlias = "Callable[[], Awaitable[Answer]]"
 
 SUMMARY = 30
 """Tokens of each summary, without the tags around it."""
+
+HEADINGS = TOKENIZER.count(summary_text(""))
+"""The tokens of a summary that are its headings."""
 
 MANY = 100
 """Requests that a model stands."""
@@ -209,7 +212,7 @@ class Walk:
             await self._open.wait()
             if self.failing:
                 return ModelUnavailableError("no answer")
-            return f"<analysis>I think.</analysis><summary>{words(SUMMARY, 'summary')}</summary>"
+            return f"<analysis>I think.</analysis>{summary_reply(words(SUMMARY - HEADINGS, 'summary'))}"
         before = self.sent[-1].messages if self.sent else ()
         self.sent.append(request)
         same = len(before) if request.messages[: len(before)] == before else 0

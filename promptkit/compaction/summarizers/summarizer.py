@@ -107,10 +107,11 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
     Args:
         model: The summarizing model.
         task: Its summary may have `max_tokens`.
-        room: The tokens of the context window that the request leaves. None: the window is unknown.
+        room: The tokens of the context window that the request leaves, by the count made here. A provider may count more, so that
+            the limit takes three quarters of it. None: the window is unknown.
     """
     reasoning = REASONING_TOKENS if may_reason(model.name) else 0
-    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room, task.max_tokens) if room is not None else None]
+    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room * 3 // 4, task.max_tokens) if room is not None else None]
     with suppress(UnknownModelError):
         limits.append(model_info(model.name).max_output_tokens)
     return with_options(model, temperature=0, max_output_tokens=min(limit for limit in limits if limit is not None))

@@ -146,7 +146,7 @@ def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
 def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
     reminder = WordTokenizer().count(REMINDER)
     size = 400
-    steps = (words(50, "a"), words(20, "b"), summary_reply(), "done", "done", "done")
+    steps = (words(150, "a"), words(120, "b"), summary_reply(), "done", "done", "done")
     each, model = session(*steps, model="gpt-4.1", budget=attrs.evolve(WIDE, window=size))
 
     async def talk() -> None:
@@ -154,13 +154,13 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
         await each.run("second")
         await each.compact()
         # With the summary, its tags, "second" and its answer there is just room, or too little, and that answer leaves.
-        await each.run(words(size - 43 - reminder + more, "ask"))
+        await each.run(words(size - 143 - reminder + more, "ask"))
 
     asyncio.run(talk())
     (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))
     assert REMINDER in [message.text for message in sent.messages]
-    assert size - 30 <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
-    assert (words(20, "b") in [message.text for message in sent.messages]) is not bool(more)
+    assert size - (130 if more else 10) <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
+    assert (words(120, "b") in [message.text for message in sent.messages]) is not bool(more)
 
 
 def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:
