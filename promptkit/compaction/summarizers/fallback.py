@@ -177,9 +177,20 @@ def _model_keys(summarizer: object) -> tuple[int, ...]:
 
 
 def _describe_failure(summarizer: Summarizer, error: Exception, seconds: float) -> FailedAttempt:
-    reason = error.reason if isinstance(error, SummaryError) else "timeout" if isinstance(error, TimeoutError) else type(error).__name__
     usage = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-    return FailedAttempt(summarizer=type(summarizer).__name__, reason=reason, detail=str(error), seconds=seconds, usage=usage)
+    return FailedAttempt(summarizer=type(summarizer).__name__, reason=_name_reason(error), detail=str(error), seconds=seconds, usage=usage)
+
+
+def _name_reason(error: Exception) -> str:
+    match error:
+        case SummaryError(reason=reason):
+            return reason
+        case TimeoutError():
+            return "timeout"
+        case EmptyReplyError(finish="length" | "max_output_tokens"):  # the reasoning took the whole output limit
+            return "cut"
+        case _:
+            return type(error).__name__
 
 
 def _ask_for_less(task: SummaryTask) -> SummaryTask:

@@ -1,11 +1,7 @@
-"""The checks that every summary must pass, and the fallback over several summarizers.
-
-The summary in what a model answered.
-"""
+"""The checks that every summary must pass, and the summary in what a model answered."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -13,11 +9,8 @@ import pytest
 
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.prompts import SECTIONS
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     extract_summary,
@@ -27,12 +20,11 @@ from promptkit.compaction.summarizers.summarizer import (
     summary_from_reply,
     updated_facts,
 )
-from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import SummaryError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
-from promptkit.testing import ScriptedModel
 from tests.conversations import ConversationBuilder, words
-from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, summarized, task_of
+from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, nothing_new, parser_talk, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,8 +100,10 @@ class TestAccepted:
         answer = reply(f"<summary>{' '.join(f'**{name.upper()}**' for name in SECTIONS[:headings])} S</summary>")
         asked_for_none = attrs.evolve(TASK, headings=False)
 
-        found = refused(answer, sections=SECTIONS).reason if reason else taken(answer, sections=SECTIONS) and None
-        assert found == reason
+        if reason is None:
+            assert taken(answer, sections=SECTIONS).text.endswith("S")
+        else:
+            assert refused(answer, sections=SECTIONS).reason == reason
         assert taken(answer, sections=SECTIONS, task=asked_for_none).text.endswith("S")
 
     @pytest.mark.parametrize("text", ["I'm sorry, but I can't assist with that.", "Let me continue with the tests.", "ok"])
@@ -156,74 +150,6 @@ class TestTask:
 
         assert facts.requests == ("Read the parser.", "And now?")
         assert facts.messages == len(first.plan.dropped) + 2
-
-
-@attrs.frozen
-class Failing:
-    """A summarizer that fails."""
-
-    error: BaseException
-
-    async def summarize(self, task: SummaryTask) -> Summary:
-        _ = task
-        raise self.error
-
-
-class TestFallbackSummarizer:
-    @pytest.mark.spec("E64")
-    @pytest.mark.parametrize(
-        "error",
-        [
-            SummaryError(reason="empty", detail="nothing."),
-            ModelUnavailableError("no answer"),
-            RateLimitedError("later", status=429),
-            ModelRequestError("no key", status=401),
-            TimeoutError("slow"),
-            RuntimeError("a client's own"),
-        ],
-    )
-    def test_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
-        with ScriptedModel([TAGGED]) as model:
-            chain = FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
-
-            assert summarized(chain, TASK).mode == "simple"
-
-    def test_the_first_that_succeeds_is_the_last_that_is_asked(self) -> None:
-        with ScriptedModel([TAGGED]) as model:
-            first = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-
-            assert summarized(FallbackSummarizer([first, first]), TASK).text == SUMMARY
-
-    def test_what_the_failures_cost_is_added(self) -> None:
-        with ScriptedModel(["<summary></summary>", TAGGED], usage=USED) as model:
-            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-
-            assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
-
-    def test_where_all_fail_every_failure_is_listed(self) -> None:
-        with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
-            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-            error = refusal(FallbackSummarizer([link, link]), TASK)
-
-        assert error.reason == "every"
-        assert error.usage == USED
-        assert "empty summary" in str(error)
-        assert "no answer" in str(error)
-
-    def test_nothing_in_it_is_a_failure(self) -> None:
-        assert refusal(FallbackSummarizer([]), TASK).reason == "every"
-
-    @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
-    def test_what_cancels_passes_through_and_nobody_else_is_asked(self, error: BaseException) -> None:
-        with pytest.raises(type(error)), ScriptedModel([]) as model:
-            summarized(FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)]), TASK)
-
-        assert model.requests == []
-
-    def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
-        chain = FallbackSummarizer([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
-
-        assert summarized(chain, task_of(parser_talk())).mode == "extractive"
 
 
 def test_usage_is_added_up_where_it_is_known() -> None:
