@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition
+from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.testing.server import Delay, Rule
 from promptkit.tools import Tool
 
@@ -98,7 +99,7 @@ class Script:
 
 
 def _summary(exchange: Exchange) -> Answer:
-    sections = "\n".join(f"{number}. {words(30, exchange.number + number)}" for number in range(1, 9))
+    sections = "\n".join(f"{number}. {title}: {words(28, exchange.number + number)}" for number, title in enumerate(SECTIONS, 1))
     return f"<analysis>{words(40, exchange.number)}</analysis>\n<summary>\n{sections}\n</summary>"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.transcript import Transcript
@@ -16,12 +17,31 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
     from promptkit.transcript.entries import Entry, EntryPayload
 
-__all__ = ["ConversationBuilder", "assistant_message", "call_message", "result_message", "user_message", "words"]
+__all__ = [
+    "ConversationBuilder",
+    "assistant_message",
+    "call_message",
+    "result_message",
+    "summary_reply",
+    "summary_text",
+    "user_message",
+    "words",
+]
 
 
 def words(count: int, word: str = "w") -> str:
     """A text of so many tokens, as WordTokenizer counts them."""
     return " ".join([word] * count)
+
+
+def summary_text(text: str = "S") -> str:
+    """A summary under the eight headings: 17 tokens more than its text, as WordTokenizer counts them."""
+    return "\n".join((SECTIONS[0], text, *SECTIONS[1:]))
+
+
+def summary_reply(text: str = "S") -> str:
+    """A model's answer with the summary of `summary_text` in its tags."""
+    return f"<summary>\n{summary_text(text)}\n</summary>"
 
 
 def user_message(*content: Part) -> Message:

@@ -359,7 +359,7 @@ class Compactor:
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
         replaced = self._count_replaced(plan)
-        if tokens < min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE):
+        if tokens < min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE) and summary.mode != "placeholder":  # says that it is none
             detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
             raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
         if tokens > self.max_summary_tokens:

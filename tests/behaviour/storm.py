@@ -41,6 +41,7 @@ from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
+from tests.conversations import summary_reply
 from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
@@ -124,15 +125,22 @@ class Provider:
         usage = Usage(input_tokens=size, output_tokens=int(self.factor * sizer.count_message(message)))
         if rng.random() < 0.05:
             usage = Usage(input_tokens=0)
-        return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop")
+        cut = summary and "<summary>" in message.text and "</summary>" not in message.text
+        return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "length" if cut else "stop")
 
     def _summary(self) -> Message:
         rng, calm = self.storm.rng, not self.storm.faulty
-        kind = rng.choice(["good"] * (20 if calm else 4) + ["untagged", "empty", "large", "calls"])
+        kind = rng.choice(["good"] * (20 if calm else 4) + ["untagged", "empty", "refused", "cut", "large", "calls"])
         if kind == "calls":
             return Message(role="assistant", tool_calls=(ToolCall(id="s1", name="read"),))
-        text = {"untagged": "I will go on.", "empty": "<summary></summary>", "large": f"<summary>{_words(rng, 5_000)}</summary>"}
-        good = f"<analysis>I think.</analysis><summary>{_words(rng, rng.randrange(3, 30))}</summary>"
+        text = {
+            "untagged": "I will go on.",
+            "empty": "<summary></summary>",
+            "refused": "<summary>I cannot help with that.</summary>",
+            "cut": summary_reply().removesuffix("</summary>"),
+            "large": summary_reply(_words(rng, 5_000)),
+        }
+        good = f"<analysis>I think.</analysis>{summary_reply(_words(rng, rng.randrange(3, 30)))}"
         return Message(role="assistant", content=(text.get(kind, good),))
 
     def _answer(self) -> Message:

@@ -19,7 +19,7 @@ from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, MessageEntry
 from promptkit.transcript.view import build_summary_message
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.summarizers.tasks import parser_talk
 from tests.unit.compaction.summarizers.writers import Writer
@@ -94,14 +94,19 @@ def test_of_the_first_turn_cut_in_two_one_summary_is_made_of_its_beginning() -> 
         talk.round(f"c{number}", words(50, f"r{number}"))
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastMessages(count=2), split=True)
     assert (plan.dropped, bool(plan.prefix)) == ((), True)
-    with ScriptedModel(["<summary>S</summary>"]) as model:
+    with ScriptedModel([summary_reply()]) as model:
         writer = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
         compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=20)
         asyncio.run(compactor.compact(plan, trigger="manual"))
 
     (request,) = model.requests
     assert "r2" in request.messages[1].text
-    assert [message.text for message in talk.view.messages] == [build_summary_message("S").text, "Build it.", "", words(50, "r3")]
+    assert [message.text for message in talk.view.messages] == [
+        build_summary_message(summary_text()).text,
+        "Build it.",
+        "",
+        words(50, "r3"),
+    ]
 
 
 @pytest.mark.spec("E44")

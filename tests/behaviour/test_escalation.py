@@ -24,6 +24,7 @@ from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
+from tests.conversations import summary_reply
 from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from promptkit.testing.server import Exchange, Server
     from promptkit.testing.server.replies import Answer
 
-SUMMARY = "<analysis>I think.</analysis><summary>1. Conversation Overview: the parser.</summary>"
+SUMMARY = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"
 READ = Tool(definition=ToolDefinition(name="read_file"), run=lambda arguments: f"{arguments['path']} " + "lorem ipsum dolor " * 60)
 
 

@@ -23,6 +23,7 @@ from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
+from tests.conversations import summary_reply
 from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from promptkit.testing.server.replies import Answer, Fault
 
 WINDOW = 4_000
-SUMMARY = "<analysis>I think.</analysis><summary>1. Conversation Overview: the parser.</summary>"
+SUMMARY = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"
 PATIENCE = 0.1
 """Seconds that the client waits for an answer."""
 
@@ -57,7 +58,7 @@ class Weather:
     def answer(self, exchange: Exchange) -> Answer:
         rng = self.rng
         if is_summary_request(exchange):
-            return rng.choice([SUMMARY, SUMMARY, "no tags", "", "<summary></summary>"])
+            return rng.choice([SUMMARY, SUMMARY, "no tags", "", "<summary></summary>", "<summary>I cannot help with that.</summary>"])
         if rng.random() < 0.1:
             return ""
         if rng.random() < 0.5:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -23,7 +24,8 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.policy.decisions import NoAction
-from promptkit.errors import ContextLengthExceededError, ModelUnavailableError
+from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
@@ -32,7 +34,7 @@ from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
-from tests.conversations import words
+from tests.conversations import summary_reply, summary_text, words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,6 +56,10 @@ Later: TypeAlias = "Callable[[], Awaitable[Answer]]"
 
 SUMMARY = 30
 """Tokens of each summary, without the tags around it."""
+
+_HEADINGS = re.compile("|".join(SECTIONS))
+HEADINGS = TOKENIZER.count(summary_text(""))
+"""The tokens of a summary that are its headings."""
 
 MANY = 100
 """Requests that a model stands."""
@@ -176,8 +182,12 @@ class Walk:
     async def do(self, what: str, work: Awaitable[object]) -> None:
         """Something else than a turn."""
         self.note(f"{what}:")
-        made = await work
-        self.note(f"  {'something' if made else 'nothing'} was done")
+        try:
+            made = await work
+        except SummaryError as error:
+            self.note(f"  raised SummaryError: {error.reason}")
+        else:
+            self.note(f"  {'something' if made else 'nothing'} was done")
 
     def switch(self, name: str, budget: ContextBudget) -> None:
         """Go on with another model."""
@@ -209,7 +219,7 @@ class Walk:
             await self._open.wait()
             if self.failing:
                 return ModelUnavailableError("no answer")
-            return f"<analysis>I think.</analysis><summary>{words(SUMMARY, 'summary')}</summary>"
+            return f"<analysis>I think.</analysis>{summary_reply(words(SUMMARY - HEADINGS, 'summary'))}"
         before = self.sent[-1].messages if self.sent else ()
         self.sent.append(request)
         same = len(before) if request.messages[: len(before)] == before else 0
@@ -263,8 +273,8 @@ def _message(message: Message) -> str:
 
 
 def _word(text: str) -> str:
-    """A text as its words, each with how often it stands there in a row; of longer ones the first of these."""
-    runs = [f"{word}*{len(list(group)):,}" for word, group in itertools.groupby(text.split())]
+    """A text as its words without headings, each with how often it stands there in a row; of longer ones the first of these."""
+    runs = [f"{word}*{len(list(group)):,}" for word, group in itertools.groupby(_HEADINGS.sub("", text).split())]
     shown = [run.removesuffix("*1") for run in runs]
     return " ".join(shown) if len(shown) <= MOST else f"{' '.join(shown[:MOST])} …"
 

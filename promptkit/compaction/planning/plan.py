@@ -81,6 +81,8 @@ class SummaryTask:
     """The tools of the conversation."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The facts that the earlier checkpoint recorded."""
+    headings: bool = True
+    """The summary has the headings of the template. False: the instructions ask for something else."""
     file_rules: Sequence[FileRule] = FILE_RULES
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None

@@ -140,9 +140,14 @@ def default_policy(*, rng: Callable[[], float], thresholds: Thresholds | None = 
         The policy.
     """
     at = thresholds or Thresholds()
+
+    def on_demand(state: PolicyState) -> Compact | None:
+        decision = compact_on_demand(state)
+        return decision and attrs.evolve(decision, seconds=at.wait_seconds)
+
     return first_match(
         (
-            compact_on_demand,
+            on_demand,
             discard_stale,
             apply_or_discard(at.apply),
             on_overflow(wait_seconds=at.wait_seconds, attempts=at.attempts, breaker=at.breaker),
@@ -151,7 +156,7 @@ def default_policy(*, rng: Callable[[], float], thresholds: Thresholds | None = 
     )
 
 
-def compact_on_demand(state: PolicyState) -> Decision | None:
+def compact_on_demand(state: PolicyState) -> Compact | None:
     """Compact when the user asks for it, whatever was tried before."""
     return Compact(trigger=MANUAL, reason=Reason(why="requested", ratio=state.ratio)) if state.phase == "manual" else None
 

@@ -28,7 +28,7 @@ class VSCode:
     apply: float = setting(0.65, minimum=0, maximum=1)
     """Ratio below which a ready summary is discarded."""
     wait_seconds: float = setting(60.0, minimum=0)
-    """Longest wait of a request for the background summary, in seconds."""
+    """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
 
 
 def vscode(settings: VSCode | None = None) -> Preset:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request, serialize_message
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
@@ -34,6 +35,9 @@ class ChunkedSummarizer:
     Nothing is omitted except the middle of long tool results, at the price of one request for each chunk. A chunk that the model does not
     summarize is replaced by a note of its size. If the provider is not reachable, the summarizer gives up. It makes no retries.
     """
+
+    limits_time: ClassVar[bool] = True
+    """The task's time limit is that of each request."""
 
     model: Model
     """The summarizing model."""
@@ -73,7 +77,7 @@ class ChunkedSummarizer:
                 continue
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
             try:
-                part = await writer.summarize(attrs.evolve(task, plan=plan, facts={}))
+                part = await summarize_within_limits(writer, attrs.evolve(task, plan=plan, facts={}, check=None))
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
                 usages.append(error.usage if not isinstance(error, ContextLengthExceededError) else None)

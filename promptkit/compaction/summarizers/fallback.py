@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -49,6 +49,8 @@ class FallbackSummarizer:
     """
 
     summarizers: Sequence[Summarizer]
+    limits_time: ClassVar[bool] = True
+    """The task's time limit is that of each summarizer."""
     clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True, repr=False, eq=False)
     """Returns seconds that only grow."""
     _pauses: dict[int, _Pause] = attrs.field(factory=dict[int, "_Pause"], init=False, repr=False, eq=False)
@@ -85,7 +87,7 @@ class FallbackSummarizer:
                 if outcome.reason not in TOO_LONG:
                     break
             else:
-                excluded |= dict.fromkeys(_model_keys(summarizer), "its model wrote too much twice.")
+                excluded |= dict.fromkeys(_model_keys(summarizer)[:1], "its model wrote too much twice.")
             if isinstance(error, RateLimitedError | ModelUnavailableError | TimeoutError):
                 excluded |= dict.fromkeys(_model_keys(summarizer), "its provider did not answer just now.")
         detail = "; ".join(failures) or "the list of summarizers is empty."
@@ -157,8 +159,8 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
 
 
 def _limits_time(summarizer: object) -> bool:
-    """Return whether a summarizer, or one that it wraps, applies the time limit to each attempt of its own."""
-    return any(isinstance(each, FallbackSummarizer) for each in _unwrap(summarizer))
+    """Return whether a summarizer, or one that it wraps, applies the time limit to each request of its own."""
+    return any(getattr(each, "limits_time", False) for each in _unwrap(summarizer))
 
 
 def _unwrap(summarizer: object) -> Iterator[object]:
@@ -168,16 +170,27 @@ def _unwrap(summarizer: object) -> Iterator[object]:
 
 
 def _model_keys(summarizer: object) -> tuple[int, ...]:
-    """Return the identities of the model that a summarizer asks, and of its client, which stands for the provider."""
+    """Return the identities of the model that a summarizer asks, if any, and of its client, which stands for the provider."""
     model = next((model for each in _unwrap(summarizer) if (model := getattr(each, "model", None)) is not None), None)
     client = getattr(model, "client", None)
     return tuple(id(each) for each in (model, client) if each is not None)
 
 
 def _describe_failure(summarizer: Summarizer, error: Exception, seconds: float) -> FailedAttempt:
-    reason = error.reason if isinstance(error, SummaryError) else "timeout" if isinstance(error, TimeoutError) else type(error).__name__
     usage = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-    return FailedAttempt(summarizer=type(summarizer).__name__, reason=reason, detail=str(error), seconds=seconds, usage=usage)
+    return FailedAttempt(summarizer=type(summarizer).__name__, reason=_name_reason(error), detail=str(error), seconds=seconds, usage=usage)
+
+
+def _name_reason(error: Exception) -> str:
+    match error:
+        case SummaryError(reason=reason):
+            return reason
+        case TimeoutError():
+            return "timeout"
+        case EmptyReplyError(finish="length" | "max_output_tokens"):  # the reasoning took the whole output limit
+            return "cut"
+        case _:
+            return type(error).__name__
 
 
 def _ask_for_less(task: SummaryTask) -> SummaryTask:

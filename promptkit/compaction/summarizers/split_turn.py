@@ -98,5 +98,7 @@ class SplitTurnSummarizer:
     async def _summarize_prefix(self, task: SummaryTask, tokens: int) -> Summary:
         plan_part = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
         instructions = "\n\n".join(filter(None, (PREFIX, task.instructions)))
-        subtask = attrs.evolve(task, plan=plan_part, max_tokens=tokens, instructions=instructions, last_request=None, facts={}, check=None)
+        subtask = attrs.evolve(
+            task, plan=plan_part, max_tokens=tokens, instructions=instructions, headings=False, last_request=None, facts={}, check=None
+        )
         return await (self.prefix_summarizer or self.summarizer).summarize(subtask)

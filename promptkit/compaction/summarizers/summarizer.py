@@ -107,10 +107,11 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
     Args:
         model: The summarizing model.
         task: Its summary may have `max_tokens`.
-        room: The tokens of the context window that the request leaves. None: the window is unknown.
+        room: The tokens of the context window that the request leaves, by the count made here. A provider may count more, so that
+            the limit takes three quarters of it. None: the window is unknown.
     """
     reasoning = REASONING_TOKENS if may_reason(model.name) else 0
-    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room, task.max_tokens) if room is not None else None]
+    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room * 3 // 4, task.max_tokens) if room is not None else None]
     with suppress(UnknownModelError):
         limits.append(model_info(model.name).max_output_tokens)
     return with_options(model, temperature=0, max_output_tokens=min(limit for limit in limits if limit is not None))
@@ -135,7 +136,8 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         model: The model's name.
         tokenizer: Counts the tokens of the summary.
         require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole, without its analysis.
-        sections: The headings that were asked for. A summary with less than half of them is rejected.
+        sections: The headings that the template asks for. A summary with less than half of them is rejected, unless the task asks for
+            none.
 
     Returns:
         The summary.
@@ -159,7 +161,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         text = strip_analysis(reply.message.text)
     if not text:
         raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
-    missing = [name for name in sections if name.casefold() not in text.casefold()]
+    missing = [name for name in sections if task.headings and name.casefold() not in text.casefold()]
     if 2 * len(missing) > len(sections):
         detail = f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}."
         raise SummaryError(reason="no_sections", detail=detail, usage=usage)

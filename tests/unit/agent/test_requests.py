@@ -35,7 +35,7 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
 from tests.behaviour.conversation_strategies import talks
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def texts(model: ScriptedModel, number: int = -1) -> list[str]:
 
 def behind_a_summary(name: str, *steps: Step) -> ScriptedModel:
     """Two turns, a summary, and a turn for each step that is left."""
-    each, model = session(thinking(words(50, "a")), words(50, "b"), "<summary>S</summary>", *steps, model=name)
+    each, model = session(thinking(words(50, "a")), words(50, "b"), summary_reply(), *steps, model=name)
 
     async def talk() -> None:
         await each.run("first")
@@ -86,7 +86,7 @@ def test_a_model_that_stops_behind_a_summary_is_reminded_in_each_request_once() 
     model = behind_a_summary("gpt-4.1", "c", "d")
 
     for number in (3, 4):
-        assert texts(model, number)[:3] == [build_summary_message("S").text, REMINDER, "second"]
+        assert texts(model, number)[:3] == [build_summary_message(summary_text()).text, REMINDER, "second"]
         assert texts(model, number).count(REMINDER) == 1
     assert REMINDER not in texts(model, 1)
 
@@ -103,7 +103,7 @@ def test_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summa
 def test_another_model_gets_what_was_rendered() -> None:
     model = behind_a_summary("gpt-5", "c")
 
-    assert texts(model)[:2] == [build_summary_message("S").text, "second"]
+    assert texts(model)[:2] == [build_summary_message(summary_text()).text, "second"]
     assert THOUGHT not in [part for message in model.requests[3].messages for part in message.content]
 
 
@@ -126,9 +126,7 @@ def test_the_requests_between_two_summaries_only_grow() -> None:
 
 
 def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
-    each, model = session(
-        words(50, "a"), words(50, "b"), "<summary>S</summary>", words(50, "c"), "d", "<summary>S2</summary>", model="gpt-4.1"
-    )
+    each, model = session(words(50, "a"), words(50, "b"), summary_reply(), words(50, "c"), "d", summary_reply("S2"), model="gpt-4.1")
 
     async def talk() -> None:
         await each.run("first")
@@ -147,8 +145,8 @@ def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
 @pytest.mark.parametrize("more", [0, 10])
 def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
     reminder = WordTokenizer().count(REMINDER)
-    size = 100
-    steps = (words(50, "a"), words(20, "b"), "<summary>S</summary>", "done", "done", "done")
+    size = 400
+    steps = (words(150, "a"), words(120, "b"), summary_reply(), "done", "done", "done")
     each, model = session(*steps, model="gpt-4.1", budget=attrs.evolve(WIDE, window=size))
 
     async def talk() -> None:
@@ -156,13 +154,13 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
         await each.run("second")
         await each.compact()
         # With the summary, its tags, "second" and its answer there is just room, or too little, and that answer leaves.
-        await each.run(words(size - 26 - reminder + more, "ask"))
+        await each.run(words(size - 143 - reminder + more, "ask"))
 
     asyncio.run(talk())
     (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))
     assert REMINDER in [message.text for message in sent.messages]
-    assert size - 30 <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
-    assert (words(20, "b") in [message.text for message in sent.messages]) is not bool(more)
+    assert size - (130 if more else 10) <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
+    assert (words(120, "b") in [message.text for message in sent.messages]) is not bool(more)
 
 
 def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:
@@ -190,7 +188,7 @@ def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:
 
 
 def test_a_session_that_is_resumed_has_the_same_additions() -> None:
-    each, model = session(thinking(words(50, "a")), words(50, "b"), "<summary>S</summary>", "c", model="claude-sonnet-4-5")
+    each, model = session(thinking(words(50, "a")), words(50, "b"), summary_reply(), "c", model="claude-sonnet-4-5")
 
     async def talk() -> None:
         await each.run("first")

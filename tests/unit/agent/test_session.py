@@ -26,6 +26,7 @@ from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
+from tests.unit.compaction.summarizers.writers import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +142,7 @@ def test_the_prompt_may_be_one_s_own() -> None:
 
     asyncio.run(talk())
     assert each.sent(0)[:2] == ["You are a coding agent.", "first"]
-    assert each.sent(1)[:3] == ["You are a coding agent.", build_summary_message("S").text, words(400, "second")]
+    assert each.sent(1)[:3] == ["You are a coding agent.", build_summary_message(WRITTEN).text, words(400, "second")]
     assert "Run the tests." in each.sent(1)[-1]
 
 

@@ -20,6 +20,7 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import words
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
+from tests.unit.compaction.summarizers.writers import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -152,7 +153,7 @@ def test_what_is_sent_is_what_is_shown_even_where_a_component_takes_its_time() -
         await running
 
     asyncio.run(talk())
-    assert each.sent(-1) == [build_summary_message("S").text, "third"]
+    assert each.sent(-1) == [build_summary_message(WRITTEN).text, "third"]
 
 
 def test_a_switch_that_is_none_changes_nothing() -> None:

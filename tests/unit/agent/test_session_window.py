@@ -22,6 +22,7 @@ from promptkit.transcript.entries import Setting
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
+from tests.unit.compaction.summarizers.writers import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ def test_a_background_summary_is_put_in_place_before_the_next_request() -> None:
         await each.session.close()
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", build_summary_message("S").text, words(300, "b"), "last"]
+    assert each.sent(-1) == ["Be brief.", build_summary_message(WRITTEN).text, words(300, "b"), "last"]
     assert each.told.ends == ["committed"]
     each.told.check()
 
@@ -62,7 +63,7 @@ def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> 
         await each.session.run(words(500, "second"))
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", build_summary_message("S").text, words(500, "second")]
+    assert each.sent(-1) == ["Be brief.", build_summary_message(WRITTEN).text, words(500, "second")]
     assert each.told.triggers == ["foreground"]
     each.told.check()
 
@@ -245,7 +246,7 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", build_summary_message("S").text, "second"]
+    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", build_summary_message(WRITTEN).text, "second"]
     settings = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, Setting)]
     assert settings == [Setting(name="model", value="smaller")]
 

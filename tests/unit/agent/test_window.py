@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
-from tests.conversations import words
+from tests.conversations import summary_reply, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -178,7 +178,7 @@ class TestCompaction:
         asyncio.run(work())
 
     def test_a_model_object_as_summarizer_writes_the_summaries(self) -> None:
-        writer = ScriptedModel(["<summary>The numbers are kept.</summary>"])
+        writer = ScriptedModel([summary_reply("The numbers are kept.")])
         each = window(summarizer=writer)
 
         async def work() -> None:

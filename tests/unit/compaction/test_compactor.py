@@ -29,10 +29,10 @@ from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message, build_view
 from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.examples import examples
 from tests.unit.compaction.compacting import checkpoint, compact, made
-from tests.unit.compaction.summarizers.writers import Writer, draft
+from tests.unit.compaction.summarizers.writers import WRITTEN, Writer, draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def test_a_compaction_shows_the_summary_and_what_was_kept() -> None:
     each = made()
     payload = checkpoint(compact(each, instructions="mind the parser"))
-    assert each.texts[0] == build_summary_message("S").text
+    assert each.texts[0] == build_summary_message(WRITTEN).text
     assert each.texts[1:] == [words(100, "ask-two"), words(100, "answer-two")]
     assert (payload.trigger, payload.instructions) == ("manual", "mind the parser")
     assert each.writer.tasks[0].instructions == "mind the parser"
@@ -275,7 +275,7 @@ def test_what_is_said_while_a_summary_is_made_stays_behind_it() -> None:
         return await each.compactor.commit(drafted)
 
     checkpoint(asyncio.run(late()))
-    assert each.texts == [build_summary_message("S").text, words(100, "ask-two"), words(100, "answer-two"), "late"]
+    assert each.texts == [build_summary_message(WRITTEN).text, words(100, "ask-two"), words(100, "answer-two"), "late"]
 
 
 def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
@@ -288,7 +288,7 @@ def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
         await each.compactor.commit(drafted)
 
     asyncio.run(late())
-    assert each.texts == [build_summary_message("S").text, "late"]
+    assert each.texts == [build_summary_message(WRITTEN).text, "late"]
 
 
 @pytest.mark.spec("E85")
@@ -340,7 +340,7 @@ def test_a_summary_of_what_is_no_more_is_not_put_in_place(how: str) -> None:
     ("writer", "reason"),
     [
         (Writer(text=" \n"), "empty"),
-        (Writer(text=words(16)), "too_large"),
+        (Writer(text=words(31)), "too_large"),
         (Writer(error=ValueError("no provider")), "ValueError"),
         (Writer(error=SummaryError(reason="untagged", detail="no tags.")), "untagged"),
     ],
@@ -365,51 +365,51 @@ def short_talk(count: int) -> Transcript:
 
 
 @pytest.mark.spec("E55")
-def test_a_summary_that_is_no_smaller_than_what_it_stands_for_is_refused() -> None:
+def test_a_summary_that_saves_less_than_a_tenth_of_what_it_stands_for_is_refused() -> None:
     # The tags around a summary are two words.
-    each = made(short_talk(12), writer=Writer(text=words(10)))
+    each = made(short_talk(20), writer=Writer(text=words(17)))
     entries = len(each.log)
-    with pytest.raises(SummaryError, match="no smaller") as caught:
+    with pytest.raises(SummaryError, match="must save at least a tenth") as caught:
         compact(each)
     assert caught.value.reason == "not_smaller"
     assert len(each.log) == entries
     each.told.check()
 
-    assert compact(made(short_talk(12), writer=Writer(text=words(9)))) is not None
+    assert compact(made(short_talk(20), writer=Writer(text=words(15)))) is not None
 
 
 @pytest.mark.spec("E55")
-def test_where_no_summary_can_be_smaller_nobody_is_asked_for_one() -> None:
+def test_where_no_summary_can_save_a_tenth_nobody_is_asked_for_one() -> None:
     each = made(short_talk(3))
-    with pytest.raises(SummaryError, match="no summary can be smaller than the 3 tokens"):
+    with pytest.raises(SummaryError, match="no summary can save a tenth of the 3 tokens"):
         compact(each)
     assert each.writer.tasks == []
     each.told.check()
 
 
 @pytest.mark.spec("E55")
-def test_a_writer_is_told_how_long_a_summary_may_be_to_be_smaller() -> None:
+def test_a_writer_is_told_how_long_a_summary_may_be_to_save_a_tenth() -> None:
     each = made(short_talk(12))
     compact(each)
-    assert each.writer.tasks[0].max_tokens == 9
+    assert each.writer.tasks[0].max_tokens == 8
 
 
 @pytest.mark.spec("E55")
-@pytest.mark.parametrize("bad", [" \n", words(10), words(16)])
-def test_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str) -> None:
+@pytest.mark.parametrize(("bad", "times"), [(" \n", 1), (words(9), 1), (words(31), 2)])
+def test_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str, times: int) -> None:
     first, second = Writer(text=bad), Writer(text="good")
     each = made(short_talk(12))
     each.compactor.summarizer = FallbackSummarizer([first, second])
 
     assert checkpoint(compact(each)).summary == "good"
-    assert (len(first.tasks), len(second.tasks)) == (1, 1)
+    assert (len(first.tasks), len(second.tasks)) == (times, 1)  # one that is too long is asked for once more
     assert each.told.ends == ["committed"]
 
 
 def test_what_a_summary_cost_that_was_not_put_in_place_is_counted() -> None:
     used = Usage(input_tokens=10, output_tokens=2)
-    each = made(short_talk(12))
-    with ScriptedModel([words(5), words(7)], usage=used) as model:
+    each = made(short_talk(50))
+    with ScriptedModel([summary_reply()] * 2, usage=used) as model:
         one = SimpleSummarizer(model=model, window=4_000, tokenizer=WordTokenizer())
         each.compactor.summarizer = FallbackSummarizer([Spoiling(one), one])
         assert checkpoint(compact(each)).usage == Usage(input_tokens=20, output_tokens=4)
@@ -422,7 +422,7 @@ class Spoiling:
     inner: SimpleSummarizer
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        return attrs.evolve(await self.inner.summarize(task), text=words(100))
+        return attrs.evolve(await self.inner.summarize(task), text=" ")
 
 
 class Full(InMemoryStore):

@@ -17,7 +17,7 @@ from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import words
-from tests.unit.compaction.summarizers.writers import Recorder, Writer
+from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder, Writer
 
 
 @attrs.define
@@ -68,7 +68,7 @@ def text(entry: Entry | None) -> str:
 
 def test_a_hook_that_overrides_nothing_changes_nothing() -> None:
     entry, writer, told = compacted(CompactionHooks())
-    assert text(entry) == "S"
+    assert text(entry) == WRITTEN
     assert writer.tasks[0].instructions is None
     assert told.ends == ["committed"]
 
@@ -100,7 +100,7 @@ def test_a_hook_s_summary_takes_the_place_of_the_model_s() -> None:
 @pytest.mark.parametrize("bad", ["  ", words(31), words(25)])
 def test_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
     entry, writer, told = compacted(Says(wanted=PreCompactResult(summary=Summary(text=bad, mode="hook"))))
-    assert text(entry) == "S"
+    assert text(entry) == WRITTEN
     assert len(writer.tasks) == 1
     assert told.ends == ["committed"]
     assert "a hook's summary is rejected" in caplog.text
@@ -116,7 +116,7 @@ def test_a_hook_adds_to_the_person_s_instructions() -> None:
 @pytest.mark.spec("E105")
 def test_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     entry, _, told = compacted(Says(wanted=ValueError("broken hook")))
-    assert text(entry) == "S"
+    assert text(entry) == WRITTEN
     assert told.ends == ["committed"]
     assert "broken hook" in caplog.text
 
@@ -124,7 +124,7 @@ def test_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.Lo
 @pytest.mark.spec("I37")
 def test_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     entry, _, told = compacted(Says(after_error=ValueError("broken hook")))
-    assert text(entry) == "S"
+    assert text(entry) == WRITTEN
     assert told.ends == ["committed"]
     assert "broken hook" in caplog.text
 

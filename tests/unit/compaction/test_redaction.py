@@ -24,7 +24,7 @@ from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.redaction import redact_secrets
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
 
 SECRET = "ghp_" + "a1B2" * 9
-TOLD = f"<summary>The key is {SECRET}. {words(30)}</summary>"
+TOLD = summary_reply(f"The key is {SECRET}. {words(30)}")
 
 
 def secret_talk() -> ConversationBuilder:
@@ -92,7 +92,7 @@ def test_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(mode: Callable
     assert SECRET not in sent
     assert sent.count("[redacted: access token]") >= 6
     assert SECRET not in written(made)
-    assert made.summary.startswith("The key is [redacted: access token].")
+    assert "The key is [redacted: access token]." in made.summary
 
 
 @pytest.mark.spec("E73")

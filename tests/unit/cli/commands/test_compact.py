@@ -18,13 +18,14 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
+from tests.conversations import summary_reply, summary_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange
 
-SUMMARY = "<analysis>I think.</analysis><summary>Twenty requests were answered.</summary>"
+SUMMARY = f"<analysis>I think.</analysis>{summary_reply('Twenty requests were answered.')}"
 TURNS = 20
 
 
@@ -216,7 +217,7 @@ class TestWithAModel:
             found = as_json(capsys, "talk.jsonl", "--model", "gpt-4.1", "--instructions", "Keep the error texts.")
 
         assert (found["mode"], found["model"], found["note"]) == ("full", "gpt-4.1", None)
-        assert str(found["summary"]).startswith("Twenty requests were answered.\n\nEverything")
+        assert str(found["summary"]).startswith(summary_text("Twenty requests were answered.") + "\n\nEverything")
         assert server.requests[0].path == "/v1/chat/completions"
         assert "Keep the error texts." in text_of(server.requests[0])
         checkpoint = Transcript(JsonlStore(file)).entries[-1].payload

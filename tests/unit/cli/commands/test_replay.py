@@ -11,6 +11,7 @@ import pytest
 
 from promptkit.cli.main import main
 from promptkit.testing.server import serve
+from tests.conversations import summary_reply
 from tests.unit.replay.conversations import long_conversation, write_transcript
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def test_a_user_prices_their_own_model(file: Path, tmp_path: Path, capsys: pytes
 def test_a_model_writes_the_summaries_where_that_is_wanted(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serve(after=lambda _: "<analysis>I think.</analysis><summary>All rows were mended.</summary>") as server:
+    with serve(after=lambda _: summary_reply("All rows were mended.")) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         assert run(file.name, "--policy", "vscode", "--window", "8k", "--summaries", "model", "--json", "-") == 0

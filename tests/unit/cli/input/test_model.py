@@ -10,6 +10,7 @@ import pytest
 from promptkit import JsonlStore, Message, Transcript
 from promptkit.cli.main import main
 from promptkit.testing.server import serve
+from tests.conversations import summary_reply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +63,7 @@ class TestRefused:
 def test_a_server_of_ones_own_summarizes_without_a_key(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serve(script=["<summary>Six questions were answered.</summary>"]) as server:
+    with serve(script=[summary_reply("Six questions were answered.")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         assert main(["compact", str(file), "--model", "local", "--json"]) == 0
 

@@ -11,7 +11,7 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_text, words
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.testing import ScriptedModel
 
-__all__ = ["TAGGED", "TOKENIZER", "long_task", "nothing_new", "parser_talk", "refusal", "shown", "summarized", "task_of"]
+__all__ = ["SUMMARY", "TAGGED", "TOKENIZER", "long_task", "nothing_new", "parser_talk", "refusal", "shown", "summarized", "task_of"]
 
 TOKENIZER = WordTokenizer()
-TAGGED = "<analysis>I think.</analysis>\n<summary>\nThe parser was read.\n</summary>"
+SUMMARY = summary_text("The parser was read.")
+TAGGED = f"<analysis>I think.</analysis>\n<summary>\n{SUMMARY}\n</summary>"
 
 
 def parser_talk(previous: str | None = None) -> ConversationBuilder:

@@ -17,7 +17,7 @@ from promptkit.messages import Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothing_new, refusal, shown, summarized, task_of
 
 if TYPE_CHECKING:
@@ -43,21 +43,21 @@ def summarized_in(task_turns: int, *steps: Step, previous: str | None = None) ->
 
 
 def test_every_message_is_in_exactly_one_request_and_the_last_answer_is_the_summary() -> None:
-    model, text = summarized_in(25, *(f"<summary>S{number}</summary>" for number in range(4)))
+    model, text = summarized_in(25, *(summary_reply(f"S{number}") for number in range(4)))
 
     assert [number for request in model.requests for number in turns_in(request)] == list(range(25))
-    assert text == "S3"
+    assert text == summary_text("S3")
 
 
 def test_every_request_brings_the_summary_so_far() -> None:
-    model, _ = summarized_in(25, *(f"<summary>S{number}</summary>" for number in range(4)), previous="before")
+    model, _ = summarized_in(25, *(summary_reply(f"S{number}") for number in range(4)), previous="before")
 
-    brought = [re.findall(r"<conversation-summary>\n(.*)\n</conversation-summary>", shown(model, at)) for at in range(4)]
-    assert brought == [["before"], ["S0"], ["S1"], ["S2"]]
+    brought = [re.findall(r"<conversation-summary>\n(.*?)\n</conversation-summary>", shown(model, at), re.DOTALL) for at in range(4)]
+    assert brought == [["before"], *([summary_text(f"S{number}")] for number in range(3))]
 
 
 def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> None:
-    with ScriptedModel([f"S{number}" for number in range(4)], usage=USED) as model:
+    with ScriptedModel([summary_reply(f"S{number}") for number in range(4)], usage=USED) as model:
         summary = summarized(chunked(model), long_task(25))
 
     assert summary.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
@@ -68,24 +68,33 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
 @pytest.mark.spec("E109")
 @pytest.mark.parametrize(
     "failure",
-    ["", "<summary></summary>", f"<summary>{words(51)}</summary>", ContextLengthExceededError("too long"), EmptyReplyError("nothing")],
+    [
+        "",
+        "<summary></summary>",
+        summary_reply(words(50)),
+        "I cannot help with that.",
+        ContextLengthExceededError("too long"),
+        EmptyReplyError("nothing"),
+    ],
 )
 def test_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
-    model, text = summarized_in(25, "S0", failure, "S2", "S3")
+    model, text = summarized_in(25, summary_reply("S0"), failure, summary_reply("S2"), summary_reply("S3"))
 
-    assert re.search(r"<conversation-summary>\nS0\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2))
-    assert text == "S3"
+    assert re.search(
+        rf"<conversation-summary>\n{summary_text('S0')}\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2)
+    )
+    assert text == summary_text("S3")
 
 
 @pytest.mark.spec("E109")
 def test_a_last_chunk_that_fails_is_named_in_the_summary() -> None:
-    _, text = summarized_in(25, "S0", "S1", "S2", "")
+    _, text = summarized_in(25, *(summary_reply(f"S{number}") for number in range(3)), "")
 
-    assert re.fullmatch(r"S2\n\n\[\d+ messages that followed could not be summarized\]", text)
+    assert re.fullmatch(rf"{summary_text('S2')}\n\n\[\d+ messages that followed could not be summarized\]", text)
 
 
 def test_a_summary_that_is_too_large_with_what_it_names_is_a_failure() -> None:
-    with ScriptedModel(["S0", "S1", words(50), ""], usage=USED) as model:
+    with ScriptedModel([summary_reply(), summary_reply(), summary_reply(words(33)), ""], usage=USED) as model:
         error = refusal(chunked(model), long_task(25))
 
     assert error.reason == "too_large"
@@ -103,7 +112,7 @@ def test_where_no_chunk_succeeds_the_whole_fails_and_the_summary_before_is_no_re
 @pytest.mark.spec("E62")
 @pytest.mark.parametrize("error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()])
 def test_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseException) -> None:
-    with pytest.raises(type(error)), ScriptedModel(["S0", error]) as model:
+    with pytest.raises(type(error)), ScriptedModel([summary_reply(), error]) as model:
         summarized(chunked(model), long_task(25))
 
     assert len(model.requests) == 2
@@ -114,7 +123,7 @@ def test_calls_are_not_parted_from_their_results() -> None:
     for number in range(12):
         talk.round(f"c{number}", words(60))
     talk.round("last", "x")
-    with ScriptedModel(["S"] * 4) as model:
+    with ScriptedModel([summary_reply()] * 4) as model:
         summarized(chunked(model), attrs.evolve(task_of(talk), max_tokens=50))
 
     for at in range(4):
@@ -126,8 +135,8 @@ class TestFitting:
     @pytest.mark.parametrize("window", range(780, 3_000, 210))
     def test_every_request_fits_and_nothing_is_left_out(self, window: int) -> None:
         tokenizer = tokenizer_for("gpt-4o")
-        with_room = words(100)
-        model = ScriptedModel([with_room] * 100, name="gpt-4o")
+        with_room = summary_text(words(60))
+        model = ScriptedModel([summary_reply(words(60))] * 100, name="gpt-4o")
 
         summarized(ChunkedSummarizer(model=model, window=window), long_task(40, max_tokens=100, previous=with_room))
 
@@ -150,7 +159,7 @@ class TestFitting:
         talk.user(words(20_000, "huge"))
         talk.answer("done")
         talk.user("last")
-        with ScriptedModel(["S0", "S1"]) as model:
+        with ScriptedModel([summary_reply(), summary_reply()]) as model:
             summarized(chunked(model), attrs.evolve(task_of(talk), max_tokens=50))
 
         assert "huge" not in shown(model, 0) + shown(model, 1)

@@ -23,7 +23,7 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothing_new, parser_talk, refusal, summarized, task_of
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def told_in_turn(times: int) -> Summary:
 
 
 PLACEHOLDER = PlaceholderSummarizer(tokenizer=TOKENIZER)
-TAGGED = "<summary>told</summary>"
+TAGGED = summary_reply("told")
 
 
 def pictures(previous: str | None = None) -> ConversationBuilder:
@@ -270,8 +270,9 @@ def test_a_chunk_larger_than_half_the_window_is_named_by_its_size_and_no_model_i
     with ScriptedModel([TAGGED, TAGGED.replace("told", "told all")]) as model:
         chunked = ChunkedSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, max_chunk_share=0.5)
         made = summarized(chunked, task_of(huge(), max_tokens=100))
-    assert made.text == "told all"
-    before = "<conversation-summary>\ntold\n\n[1 message of about 702 tokens followed, too large to be summarized]\n</conversation-summary>"
+    assert made.text == summary_text("told all")
+    note = "[1 message of about 702 tokens followed, too large to be summarized]"
+    before = f"<conversation-summary>\n{summary_text('told')}\n\n{note}\n</conversation-summary>"
     assert before in model.requests[1].messages[1].text
 
 

@@ -20,6 +20,7 @@ from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.view import ViewItem, build_summary_message
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
+    SUMMARY,
     TAGGED,
     TOKENIZER,
     long_task,
@@ -69,11 +70,17 @@ def test_the_messages_stand_between_instructions_and_question() -> None:
     assert (messages[0].role, messages[-1].role) == ("system", "user")
 
 
-def test_a_summary_without_tags_is_taken() -> None:
-    with ScriptedModel(["The parser was read."]) as model:
+def test_the_summary_is_what_stands_in_the_tags_of_the_answer() -> None:
+    with ScriptedModel([TAGGED]) as model:
         summary = summarized(full(model), task_of(parser_talk()))
 
-    assert (summary.text, summary.mode) == ("The parser was read.", "full")
+    assert (summary.text, summary.mode) == (SUMMARY, "full")
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(SUMMARY, "untagged"), ("<summary>The parser was read.</summary>", "no_sections")])
+def test_an_answer_without_the_tags_or_the_headings_is_no_summary(answer: str, reason: str) -> None:
+    with ScriptedModel([answer]) as model:
+        assert refusal(full(model), task_of(parser_talk())).reason == reason
 
 
 class TestTheSummaryBefore:
@@ -245,14 +252,14 @@ class TestTools:
 
         summarized(FullSummarizer(model=Picky(seen), window=4_000, tokenizer=TOKENIZER), task)
 
-        assert seen == [{"temperature": 0, "tool_choice": "none"}]
+        assert [options["tool_choice"] for options in seen] == ["none"]
 
     def test_without_tools_nothing_is_said_of_them(self) -> None:
         seen: list[dict[str, object]] = []
 
         summarized(FullSummarizer(model=Picky(seen), window=4_000, tokenizer=TOKENIZER), task_of(parser_talk()))
 
-        assert seen == [{"temperature": 0}]
+        assert "tool_choice" not in seen[0]
 
     @pytest.mark.spec("E65")
     def test_a_provider_that_refuses_the_option_is_asked_without_it(self) -> None:
@@ -260,8 +267,8 @@ class TestTools:
         task = attrs.evolve(task_of(parser_talk()), tools=TOOLS)
         model = Picky(seen, refuses=ModelRequestError("unknown", status=400, param="tool_choice"))
 
-        assert summarized(FullSummarizer(model=model, window=4_000, tokenizer=TOKENIZER), task).text == "The parser was read."
-        assert seen == [{"temperature": 0, "tool_choice": "none"}, {"temperature": 0}]
+        assert summarized(FullSummarizer(model=model, window=4_000, tokenizer=TOKENIZER), task).text == SUMMARY
+        assert [options.get("tool_choice") for options in seen] == ["none", None]
 
     @pytest.mark.spec("E63")
     def test_any_other_refusal_is_not_asked_again(self) -> None:

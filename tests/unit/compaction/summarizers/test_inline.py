@@ -14,8 +14,18 @@ from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from tests.conversations import ConversationBuilder, words
-from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, shown, summarized, task_of
+from tests.conversations import ConversationBuilder, summary_reply, words
+from tests.unit.compaction.summarizers.tasks import (
+    SUMMARY,
+    TAGGED,
+    TOKENIZER,
+    nothing_new,
+    parser_talk,
+    refusal,
+    shown,
+    summarized,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +58,7 @@ def test_the_request_is_the_last_one_byte_for_byte_with_one_message_behind_it() 
     assert all(sent is said for sent, said in zip(request.messages[:-1], task.last_request.messages, strict=True))
     assert request.messages[-1].role == "user"
     assert request.tools == TOOLS
-    assert (summary.text, summary.mode, summary.model) == ("The parser was read.", "live", "scripted")
+    assert (summary.text, summary.mode, summary.model) == (SUMMARY, "live", "scripted")
 
 
 def test_the_prompt_cache_pays_for_the_conversation() -> None:
@@ -147,7 +157,8 @@ def test_a_model_that_calls_tools_all_the_same_is_told_once_more() -> None:
         (ToolCall(id="c9", name="read"), "tool_call"),
         ("Sure, I go on.", "untagged"),
         ("<summary></summary>", "empty"),
-        (f"<summary>{words(501)}</summary>", "too_large"),
+        ("<summary>Sure, I go on.</summary>", "no_sections"),
+        (summary_reply(words(501)), "too_large"),
     ],
 )
 def test_what_is_no_summary_is_a_failure(answer: str | ToolCall, reason: str) -> None:
@@ -215,4 +226,4 @@ def test_the_way_to_call_tools_is_not_changed_since_that_is_cached() -> None:
 
     summarized(InlineSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
 
-    assert seen == [{"temperature": 0}]
+    assert set(seen[0]) == {"temperature", "max_output_tokens"}

@@ -15,7 +15,8 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.remote import MAX_RESPONSE_BYTES, RemoteSummarizer
 from promptkit.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
-from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, parser_talk, summarized, task_of
+from tests.conversations import summary_text
+from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, long_task, parser_talk, summarized, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -82,9 +83,9 @@ def said(value: object) -> bytes:
 
 
 def test_the_conversation_goes_out_as_text_and_the_summary_comes_back() -> None:
-    with running(Service(said({"summary": "The parser was read."}))) as service:
+    with running(Service(said({"summary": SUMMARY}))) as service:
         made = summarized(remote(service, headers={"authorization": "Bearer t"}), task_of(parser_talk("S1"), instructions="Mind it."))
-    assert (made.text, made.mode, made.model, made.usage) == ("The parser was read.", "remote", None, None)
+    assert (made.text, made.mode, made.model, made.usage) == (SUMMARY, "remote", None, None)
     ((body, headers),) = service.asked
     assert set(body) == {"systemPrompt", "prompt"}
     assert "Mind it." in body["systemPrompt"]
@@ -95,13 +96,13 @@ def test_the_conversation_goes_out_as_text_and_the_summary_comes_back() -> None:
 
 
 def test_a_tagged_summary_is_taken_out_of_its_tags() -> None:
-    with running(Service(said({"summary": "<analysis>hm</analysis><summary>Short.</summary>"}))) as service:
-        assert summarized(remote(service), task_of(parser_talk())).text == "Short."
+    with running(Service(said({"summary": TAGGED}))) as service:
+        assert summarized(remote(service), task_of(parser_talk())).text == SUMMARY
 
 
 @pytest.mark.spec("E56")
 def test_what_is_sent_fits_the_window() -> None:
-    with running(Service(said({"summary": "S"}))) as service:
+    with running(Service(said({"summary": SUMMARY}))) as service:
         summarized(remote(service), long_task(turns=300))
     ((body, _),) = service.asked
     assert TOKENIZER.count(body["prompt"]) + TOKENIZER.count(body["systemPrompt"]) <= 2_000
@@ -118,7 +119,8 @@ def test_what_is_sent_fits_the_window() -> None:
         (said({"text": "S"}), "untagged"),
         (said({"summary": 3}), "untagged"),
         (said({"summary": "  "}), "empty"),
-        (said({"summary": "w " * 1_000}), "too_large"),
+        (said({"summary": "I cannot help with that."}), "no_sections"),
+        (said({"summary": summary_text("w " * 1_000)}), "too_large"),
         (said({"summary": "w" * (MAX_RESPONSE_BYTES + 10)}), "too_large"),
     ],
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from promptkit import Child
     from promptkit.compaction.planning.plan import SummaryTask
 from tests.unit.compaction.summarizers.tasks import (
+    SUMMARY,
     TAGGED,
     TOKENIZER,
     long_task,
@@ -56,7 +57,7 @@ def test_the_conversation_is_one_text_behind_the_instructions() -> None:
     assert "<user>\nRead the parser.\n</user>" in request.messages[1].text
     assert '<call tool="run">' in request.messages[1].text
     assert '<result tool="run">\n2 passed\n</result>' in request.messages[1].text
-    assert (summary.text, summary.mode) == ("The parser was read.", "simple")
+    assert (summary.text, summary.mode) == (SUMMARY, "simple")
 
 
 @pytest.mark.spec("E61")
@@ -180,10 +181,12 @@ def test_what_stays_is_the_first_to_leave() -> None:
     assert ["<kept>" in shown(model, number) for number in (0, 1)] == [True, False]
 
 
-def test_a_summary_without_tags_is_taken_and_an_empty_one_is_not() -> None:
-    with ScriptedModel(["The parser was read.", ""]) as model:
-        assert summarized(simple(model), task_of(parser_talk())).text == "The parser was read."
-        assert refusal(simple(model), task_of(parser_talk())).reason == "empty"
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("", "empty"), (SUMMARY, "untagged"), ("<summary>The parser was read.</summary>", "no_sections")]
+)
+def test_an_answer_without_text_tags_or_headings_is_no_summary(answer: str, reason: str) -> None:
+    with ScriptedModel([answer]) as model:
+        assert refusal(simple(model), task_of(parser_talk())).reason == reason
 
 
 @pytest.mark.spec("E20")

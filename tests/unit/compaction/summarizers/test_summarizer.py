@@ -1,22 +1,16 @@
-"""The checks that every summary must pass, and the fallback over several summarizers.
-
-The summary in what a model answered.
-"""
+"""The checks that every summary must pass, and the summary in what a model answered."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import pytest
 
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     extract_summary,
@@ -26,14 +20,16 @@ from promptkit.compaction.summarizers.summarizer import (
     summary_from_reply,
     updated_facts,
 )
-from promptkit.errors import ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import SummaryError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
-from promptkit.testing import ScriptedModel
 from tests.conversations import ConversationBuilder, words
-from tests.unit.compaction.summarizers.tasks import TAGGED, TOKENIZER, nothing_new, parser_talk, refusal, summarized, task_of
+from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, nothing_new, parser_talk, task_of
 
-TASK = task_of(parser_talk(), max_tokens=20)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TASK = task_of(parser_talk(), max_tokens=21)
 USED = Usage(input_tokens=100, output_tokens=10, cached_tokens=90)
 
 
@@ -41,13 +37,13 @@ def reply(text: str, *calls: ToolCall, finish: Literal["stop", "tool_calls", "le
     return Reply(message=Message(role="assistant", content=(text,) if text else (), tool_calls=calls), usage=USED, finish=finish)
 
 
-def taken(answer: Reply, *, tagged: bool = True, task: SummaryTask = TASK) -> Summary:
-    return summary_from_reply(answer, task, mode="live", model="m", tokenizer=TOKENIZER, require_tags=tagged)
+def taken(answer: Reply, *, tagged: bool = True, task: SummaryTask = TASK, sections: Sequence[str] = ()) -> Summary:
+    return summary_from_reply(answer, task, mode="live", model="m", tokenizer=TOKENIZER, require_tags=tagged, sections=sections)
 
 
-def refused(answer: Reply, *, tagged: bool = True) -> SummaryError:
+def refused(answer: Reply, *, tagged: bool = True, sections: Sequence[str] = ()) -> SummaryError:
     with pytest.raises(SummaryError) as caught:
-        taken(answer, tagged=tagged)
+        taken(answer, tagged=tagged, sections=sections)
     return caught.value
 
 
@@ -55,7 +51,7 @@ class TestAccepted:
     def test_a_tagged_summary_is_one(self) -> None:
         summary = taken(reply(TAGGED))
 
-        assert (summary.text, summary.mode, summary.model, summary.usage) == ("The parser was read.", "live", "m", USED)
+        assert (summary.text, summary.mode, summary.model, summary.usage) == (SUMMARY, "live", "m", USED)
 
     @pytest.mark.spec("E57", "E60")
     @pytest.mark.parametrize("tagged", [True, False])
@@ -66,7 +62,7 @@ class TestAccepted:
             (reply("<analysis>A</analysis><summary> \n</summary>"), "empty"),
             (reply(TAGGED, ToolCall(id="c", name="read")), "tool_call"),
             (reply(TAGGED, finish="content_filter"), "withheld"),
-            (reply(f"<summary>{words(21)}</summary>"), "too_large"),
+            (reply(f"<summary>{words(22)}</summary>"), "too_large"),
         ],
     )
     def test_what_is_no_summary_is_a_failure(self, answer: Reply, reason: str, *, tagged: bool) -> None:
@@ -89,8 +85,31 @@ class TestAccepted:
     def test_the_size_is_that_of_the_summary_and_not_of_the_thoughts(self) -> None:
         assert taken(reply(f"<analysis>{words(500)}</analysis><summary>{words(20)}</summary>")).text == words(20)
 
-    def test_a_summary_that_ran_into_the_output_limit_behind_its_opening_tag_is_taken(self) -> None:
-        assert taken(reply("<summary>The parser", finish="length")).text == "The parser"
+    @pytest.mark.parametrize("tagged", [True, False])
+    @pytest.mark.parametrize("text", ["<summary>The parser", "The parser", "<analysis>The", ""])
+    def test_an_answer_that_ran_into_the_output_limit_is_cut_and_no_summary(self, text: str, *, tagged: bool) -> None:
+        error = refused(reply(text, finish="length"), tagged=tagged)
+
+        assert (error.reason, error.usage) == ("cut", USED)
+
+    def test_a_summary_that_was_complete_before_the_output_limit_is_taken(self) -> None:
+        assert taken(reply(f"{TAGGED}\nAnything el", finish="length")).text == SUMMARY
+
+    @pytest.mark.parametrize(("headings", "reason"), [(0, "no_sections"), (3, "no_sections"), (4, None), (8, None)])
+    def test_a_summary_needs_half_of_the_headings_that_were_asked_for(self, headings: int, reason: str | None) -> None:
+        answer = reply(f"<summary>{' '.join(f'**{name.upper()}**' for name in SECTIONS[:headings])} S</summary>")
+        asked_for_none = attrs.evolve(TASK, headings=False)
+
+        if reason is None:
+            assert taken(answer, sections=SECTIONS).text.endswith("S")
+        else:
+            assert refused(answer, sections=SECTIONS).reason == reason
+        assert taken(answer, sections=SECTIONS, task=asked_for_none).text.endswith("S")
+
+    @pytest.mark.parametrize("text", ["I'm sorry, but I can't assist with that.", "Let me continue with the tests.", "ok"])
+    def test_a_refusal_or_small_talk_is_no_summary(self, text: str) -> None:
+        assert refused(reply(text), sections=SECTIONS).reason == "untagged"
+        assert refused(reply(f"<summary>{text}</summary>"), sections=SECTIONS).reason == "no_sections"
 
 
 class TestTask:
@@ -131,74 +150,6 @@ class TestTask:
 
         assert facts.requests == ("Read the parser.", "And now?")
         assert facts.messages == len(first.plan.dropped) + 2
-
-
-@attrs.frozen
-class Failing:
-    """A summarizer that fails."""
-
-    error: BaseException
-
-    async def summarize(self, task: SummaryTask) -> Summary:
-        _ = task
-        raise self.error
-
-
-class TestFallbackSummarizer:
-    @pytest.mark.spec("E64")
-    @pytest.mark.parametrize(
-        "error",
-        [
-            SummaryError(reason="empty", detail="nothing."),
-            ModelUnavailableError("no answer"),
-            RateLimitedError("later", status=429),
-            ModelRequestError("no key", status=401),
-            TimeoutError("slow"),
-            RuntimeError("a client's own"),
-        ],
-    )
-    def test_the_next_one_is_asked_whatever_the_first_failed_of(self, error: Exception) -> None:
-        with ScriptedModel([TAGGED]) as model:
-            chain = FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)])
-
-            assert summarized(chain, TASK).mode == "simple"
-
-    def test_the_first_that_succeeds_is_the_last_that_is_asked(self) -> None:
-        with ScriptedModel([TAGGED]) as model:
-            first = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-
-            assert summarized(FallbackSummarizer([first, first]), TASK).text == "The parser was read."
-
-    def test_what_the_failures_cost_is_added(self) -> None:
-        with ScriptedModel(["<summary></summary>", TAGGED], usage=USED) as model:
-            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-
-            assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
-
-    def test_where_all_fail_every_failure_is_listed(self) -> None:
-        with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
-            link = SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)
-            error = refusal(FallbackSummarizer([link, link]), TASK)
-
-        assert error.reason == "every"
-        assert error.usage == USED
-        assert "empty summary" in str(error)
-        assert "no answer" in str(error)
-
-    def test_nothing_in_it_is_a_failure(self) -> None:
-        assert refusal(FallbackSummarizer([]), TASK).reason == "every"
-
-    @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
-    def test_what_cancels_passes_through_and_nobody_else_is_asked(self, error: BaseException) -> None:
-        with pytest.raises(type(error)), ScriptedModel([]) as model:
-            summarized(FallbackSummarizer([Failing(error), SimpleSummarizer(model=model, window=4_000, tokenizer=TOKENIZER)]), TASK)
-
-        assert model.requests == []
-
-    def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
-        chain = FallbackSummarizer([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
-
-        assert summarized(chain, task_of(parser_talk())).mode == "extractive"
 
 
 def test_usage_is_added_up_where_it_is_known() -> None:

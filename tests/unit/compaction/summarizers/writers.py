@@ -17,6 +17,7 @@ from promptkit.compaction.events import (
     DecisionMade,
     Event,
     RequestPruned,
+    SummaryAttemptFailed,
     SummaryDiscarded,
 )
 from promptkit.compaction.planning.plan import Plan, Summary
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
     from promptkit.compaction.background import Background
     from promptkit.compaction.planning.plan import SummaryTask
 
-__all__ = ["Recorder", "Writer", "draft", "state"]
+__all__ = ["WRITTEN", "Recorder", "Writer", "draft", "state"]
+
+
+WRITTEN = "S S S S S"
+"""What a writer writes: long enough for a conversation of a thousand tokens."""
 
 
 @attrs.define
 class Writer:
     """Writes `text`, when `gate` is open; or raises. A stubborn one writes although it was cancelled."""
 
-    text: str = "S"
+    text: str = WRITTEN
     gate: asyncio.Event | None = None
     error: Exception | None = None
     stubborn: bool = False
@@ -63,7 +68,8 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        names = [type(event).__name__ for event in self.events if not isinstance(event, DecisionMade | CompactionStarted | RequestPruned)]
+        others = DecisionMade | CompactionStarted | SummaryAttemptFailed | RequestPruned
+        names = [type(event).__name__ for event in self.events if not isinstance(event, others)]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property
