@@ -145,10 +145,17 @@ class Compactor:
         self._running: asyncio.Event | None = None
 
     def update_settings(
-        self, *, summarizer: Summarizer, tokenizer: Tokenizer, max_summary_tokens: int, max_result_tokens: int | None
+        self,
+        *,
+        summarizer: Summarizer,
+        tokenizer: Tokenizer,
+        max_summary_tokens: int,
+        max_result_tokens: int | None,
+        replacement: Replacement,
     ) -> None:
         """Use another model's summarizer, tokenizer and limits (tokens) from now on."""
         self.summarizer = summarizer
+        self._replacement = replacement
         self.max_summary_tokens = max_summary_tokens
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)

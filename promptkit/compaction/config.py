@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.lifecycle.recall_tool import suggest_call
-from promptkit.compaction.planning.selection import select
+from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.replacement import Replacement
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -80,9 +81,9 @@ class CompactionConfig:
         compactor = compactor_class(
             transcript,
             summarizer=self._build_summarizer(context),
-            keep=self.keep or preset.keep(budget),
+            keep=self._build_keep(budget),
             choose=partial(select, split=preset.split),
-            replacement=preset.replacement,
+            replacement=self._build_replacement(budget),
             tokenizer=context.tokenizer,
             max_summary_tokens=compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
@@ -107,13 +108,26 @@ class CompactionConfig:
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         controller.budget = context.budget
-        controller.compactor.keep = self.keep or self.preset.keep(context.budget)
+        controller.compactor.keep = self._build_keep(context.budget)
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
             max_summary_tokens=compute_max_summary_tokens(context.budget),
             max_result_tokens=context.budget.result_tokens,
+            replacement=self._build_replacement(context.budget),
         )
+
+    def _build_keep(self, budget: ContextBudget) -> Keep:
+        """Return what stays at a compaction, within half of what a conversation may have."""
+        return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
+
+    def _build_replacement(self, budget: ContextBudget) -> Replacement:
+        """Return how the summary replaces messages, with the user's own messages within half of what a conversation may have."""
+        replacement = self.preset.replacement
+        if replacement.originals is None or budget.base is None:
+            return replacement
+        most = min(replacement.originals.max_tokens, budget.base // 2)
+        return attrs.evolve(replacement, originals=attrs.evolve(replacement.originals, max_tokens=most))
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)

@@ -155,7 +155,9 @@ def test_a_summary_that_is_too_long_is_asked_for_once_more_and_not_paid_for_thre
     requests, told, (error,) = over_http(preset, summary_reply("long summary word " * 4_000))
 
     assert 2 <= len(requests) <= 2 * PARTS.get(preset, 1)
-    assert all(int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000 for request in requests)  # twice the summary, and the analysis
+    assert all(
+        int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000 for request in requests
+    )  # twice the summary, and the analysis
     again = [request for request in requests if "too long. Write at most" in json.dumps(request.body["messages"])]
     assert requests[0] not in again
     assert again

@@ -42,6 +42,7 @@ __all__ = [
     "KeepRecentTokens",
     "KeepUserMessages",
     "is_system",
+    "limit_keep",
     "select",
 ]
 
@@ -64,6 +65,8 @@ class KeepRecentTokens:
     """Keep the newest blocks of together at most `tokens`, and always the newest one."""
 
     tokens: int
+    at_least: bool = False
+    """Keep one block more, so that at least `tokens` stay, as in pi. A block of more than `tokens` is kept only if it is the newest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +74,8 @@ class KeepLastMessages:
     """Keep the newest `count` messages, and a few more where the cut would separate tool calls from results."""
 
     count: int
+    max_tokens: int | None = None
+    """The most tokens of what stays; the newest block stays in any case. None: half of what a conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +83,8 @@ class KeepLastTurns:
     """Keep the newest `count` turns, each from its user message on."""
 
     count: int
+    max_tokens: int | None = None
+    """The most tokens of what stays: of longer turns the newest blocks. None: half of what a conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -101,6 +108,13 @@ class KeepNothing:
 
 Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLastTurns | KeepAfter | KeepUserMessages | KeepNothing
 """Which messages of a view stay."""
+
+
+def limit_keep(keep: Keep, max_tokens: int | None) -> Keep:
+    """Limit the tokens that a rule keeps, if it counts messages or turns and has no limit of its own."""
+    if max_tokens is None or not isinstance(keep, KeepLastMessages | KeepLastTurns) or keep.max_tokens is not None:
+        return keep
+    return attrs.evolve(keep, max_tokens=max_tokens)
 
 
 def is_system(item: ViewItem) -> bool:
@@ -154,7 +168,7 @@ def select(  # noqa: PLR0913  # keywords
     dropped = _items_to_summarize(items, range(start), staying)
     prefix = _items_to_summarize(items, range(start, cut), staying)
     kept = items[cut:]
-    limit = keep.tokens if max_kept_tokens is None and isinstance(keep, KeepRecentTokens) else max_kept_tokens
+    limit = keep.tokens * (1 + keep.at_least) if max_kept_tokens is None and isinstance(keep, KeepRecentTokens) else max_kept_tokens
     tokens = 0 if limit is None else sum(cutter.count(item.message) for item in kept)
     plan = Plan(
         leaf=leaf,
@@ -185,13 +199,15 @@ class _Cutter:
         match keep:
             case KeepLastRound():
                 return self._cut_before_rounds(keep)
-            case KeepRecentTokens(tokens=tokens):
-                return self._cut_by_tokens(tokens)
-            case KeepLastMessages(count=count):
-                return self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
-            case KeepLastTurns(count=count):
+            case KeepRecentTokens(tokens=tokens, at_least=at_least):
+                return self._cut_by_tokens(tokens, at_least=at_least)
+            case KeepLastMessages(count=count, max_tokens=max_tokens):
+                cut = self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
+                return self._limit(cut, max_tokens)
+            case KeepLastTurns(count=count, max_tokens=max_tokens):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
-                return len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
+                cut = len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
+                return self._limit(cut, max_tokens)
             case KeepAfter(entry_id=entry):
                 return self._cut_after(entry)
             case KeepUserMessages() | KeepNothing():
@@ -216,13 +232,18 @@ class _Cutter:
         older = [block for block in answers if block.start < turn]
         return older[-1].end if older else 0
 
-    def _cut_by_tokens(self, tokens: int) -> int:
+    def _limit(self, cut: int, max_tokens: int | None) -> int:
+        """Return a later cut if more than `max_tokens` would stay."""
+        return cut if max_tokens is None or cut >= len(self.items) else max(cut, self._cut_by_tokens(max_tokens))
+
+    def _cut_by_tokens(self, tokens: int, *, at_least: bool = False) -> int:
         left = tokens
         cut = len(self.items)
         for block in reversed(self.blocks):
-            left -= sum(self.count(item.message) for item in self.items[block.start : block.end])
+            size = sum(self.count(item.message) for item in self.items[block.start : block.end])
+            left -= size
             if left < 0 and cut < len(self.items):
-                break
+                return block.start if at_least and size <= tokens else cut
             cut = block.start
         return cut
 

@@ -50,7 +50,7 @@ def pi(settings: Pi | None = None) -> Preset:
         name="pi",
         adjust_budget=split_reserve(max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
-        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))),
+        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget)), at_least=True),
         split=True,
         summarizer=file_list_summarizer,
         enabled=chosen.enabled,

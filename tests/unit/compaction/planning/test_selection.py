@@ -15,10 +15,12 @@ from promptkit.compaction.planning.selection import (
     KeepNothing,
     KeepRecentTokens,
     KeepUserMessages,
+    limit_keep,
     select,
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
+from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_summary_message, build_view
 from tests.conversations import ConversationBuilder, words
@@ -457,3 +459,37 @@ def test_a_plan_of_a_view_of_the_past_is_the_plan_of_then() -> None:
     talk.round("x", "r")
     again = select(build_view(list(talk.path)[:9]), leaf=then.leaf, tokenizer=TOKENIZER)
     assert again == then
+
+
+def long_turns() -> ConversationBuilder:
+    """Three turns of a request and four rounds with results of a hundred words."""
+    talk = ConversationBuilder()
+    for turn in range(3):
+        talk.user(f"wish {turn}")
+        for number in range(4):
+            talk.round(f"c{turn}{number}", words(100))
+        talk.answer(f"done {turn}")
+    return talk
+
+
+@pytest.mark.parametrize("keep", [KeepLastTurns(count=2, max_tokens=250), KeepLastMessages(count=15, max_tokens=250)])
+def test_what_stays_has_a_bound_in_tokens_too(keep: KeepLastTurns | KeepLastMessages) -> None:
+    made = plan(long_turns(), keep)
+    kept = sum(Sizer(WordTokenizer()).count_message(item.message) for item in made.kept)
+    assert 0 < kept <= 250
+    assert made.kept[-1].message.text == "done 2"
+
+
+def test_a_turn_of_any_size_is_summarized_by_default() -> None:
+    assert limit_keep(KeepLastTurns(count=2), 500) == KeepLastTurns(count=2, max_tokens=500)
+    assert limit_keep(KeepLastTurns(count=2, max_tokens=900), 500) == KeepLastTurns(count=2, max_tokens=900)
+    assert limit_keep(KeepNothing(), 500) == KeepNothing()
+    assert limit_keep(KeepLastTurns(count=2), None) == KeepLastTurns(count=2)
+
+
+def test_pi_keeps_at_least_its_recent_tokens() -> None:
+    talk = long_turns()
+    most, least = (plan(talk, KeepRecentTokens(tokens=150, at_least=at_least)).kept for at_least in (False, True))
+    count = Sizer(WordTokenizer()).count_message
+    assert sum(count(item.message) for item in most) <= 150 <= sum(count(item.message) for item in least)
+    assert len(least) > len(most)
