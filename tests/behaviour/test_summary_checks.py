@@ -48,6 +48,7 @@ def attempts(told: Recorder) -> list[str]:
     return [event.reason for event in told.events if isinstance(event, SummaryAttemptFailed)]
 
 
+@pytest.mark.spec("E60")
 @pytest.mark.parametrize("answer", NO_SUMMARY)
 def test_a_refusal_or_small_talk_replaces_no_conversation(answer: str) -> None:
     told = Recorder()
@@ -155,7 +156,9 @@ def test_a_summary_that_is_too_long_is_asked_for_once_more_and_not_paid_for_thre
     requests, told, (error,) = over_http(preset, summary_reply("long summary word " * 4_000))
 
     assert 2 <= len(requests) <= 2 * PARTS.get(preset, 1)
-    assert all(int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000 for request in requests)  # twice the summary, and the analysis
+    assert all(
+        int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000 for request in requests
+    )  # twice the summary, and the analysis
     again = [request for request in requests if "too long. Write at most" in json.dumps(request.body["messages"])]
     assert requests[0] not in again
     assert again
