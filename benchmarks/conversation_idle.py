@@ -15,9 +15,8 @@ from promptkit import Message, Usage
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.providers import Reply
-from promptkit.testing import WordTokenizer
+from promptkit.testing import WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import MessageEntry
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["IdleResult", "measure_decisions", "measure_idle"]
 
 SAID = " ".join(["word"] * 60)
-SUMMARY = "\n".join((SECTIONS[0], SAID, *SECTIONS[1:]))
 TURNS = 24
 
 
@@ -44,7 +42,7 @@ class Quick:
         _ = tools
         await asyncio.sleep(0)
         asked = any(mark in messages[-1].text for mark in ("<summary>", "Write the summary"))
-        text = f"<analysis>so</analysis><summary>{SUMMARY}</summary>" if asked else SAID
+        text = f"<analysis>so</analysis>{summary_answer(SAID)}" if asked else SAID
         return Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.messages import Message, Part, ToolCall, Usage
+from promptkit.testing import summary_answer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import TranscriptView, build_view
@@ -41,7 +42,7 @@ def summary_text(text: str = "S") -> str:
 
 def summary_reply(text: str = "S") -> str:
     """A model's answer with the summary of `summary_text` in its tags."""
-    return f"<summary>\n{summary_text(text)}\n</summary>"
+    return summary_answer(text)
 
 
 def user_message(*content: Part) -> Message:

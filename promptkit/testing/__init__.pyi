@@ -10,6 +10,7 @@ from .scripted_model import (
     Request as Request,
     ScriptedModel as ScriptedModel,
     StepsLeftError as StepsLeftError,
+    summary_answer as summary_answer,
 )
 from .snapshots.snapshot import MessagesSnapshot as MessagesSnapshot, PromptSnapshot as PromptSnapshot, ReceiptSnapshot as ReceiptSnapshot
 from .word_tokenizer import WordTokenizer as WordTokenizer

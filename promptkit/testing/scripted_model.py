@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 import attrs
 
+from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.sizing import Sizer
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Answer", "NoStepLeftError", "Request", "ScriptedModel", "Step", "StepsLeftError"]
+__all__ = ["Answer", "NoStepLeftError", "Request", "ScriptedModel", "Step", "StepsLeftError", "summary_answer"]
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +42,14 @@ Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | Bas
 
 Step: TypeAlias = "Answer | Callable[[Request], Answer | Awaitable[Answer]]"
 """One step of the script: an answer, or a function that takes the request and returns the answer; it may be `async`."""
+
+
+def summary_answer(text: str) -> str:
+    """Return an answer that is accepted as a summary: a text under the first of the eight headings, and the others, in summary tags.
+
+    >>> ScriptedModel(["It scatters.", summary_answer("The parser scatters."), "Done."])
+    """
+    return "\n".join(("<summary>", SECTIONS[0], text, *SECTIONS[1:], "</summary>"))
 
 
 class NoStepLeftError(AssertionError):

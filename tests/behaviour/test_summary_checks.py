@@ -48,6 +48,7 @@ def attempts(told: Recorder) -> list[str]:
     return [event.reason for event in told.events if isinstance(event, SummaryAttemptFailed)]
 
 
+@pytest.mark.spec("E60")
 @pytest.mark.parametrize("answer", NO_SUMMARY)
 def test_a_refusal_or_small_talk_replaces_no_conversation(answer: str) -> None:
     told = Recorder()

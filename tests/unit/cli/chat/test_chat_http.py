@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.conversation_script import is_summary_request
 from promptkit import Message, ToolCall
 from promptkit.cli.main import main
-from promptkit.testing.server import Hang, api_error, serve
+from promptkit.testing.server import Hang, Rule, api_error, serve
+from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from tests.unit.cli.chat.chatting import SCRIPT, chat, environment, fill
@@ -19,6 +21,8 @@ from tests.unit.cli.chat.chatting import SCRIPT, chat, environment, fill
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from promptkit.testing.server.replies import Answer
 
 READ = ToolCall(id="c1", name="read_file", arguments='{"path": "docs/alpha.md", "start": 81}')
 
@@ -118,6 +122,19 @@ class TestFailures:
         assert lines.index(error) < lines.index("Now it works.") < lines.index("And again.")
         assert (done.returncode, done.stderr) == (1, "")
         assert said(folder / "talk.jsonl") == ["user: hello", "assistant: Now it works.", "user: and?", "assistant: And again."]
+
+    @pytest.mark.parametrize("answer", ["I cannot help with that.", api_error(400, "That is refused.")])
+    def test_a_summary_that_no_model_wrote_is_one_line_and_the_conversation_goes_on(self, folder: Path, answer: Answer) -> None:
+        rule = Rule(match=is_summary_request, answer=answer)
+        with serve(rules=[rule], after=lambda exchange: "word " * 400) as server:
+            done = chat(folder, "talk.jsonl", "--model", "gpt-4.1", lines="one\ntwo\n/compact\nthree\n", OPENAI_BASE_URL=server.url)
+
+        (error,) = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
+        assert error.startswith("error: no summary: ")
+        assert done.stdout.index(error) < done.stdout.index("> three")
+        assert (done.returncode, done.stderr) == (1, "")
+        assert [line.split(maxsplit=2)[1] for line in said(folder / "talk.jsonl") if line.startswith("user")] == ["one", "two", "three"]
+        assert not any(isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries)
 
     def test_a_window_that_is_smaller_than_was_thought_is_recovered_from(self, folder: Path) -> None:
         with serve(window=4_000, rules=[], after=lambda exchange: "word " * 700) as server:

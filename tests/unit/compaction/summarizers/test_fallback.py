@@ -197,6 +197,7 @@ class TestTooLong:
 
 
 class TestProviders:
+    @pytest.mark.spec("E62")
     @pytest.mark.parametrize("error", [RateLimitedError("later", status=429), ModelUnavailableError("no answer"), TimeoutError("slow")])
     def test_one_that_is_busy_or_away_is_not_asked_again_in_the_same_pass(self, error: Exception) -> None:
         with Hosted([error]) as model, Hosted([]) as sibling:
