@@ -82,7 +82,7 @@ class History(PromptElement):
                     required=number >= len(starts) - self.keep_turns,
                     messages=shown[start:end],
                     older=start,
-                    conversation=(self.name, shown[0].text),
+                    conversation=(self.label, shown[0].text),
                     marker=marker,
                     truncate_at=self.truncate_at,
                     omit_over=self.omit_over,

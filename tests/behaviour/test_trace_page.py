@@ -310,7 +310,7 @@ def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Call
 
 
 def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    prompt = (UserMessage(name="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
+    prompt = (UserMessage(label="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
     with opened(chromium, written(render(prompt, budget=100, trace=True).trace)) as (page, _):
         selected = page.locator("#tree .row[aria-selected=true] .label")
         page.keyboard.press("/")
