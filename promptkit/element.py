@@ -336,8 +336,11 @@ def _repr_parts(value: object) -> list[object]:
 
 
 def _repr_element(element: PromptElement) -> list[object]:
-    props = [(field, cast("object", getattr(element, field.name))) for field in type(element).__attrs_attrs__ if field.name != "children"]
-    given = [[_Verbatim(f"{field.name}="), value] for field, value in props if not _is_default(value, field)]
+    given: list[list[object]] = []
+    for field in type(element).__attrs_attrs__:
+        value: object = getattr(element, field.name)
+        if field.name != "children" and not _is_default(value, field):
+            given.append([_Verbatim(f"{field.name}="), value])
     parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
         parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]

@@ -153,8 +153,8 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     """Format removals as the lines of a table."""
     rows = [("", "tokens", "priority", "element", "reason")]
     for removal in removals:
-        reason = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
-        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.path, reason))
+        reason = f"{removal.reason}: {removal.partner_label}" if removal.partner else removal.reason
+        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.label, reason))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines: list[str] = []
     for row in rows:

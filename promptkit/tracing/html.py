@@ -119,6 +119,8 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
         "label": [names[label] for label in labels],
         "placed": _ids_where(items, lambda item: item.label.endswith(f"[{item.position}]")),
         "element": [names[item.element] for item in items],
+        "named": _values_by_id(items, lambda item: item.element_label),
+        "passesOn": _ids_where(items, lambda item: item.passes_on),
         "priority": [_encode_priority(item.priority) for item in items],
         "required": _ids_where(items, lambda item: item.required),
         "fallback": _ids_where(items, lambda item: item.fallback),

@@ -30,6 +30,7 @@ from promptkit import (
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import OpenAITokenizer
 from promptkit.tokens.counter import TextCounter
+from tests.calls import count_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,23 +188,6 @@ class TestShape:
         assert Plan(steps=[1]) != Plan(steps=(1,))
         assert Plan(steps={"a": 1, "b": 2}) == Plan(steps={"b": 2, "a": 1})
         assert Plan(steps={"a": 1}) != Plan(steps={"b": 1})
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """The Python functions that `work` calls: a measure of its time that does not depend on the machine."""
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {

@@ -436,7 +436,7 @@ def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, w
         page.keyboard.press("Enter")
         assert (page.inner_text("#found"), selected.inner_text()) == ("2 of 2", "text[0]")
         page.keyboard.press("Shift+Enter")
-        assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 2", "UserMessage(ada)[0]")
+        assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 2", "ada")
         page.fill("#query", "usermessage[1] > text[1]")
         assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 1", "text[1]")
         page.fill("#query", "nowhere")
@@ -489,9 +489,9 @@ def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callab
         page.fill("#query", "To write less")
         removal = next(removal for removal in rendered.trace.removals if removal.reason == "kept-with")
         detail = page.inner_text("#detail")
-        assert f"with {removal.path}" in detail
+        assert f"with {removal.label}" in detail
         assert f"removal {removal.order}, in step {removal.step + 1}" in detail
-        assert f"its KeepWith group was removed, caused by {removal.partner}" in detail
+        assert f"its KeepWith group was removed, caused by {removal.partner_label}" in detail
         assert "To write less." in detail
         page.click("#detail .go")
         assert "Kept at" in page.inner_text("#detail")

@@ -104,7 +104,7 @@ class Messages {
         message.callId !== null && el('bdi', { class: 'of', title: 'tool call id' }, message.callId),
         record.fallback[id] > 0 && el('span', { class: 'badge' }, 'fallback'),
         !sent && el('span', { class: 'badge' }, 'dropped'),
-        el('button', { type: 'button', class: 'origin', 'data-select': id, 'data-hold': `origin ${id}`, title: pathOf(record, id) }, record.label[id]),
+        el('button', { type: 'button', class: 'origin', 'data-select': id, 'data-hold': `origin ${id}`, title: pathOf(record, id) }, shortPath(record, id)),
         el('span', { class: 'num' }, counted(tokens, 'token')),
       ),
       pieces.map((piece, index) => this.piece(piece, `${id}:${index}`)),

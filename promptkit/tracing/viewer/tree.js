@@ -36,7 +36,7 @@ class Tree {
     const { record, widened, selected } = this.view;
     byId('dropped').setAttribute('aria-pressed', String(this.withDropped));
     const whole = widened === 0;
-    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.label[widened]}`;
+    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.shown[widened]}`;
     byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole prompt';
     byId('widen').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
   }
@@ -135,13 +135,13 @@ class Tree {
         'aria-posinset': record.position[id] + 1,
         'aria-expanded': opens ? String(!this.folded[id]) : null,
         'aria-selected': String(selected === id),
-        'aria-label': `${id ? record.label[id] : 'prompt'}, ${kept ? 'kept' : 'dropped'}, ${counted(kept ? left : all, 'token')}`,
+        'aria-label': `${id ? record.shown[id] : 'prompt'}, ${kept ? 'kept' : 'dropped'}, ${counted(kept ? left : all, 'token')}`,
       },
       el(
         'span',
         { class: 'element' },
         el('span', { class: opens ? `twist ${this.folded[id] ? 'shut' : 'open'}` : 'twist', 'aria-hidden': 'true' }),
-        el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.label[id] : 'prompt'),
+        el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.shown[id] : 'prompt'),
         el('bdi', { class: 'preview' }, this.preview(id)),
       ),
       this.bars.pixels ? this.bars.of(id, BAR) : el('span', { class: 'bar' }),
