@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import attrs
 
 from promptkit.errors import BudgetExceededError
-from promptkit.tokens.messages import count_message
+from promptkit.tokens.tokenizer import count_message
 from promptkit.tokens.tool_schemas import compact_arguments
 from promptkit.tokens.truncation import truncate_text
 
