@@ -12,7 +12,7 @@ from promptkit.compaction.planning.blocks import block_spans, extract_summary_te
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.from_message import element_from_message
+from promptkit.elements.history import element_from_message
 from promptkit.elements.layout import Chunk, Group
 from promptkit.rendering.renderer import render
 from promptkit.rendering.sizing import Sizer

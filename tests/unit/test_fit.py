@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
 from promptkit.elements import element_from_message
-from promptkit.elements.history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
