@@ -138,8 +138,8 @@ class PromptElement:
     fallback: Child = attrs.field(default=None, repr=False)
     """Replaces this element once it is pruned, for example by a marker or an outline. It is as prunable as the element."""
 
-    name: str | None = None
-    """A label for paths and lists of removals. On a message it is the participant's name, which is sent to the provider."""
+    label: str | None = None
+    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider."""
 
     children: Children = attrs.field(default=(), init=False)
     """The children, set by `element[...]`."""
@@ -218,7 +218,7 @@ class PromptElement:
 
     def __hash__(self) -> int:
         """Hash a few props and the text children only, so that props may be unhashable and trees deep. Equal elements hash equal."""
-        return hash((type(self), self.priority, self.name, len(self.children), *(c for c in self.children if isinstance(c, str))))
+        return hash((type(self), self.priority, self.label, len(self.children), *(c for c in self.children if isinstance(c, str))))
 
     def __repr__(self) -> str:
         """Return the expression that creates this value, built without recursion."""

@@ -176,8 +176,7 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
-    if form is None:
-        form = next(filter(None, map(find_format, records)), None) or "chat"
+    form = form or _find_format(records)
     if form == "chat":
         return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
     if form == "anthropic":
@@ -185,6 +184,15 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
         return groups, lambda left: to_anthropic(left)["messages"] if left else []
     runs = [list(run) for _, run in groupby(range(len(records)), key=lambda at: at if _is_input(records[at]) else -1)]
     return [_Group(run, messages_from_responses([records[at] for at in run])) for run in runs], to_responses
+
+
+def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
+    """Return the format of the first message that only one format has. Plain messages are Chat Completions'."""
+    for record in records:
+        form = find_format(record)
+        if form is not None:
+            return form
+    return "chat"
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

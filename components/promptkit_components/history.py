@@ -67,6 +67,7 @@ class History(PromptElement):
         _ = sizing
         marker = self.omitted_marker
         return RecordedMessages(
+            label=self.label,
             messages=self.turns,
             keep_turns=self.keep_turns,
             keep_system=self.keep_system,

@@ -118,18 +118,19 @@ class RecordedMessages(PromptElement):
         required = {block[0] for block in blocks if block[0] in whole}
         if self.keep_request:
             required |= set(_find_request(messages, blocks))
+        labels = _describe_rounds(messages, blocks)
         rounds: dict[int, _Round] = {}
         pruned = 0
         for priority, block in enumerate(reversed(order_newest(messages, blocks))):
             stays = block[0] in required
-            rounds[block[0]] = tuple(messages[at] for at in block), priority, None if stays else pruned
+            rounds[block[0]] = tuple(messages[at] for at in block), labels[block[0]], priority, None if stays else pruned
             pruned += 0 if stays else len(block)
         ordered = [rounds[block[0]] for block in blocks]
         return [
             _Rounds(
                 rounds=tuple(ordered[start : start + RUN]),
                 pass_priority=True,
-                conversation=(self.name, messages[0].text),
+                conversation=(self.label, messages[0].text),
                 marker=self.marker,
                 truncate_at=self.truncate_at,
             )
@@ -140,8 +141,8 @@ class RecordedMessages(PromptElement):
 RUN = 16
 """Rounds whose elements are kept together between renders: only a run with a new or changed round is built again."""
 
-_Round: TypeAlias = "tuple[tuple[Message, ...], float, int | None]"
-"""The messages of a round, its priority, and the number of messages that are pruned before it; None if it is never pruned."""
+_Round: TypeAlias = "tuple[tuple[Message, ...], str, float, int | None]"
+"""The messages of a round, its label, its priority, and the number of messages that are pruned before it; None if it never is."""
 
 
 @component
@@ -157,17 +158,32 @@ class _Rounds(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         return [self._build_round(*each, sizing.tokenizer) for each in self.rounds]
 
-    def _build_round(self, messages: Sequence[Message], priority: float, before: int | None, tokenizer: Tokenizer) -> PromptElement:
+    def _build_round(
+        self, messages: Sequence[Message], label: str, priority: float, before: int | None, tokenizer: Tokenizer
+    ) -> PromptElement:
         shown = [element_from_message(_truncate_result(message, self.truncate_at, tokenizer)) for message in messages]
         if before is None:
-            return shown[0].replace(required=True) if len(shown) == 1 else Group(required=True)[shown]
+            return Group(label=label, required=True)[shown]
         if self.marker is None:
-            return Chunk(priority=priority)[shown]
+            return Chunk(label=label, priority=priority)[shown]
         after = before + len(messages)
         marker = KeepWith(group=(self.conversation, after))[element_from_message(_build_marker(self.marker, after))]
         # The marker before this round is pruned together with the round, so that at every budget one of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
-        return KeepWith(group=(self.conversation, before), priority=priority, fallback=marker)[together]
+        return KeepWith(group=(self.conversation, before), label=label, priority=priority, fallback=marker)[together]
+
+
+def _describe_rounds(messages: Sequence[Message], blocks: Sequence[range]) -> dict[int, str]:
+    """Return the labels of rounds by their first index, in the words of who reads a receipt: `turn 3 · run_tests result`."""
+    labels: dict[int, str] = {}
+    turn = 0
+    for block in blocks:
+        first = messages[block[0]]
+        turn += first.role == "user" or not turn
+        names = ", ".join(dict.fromkeys(call.name for call in first.tool_calls))
+        kind = {"user": "request", "assistant": "reply", "system": "system message", "tool": "result"}[first.role]
+        labels[block[0]] = f"turn {turn} · {names} result{'' if len(first.tool_calls) == 1 else 's'}" if names else f"turn {turn} · {kind}"
+    return labels
 
 
 def _find_request(messages: Sequence[Message], blocks: Sequence[range]) -> list[int]:

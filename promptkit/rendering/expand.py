@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from promptkit.element import Child, Children, PromptElement, Sizing, flatten
-from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable
@@ -194,7 +194,12 @@ class Expansion:
                 continue
             kind = type(child)
             role = _ROLES.get(kind)
-            if role is not None and message is None and (built := build_text_message(child, role, node)) is not None:
+            if (
+                role is not None
+                and message is None
+                and isinstance(child, MessageElement)
+                and (built := build_text_message(child, role, node)) is not None
+            ):
                 self.cache.text_messages[id(child)] = built
                 items.append(built)
                 text_messages.append(built)

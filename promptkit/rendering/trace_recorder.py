@@ -219,6 +219,7 @@ class _ItemBuilder:
             kind="text",
             element=type(item.element).__name__ if item.element else "",
             priority=read_given_priority(item.priority),
+            fallback=(item if type(item) is Node else place.node).in_fallback,
             since=since,
             until=until,
         )

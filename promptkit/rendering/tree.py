@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from promptkit.element import Children, PromptElement
+    from promptkit.elements.chat import MessageElement
     from promptkit.elements.media import Reference
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
 
@@ -68,7 +69,7 @@ class TextMessage:
 
     __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
 
-    def __init__(self, element: PromptElement, role: Role, text: str, priority: float) -> None:
+    def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
         self.element = element
         self.role: Role = role
         self.name = element.name
@@ -356,6 +357,6 @@ def format_label(parent: Node, position: int) -> str:
     if element is None and type(item) is Leaf:
         return f"text[{position}]"
     label = type(element).__name__ if element else "fragment"
-    if element and element.name:
-        label += f"({element.name})"
+    if element and element.label:
+        label += f"({element.label})"
     return f"{label}[{position}]" if siblings > 1 else label

@@ -92,7 +92,7 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         rendered: The rendered prompt.
         texts: Each must occur in the text of a message as sent.
         path: The end of an element's path as receipts show it, such as `History` or `History > UserMessage[2]`. A step is an
-            element's type, its name or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
+            element's type, its label or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
             Something of every element that matches must have been sent, and at least one element must match.
 
     Raises:
@@ -367,17 +367,17 @@ def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -
     return True
 
 
-_LABEL = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<name>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
+_STEP = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<label>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
 
 
-def _list_spellings(label: str) -> set[str]:
-    """List the ways to write one step of a path: type, name or both, with and without the index."""
-    match = _LABEL.fullmatch(label)
+def _list_spellings(step: str) -> set[str]:
+    """List the ways to write one step of a path: type, label or both, with and without the index."""
+    match = _STEP.fullmatch(step)
     if match is None:
-        return {label}
-    kind, name, index = match["kind"], match["name"], match["index"] or ""
-    names = {kind} if name is None else {kind, name, f"{kind}({name})"}
-    return names | {f"{each}{index}" for each in names}
+        return {step}
+    kind, label, index = match["kind"], match["label"], match["index"] or ""
+    spellings = {kind} if label is None else {kind, label, f"{kind}({label})"}
+    return spellings | {f"{each}{index}" for each in spellings}
 
 
 def _iter_outcomes(rendered: Rendered) -> Iterator[tuple[Node, int, Outcome]]:

@@ -121,6 +121,7 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
         "element": [names[item.element] for item in items],
         "priority": [_encode_priority(item.priority) for item in items],
         "required": _ids_where(items, lambda item: item.required),
+        "fallback": _ids_where(items, lambda item: item.fallback),
         "since": _values_by_id(items, lambda item: item.since or None),
         "until": [item.until for item in items],
         "tokens": [item.tokens for item in items],

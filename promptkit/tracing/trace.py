@@ -109,6 +109,8 @@ class TraceItem:
     priority: float | None
     """None: it has none, which is the highest."""
     required: bool = False
+    fallback: bool = False
+    """Whether the item is a fallback, or part of one."""
     since: int = 0
     """The first state that keeps the item: later than 0 for a fallback."""
     until: int | None = None

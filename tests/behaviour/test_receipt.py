@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from promptkit import (
     AssistantMessage,
     Child,
@@ -119,8 +121,30 @@ class TestSourceMap:
         assert [(span.message, span.part, span.start, span.end) for span in made.source_map] == [(0, 0, 0, 1)]
 
     def test_paths_hold_labels(self) -> None:
-        made = rendered(UserMessage()[Group(name="history")[Text()["a"]]], 9)
+        made = rendered(UserMessage()[Group(label="history")[Text()["a"]]], 9)
         assert made.source_map[0].path == "UserMessage > Group(history) > Text"
+
+
+class TestLabels:
+    def test_a_label_is_what_receipts_show_and_is_not_sent(self) -> None:
+        labelled = render((UserMessage(priority=1, label="old")["one"], UserMessage()["two"]), budget=8, trace=True)
+        assert [removal.path for removal in labelled.removals] == ["UserMessage(old)[0]"]
+        assert "UserMessage(old)[0]" in labelled.explain()
+        assert labelled.trace is not None
+        assert "UserMessage(old)[0]" in [item.label for item in labelled.trace.items]
+        prompt = UserMessage()["Hello"]
+        assert render(prompt.replace(label="greeting")).messages == render(prompt).messages
+
+    def test_a_name_is_sent_and_counted_and_is_no_label(self) -> None:
+        named, unnamed = (render((UserMessage(name=name)["Hello"], UserMessage()["you"])) for name in ("ada", None))
+        assert named.to_openai()[0] == {"role": "user", "content": "Hello", "name": "ada"}
+        assert named.tokens > unnamed.tokens
+        assert [span.path for span in named.source_map] == ["UserMessage[0]", "UserMessage[1]"]
+
+    def test_only_messages_have_a_name(self) -> None:
+        assert [field.name for field in Group.__attrs_attrs__ if field.name in {"name", "label"}] == ["label"]
+        with pytest.raises(TypeError, match="name"):
+            Group(name="notes")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # what is tested
 
 
 WITH_MARKER = (

@@ -27,6 +27,7 @@ function openRecord(data) {
     element: items.element.map((name) => names[name]),
     priority: Float64Array.from(items.priority, openPriority),
     required: flags(items.required, count),
+    fallback: flags(items.fallback, count),
     since: Int32Array.from({ length: count }, (_, id) => items.since[id] || 0),
     until: Int32Array.from(items.until, (state) => (state === null ? FOREVER : state)),
     removals: data.removals.map((fields, index) => openRemoval(fields, index, names)),

@@ -20,7 +20,7 @@ def document(prompt: object, *budgets: int, ids: bool = False) -> str:
 PROMPT = (
     SystemMessage(required=True)["Be brief."],
     PrioritizedList(priority=5, descending=False)[UserMessage()["one one one"], UserMessage()["two two"]],
-    KeepWith(group="pair", priority=1)[UserMessage(name="question")["three"]],
+    KeepWith(group="pair", priority=1)[UserMessage(label="question")["three"]],
     KeepWith(group="pair", priority=7)[UserMessage()["four", Reference(to="four.md")]],
     Metadata(value=Repair(kind="missing result", detail="call c1 has none.")),
 )
@@ -71,7 +71,7 @@ def test_ids_in_repairs_are_stable_too() -> None:
 
 
 def test_each_removal_is_one_line_whatever_its_name_is() -> None:
-    lines = document((UserMessage(name="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
+    lines = document((UserMessage(label="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
     assert len(lines) == len(document((UserMessage(priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n"))
     assert "\r" not in "".join(lines)
 
