@@ -121,7 +121,7 @@ def fit(  # noqa: PLR0913  # keywords
     paired = pair_tool_calls(flat)
     first = next((message.text for message in paired.messages if message.role == "system"), False)
     overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
-    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten=shorten)
+    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
     if fitted.tokens + overhead > limit:
         sizes = {f"messages[{at}]": count_message(message, counter) for at, message in zip(fitted.sources, fitted.messages, strict=True)}
         raise BudgetExceededError(

@@ -57,16 +57,15 @@ class History(PromptElement):
     """Whether a marker replaces pruned messages. A function gets their number and returns the text of the marker."""
 
     shorten: bool = True
-    """Whether messages may be shortened. Otherwise, and in a render with a `prune_step`, rounds are shown whole, or pruned."""
+    """Whether older messages may be shortened. Otherwise, and in a render with a `prune_step`, their rounds are shown whole, or pruned."""
 
     truncate_at: int | None = None
     """The most tokens of one tool result, however large the budget is. A longer result keeps a head (40 %) and a tail (60 %)."""
 
     def render(self, sizing: Sizing) -> Child:
-        """Return the messages."""
-        _ = sizing
+        """Return the messages, as `RecordedMessages` renders them."""
         marker = self.omitted_marker
-        return RecordedMessages(
+        recorded = RecordedMessages(
             label=self.label,
             messages=self.turns,
             keep_turns=self.keep_turns,
@@ -75,3 +74,4 @@ class History(PromptElement):
             shorten=self.shorten,
             truncate_at=self.truncate_at,
         )
+        return recorded.render(sizing)

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "FittedHistory", "fit_history", "order_newest", "shorten_message", "split_blocks"]
+__all__ = ["CUT_MARKER", "FittedHistory", "Shortened", "fit_history", "order_newest", "shorten_message", "split_blocks"]
+
+Shortened = Literal["any", "request", "none"]
+"""Which messages may be shortened: any that is too long, only the last user message and the newest round if they must be, or none."""
 
 CUT_MARKER = "\n[… cut …]\n"
 """Stands in a shortened text where something is missing."""
@@ -50,6 +53,9 @@ RESULT_EIGHTHS = 1
 
 TEXT_EIGHTHS = 2
 """The eighths of the budget that another older message may have at first."""
+
+USEFUL = 16
+"""The least tokens of its text that a shortened message of an older round shows. If there is no room for them, the round is dropped."""
 
 NEWEST_EIGHTHS = 4
 """The eighths of the budget that the newest round may have at first."""
@@ -73,7 +79,7 @@ def fit_history(  # noqa: PLR0913  # keywords
     *,
     tokenizer: Tokenizer,
     overhead: int = 0,
-    shorten: bool = True,
+    shorten: Shortened = "any",
     keep: Literal["newest", "oldest"] = "newest",
     whole: Collection[int] = (),
     truncate_at: int | None = None,
@@ -86,7 +92,7 @@ def fit_history(  # noqa: PLR0913  # keywords
         budget: The most tokens of the messages and the overhead together.
         tokenizer: Counts the tokens.
         overhead: The tokens of the request besides the messages.
-        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or dropped.
+        shorten: Which messages may be shortened. The others are kept whole, or dropped.
         keep: Which of the older rounds stay longest.
         whole: The indices of messages that stay as they are, like system messages. A tool call and its results are in it together.
         truncate_at: The most tokens of the text of one tool result, however large the budget is.
@@ -101,7 +107,7 @@ class _Fit:
     """One call of `fit_history`."""
 
     def __init__(  # noqa: PLR0913  # the arguments of the call
-        self, messages: Sequence[Message], left: int, tokenizer: Tokenizer, *, budget: int, shorten: bool, truncate_at: int | None
+        self, messages: Sequence[Message], left: int, tokenizer: Tokenizer, *, budget: int, shorten: Shortened, truncate_at: int | None
     ) -> None:
         self.messages = messages
         self.left = left
@@ -154,7 +160,7 @@ class _Fit:
 
     def least_size(self, at: int) -> int:
         """Return the tokens of a message that is shortened as far as possible."""
-        if not self.shorten:
+        if self.shorten == "none":
             return self.size(at)
         tokens = self.least.get(at)
         if tokens is None:
@@ -163,12 +169,16 @@ class _Fit:
             self.least[at] = tokens
         return tokens
 
+    def useful_size(self, at: int) -> int:
+        """Return the tokens of a message that is shortened so far that it still says something."""
+        return min(self.size(at), self.least_size(at) + USEFUL)
+
     def _grant_required(self, users: Sequence[int], newest: Sequence[int]) -> bool:
         """Grant tokens to what always stays. Return whether it fits."""
         request = sum(map(self.size, users))
         whole = sum(map(self.size, newest))
         wanted = whole
-        if self.shorten and 2 * whole > self.budget:
+        if self.shorten == "any" and 2 * whole > self.budget:
             wanted = max(sum(map(self.least_size, newest)), min(whole, self.budget * NEWEST_EIGHTHS // UNIT))
         fits = True
         if wanted + request > self.left:
@@ -201,7 +211,7 @@ class _Fit:
             planned = [self._plan(at) for at in block]
             if sum(planned) > left:
                 room = left // UNIT
-                if sum(map(self.least_size, block)) <= room:
+                if self.shorten == "any" and sum(map(self.useful_size, block)) <= room:
                     self._grant(block, room)
                     left -= UNIT * sum(self.granted[at] for at in block)
                 break
@@ -215,9 +225,9 @@ class _Fit:
         size = self.size(at)
         message = self.messages[at]
         share = RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS
-        if not self.shorten or size * UNIT <= self.budget * share:
+        if self.shorten != "any" or size * UNIT <= self.budget * share:
             return size * UNIT
-        return max(self.least_size(at) * UNIT, self.budget * share)
+        return max(self.useful_size(at) * UNIT, self.budget * share)
 
     def _grant_rest(self) -> None:
         """Grant the tokens that are left to shortened messages: tool results first, then tool calls, then others, the newest first."""

@@ -6,6 +6,7 @@ in the same order, so a conversation is never above the budget, also where its s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,12 +18,10 @@ from promptkit.elements.fit_history import fit_history, order_newest, shorten_me
 from promptkit.elements.layout import Chunk, Group, KeepWith
 from promptkit.elements.media import Document, Image, Metadata, Opaque
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
-from promptkit.tokens.messages import count_frame, count_message, count_part
+from promptkit.tokens.messages import count_frame, count_message
 from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
     from promptkit.messages import Part
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -42,7 +41,7 @@ class RecordedMessages(PromptElement):
     4. The last user message and the newest round stay. They are shortened if they must be, the user message last.
 
     A larger budget shows every message that a smaller one shows. With `shorten=False`, and in a render with a `prune_step`, which holds
-    the prefix of the prompt for a provider's cache, nothing is shortened: whole rounds are pruned.
+    the prefix of the prompt for a provider's cache, older rounds are shown whole, or pruned.
 
     Recordings are repaired as `pair_tool_calls` describes; `rendered.repairs` reports every repair. Cache breakpoints of the recording
     are dropped: the prompt sets its own.
@@ -72,7 +71,8 @@ class RecordedMessages(PromptElement):
     """Returns the text of the user message that replaces pruned messages, given their number. None: nothing replaces them."""
 
     shorten: bool = True
-    """Whether messages may be shortened. Otherwise rounds are shown whole, or pruned."""
+    """Whether older messages may be shortened. Otherwise their rounds are shown whole, or pruned, and only what always stays is
+    shortened if it must be."""
 
     truncate_at: int | None = None
     """The most tokens of the text of one tool result, however large the budget is. A longer one keeps its head and its tail."""
@@ -82,14 +82,18 @@ class RecordedMessages(PromptElement):
         paired = pair_tool_calls(self.messages)
         messages = [_join_texts(message) for message in paired.messages if self.keep_system or message.role != "system"]
         whole = self._find_whole(messages)
-        if self.shorten and not sizing.prune_step and len(whole) < len(messages):
+        if len(whole) < len(messages):
             self._shorten(messages, whole, sizing)
         return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole)
 
     def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
         """Return the indices of messages that are never pruned and never shortened."""
         starts = [at for at, message in enumerate(messages) if message.role == "user" or at == 0]
-        kept = range(starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages)) if self.keep_turns and starts else range(0)
+        kept = (
+            range(starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages))
+            if self.keep_turns and starts
+            else range(0)
+        )
         keep = self.keep
         always = (at for at, message in enumerate(messages) if message.role == "system" or (keep is not None and keep(message)))
         return frozenset(chain(kept, always))
@@ -97,12 +101,11 @@ class RecordedMessages(PromptElement):
     def _shorten(self, messages: list[Message], whole: frozenset[int], sizing: Sizing) -> None:
         """Replace messages by shortened ones that fit the share of the budget together."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
-        if _surely_fit(messages, budget, tokenizer):
-            return
         fitted = fit_history(
             messages,
             budget,
             tokenizer=tokenizer,
+            shorten="any" if self.shorten and not sizing.prune_step else "request",
             whole=whole,
             truncate_at=self.truncate_at,
             count_marker=None if marker is None else lambda count: count_message(_build_marker(marker, count), tokenizer),
@@ -127,7 +130,7 @@ class RecordedMessages(PromptElement):
             pruned += 0 if stays else len(block)
         ordered = [rounds[block[0]] for block in blocks]
         return [
-            _Rounds(
+            Rounds(
                 rounds=tuple(ordered[start : start + RUN]),
                 pass_priority=True,
                 conversation=(self.label, messages[0].text),
@@ -146,7 +149,7 @@ _Round: TypeAlias = "tuple[tuple[Message, ...], str, float, int | None]"
 
 
 @component
-class _Rounds(PromptElement):
+class Rounds(PromptElement):
     """A run of rounds. The children are the same at every budget, so they are kept between renders."""
 
     rounds: tuple[_Round, ...]
@@ -167,7 +170,7 @@ class _Rounds(PromptElement):
         if self.marker is None:
             return Chunk(label=label, priority=priority)[shown]
         after = before + len(messages)
-        marker = KeepWith(group=(self.conversation, after))[element_from_message(_build_marker(self.marker, after))]
+        marker = KeepWith(group=(self.conversation, after), label="marker")[element_from_message(_build_marker(self.marker, after))]
         # The marker before this round is pruned together with the round, so that at every budget one of two markers fits.
         together = Chunk()[shown] if before == 0 else shown
         return KeepWith(group=(self.conversation, before), label=label, priority=priority, fallback=marker)[together]
@@ -204,32 +207,18 @@ def _truncate_result(message: Message, tokens: int | None, tokenizer: Tokenizer)
     return shorten_message(message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer)
 
 
-def _surely_fit(messages: Sequence[Message], budget: int, tokenizer: Tokenizer) -> bool:
-    """Return whether messages fit by the lengths of their texts, without counting them. False means that they may or may not fit."""
-    total = 0
-    for message in messages:
-        total += count_frame(message, tokenizer).tokens
-        for part in message.content:
-            bound = tokenizer.upper_bound(part) if isinstance(part, str) else count_part(part, tokenizer)
-            if bound is None:
-                return False
-            total += bound
-        if total > budget:
-            return False
-    return True
-
-
 def _join_texts(message: Message) -> Message:
-    """Join adjacent texts of a message, and drop its cache breakpoints, as a render does, so that it is counted as it is sent."""
-    if len(message.content) < 2:  # noqa: PLR2004  # parts
+    """Join adjacent texts of a message, and drop empty ones and cache breakpoints, as a render does, so that it is counted as it is sent."""
+    content = message.content
+    if len(content) < 2 and content != ("",):  # noqa: PLR2004  # parts
         return message
     parts: list[Part] = []
-    for part in message.content:
+    for part in content:
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
-        elif not isinstance(part, CacheBreakpointPart):
+        elif part and not isinstance(part, CacheBreakpointPart):
             parts.append(part)
-    return message if len(parts) == len(message.content) else attrs.evolve(message, content=tuple(parts))
+    return message if len(parts) == len(content) else attrs.evolve(message, content=tuple(parts))
 
 
 def element_from_message(

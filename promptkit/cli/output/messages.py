@@ -39,6 +39,9 @@ REASONS = {
 }
 """Reason of a removal → what it means."""
 
+LABELLED = re.compile(r"\w+\((.+)\)(?:\[\d+\])?")
+"""The step of a path whose element has a label: `KeepWith(turn 3 · reply)[7]`."""
+
 STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
 
@@ -136,12 +139,18 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
 
 
 def _short_path(path: str) -> str:
+    """Return the end of a path, or the label of its last element if it has one."""
     steps = path.split(" > ")
+    if LABELLED.fullmatch(steps[-1]):
+        return _last_step(path)
     return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
 
 
 def _last_step(path: str) -> str:
-    return path.rsplit(" > ", 1)[-1]
+    """Return the last step of a path, or only the label in it."""
+    last = path.rsplit(" > ", 1)[-1]
+    labelled = LABELLED.fullmatch(last)
+    return labelled[1] if labelled else last
 
 
 def _first_line(message: Message, console: Console) -> str:
