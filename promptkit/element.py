@@ -28,20 +28,22 @@ T = TypeVar("T", bound="PromptElement")
 
 
 class Sizing:
-    """The budget, tokenizer and model of the current render, for a component's `render` method.
+    """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
 
     Reading `token_budget` is recorded. A component that does not read it renders the same children at every budget, so its
     result is cached for all budgets. Earlier flex groups are counted only when the budget is read.
     """
 
-    __slots__ = ("_budget", "budget_read", "model", "tokenizer")
+    __slots__ = ("_budget", "budget_read", "model", "prune_step", "tokenizer")
 
-    def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None) -> None:
+    def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None, *, prune_step: int = 0) -> None:
         self._budget = budget
         self.tokenizer = tokenizer
         """The tokenizer of this render."""
         self.model = model
         """The name of the model, None if the render was called without one."""
+        self.prune_step = prune_step
+        """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at every budget: the prefix is held."""
         self.budget_read: int | None = None
         """The last value of `token_budget`; None until it is read."""
 

@@ -13,7 +13,7 @@ from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinit
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.tree import HIGHEST_PRIORITY
-from promptkit.tokens.messages import count_frame, count_part
+from promptkit.tokens.tokenizer import count_frame, count_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
