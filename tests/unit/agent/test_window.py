@@ -451,7 +451,9 @@ class TestLearningTheMargin:
         assert each.tokenizer.name == "o200k_base*1.45"
         asyncio.run(self.converse(each, 8, 1.2))
         assert each.tokenizer.name == "o200k_base*1.26"
-        assert each.usage().tokens < 1.3 * each.usage().provider  # pyright: ignore[reportOptionalOperand]  # there were replies
+        usage = each.usage()
+        assert usage.provider is not None
+        assert usage.tokens < 1.3 * usage.provider
 
     def test_no_request_is_above_the_budget_by_the_provider_s_count_once_it_was_reported(self) -> None:
         each = window(model="claude-opus-4-5", tokenizer=None, budget=ContextBudget(window=8_000, reserved_output_tokens=0))
