@@ -179,7 +179,7 @@ class BudgetExceededError(PromptKitError):
         budget: The limit that was exceeded, in tokens.
         required: The tokens of the required content.
         over: `required` less `budget`.
-        largest: Element paths with their tokens, the largest first.
+        largest: The largest elements with their tokens, the largest first: their labels, or their paths.
         messages: The unpruned messages, for example as input of a summary.
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.

@@ -9,11 +9,19 @@ import attrs
 from promptkit.element import Child, PromptElement, component
 from promptkit.messages import ToolCall
 
-__all__ = ["AssistantMessage", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
+__all__ = ["AssistantMessage", "MessageElement", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
 
 
 @component
-class SystemMessage(PromptElement):
+class MessageElement(PromptElement):
+    """The base of the message elements."""
+
+    name: str | None = None
+    """The participant's name, which is sent to the provider and costs tokens. For a name in receipts alone, use `label`."""
+
+
+@component
+class SystemMessage(MessageElement):
     """A message with the developer's instructions.
 
     >>> SystemMessage(priority=1000)["You are terse."]
@@ -21,7 +29,7 @@ class SystemMessage(PromptElement):
 
 
 @component
-class UserMessage(PromptElement):
+class UserMessage(MessageElement):
     """A message of the user.
 
     >>> UserMessage(priority=900, flex_grow=2)["Fix the parser."]
@@ -29,7 +37,7 @@ class UserMessage(PromptElement):
 
 
 @component
-class AssistantMessage(PromptElement):
+class AssistantMessage(MessageElement):
     """A message of the model: text, tool calls or both.
 
     When the result of a tool call is pruned, the call is removed from the message. A message without text is removed with its
@@ -46,7 +54,7 @@ class AssistantMessage(PromptElement):
 
 
 @component
-class ToolMessage(PromptElement):
+class ToolMessage(MessageElement):
     """The result of one tool call. The result and its call are pruned together. Without children it is sent as an empty result.
 
     >>> ToolMessage(tool_call_id="c1")["def parse(): ..."]

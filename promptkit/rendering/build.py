@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.element import PromptElement, flatten
-from promptkit.elements.chat import AssistantMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement
 from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
@@ -85,7 +85,7 @@ _MAX_RESERVE = 20
 """Characters of `"/N"`: Python refuses to read a number of thousands of digits."""
 
 
-def build_text_message(element: PromptElement, role: Role, parent: Node) -> TextMessage | None:
+def build_text_message(element: MessageElement, role: Role, parent: Node) -> TextMessage | None:
     """Build a TextMessage, or return None if the message needs a node.
 
     It needs none if its only child is a text that is not blank, and if it has no props that sizing or pruning must look at.

@@ -73,26 +73,26 @@ class BackwardScan:
 
     def find_first_fit(self, budget: int) -> int | None:
         """Return the smallest state that fits the budget, or None if not even the last state does."""
-        while self.state and self._could_fit(budget) and not self._surely_exceeds(budget):
+        room = budget - min(self.overhead)
+        shortest = max(_LONG, budget)
+        steps = self.steps
+        # Counts at joins are not quite monotone: an earlier state may be without the slack.
+        while self.state and self._content - self._slack <= room:
+            step = steps[self.state - 1]
+            # A restored text that is too long for the budget need not be counted: it is in every earlier state, so none of them fits.
+            if isinstance(step, tuple):
+                item = step[3].items[step[4]]
+                if type(item) is TextMessage and len(item.text) > shortest and self._is_too_long(item, shortest, budget):
+                    break
+            elif self._restores_too_long(step, shortest, budget):
+                break
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
         return next((state for state in states if self.tokens_at(state) <= budget), None)
 
-    def _could_fit(self, budget: int) -> bool:
-        """Return whether an earlier state may fit. Counts at joins are not quite monotone."""
-        gain = self.tokens - self._content - min(self.overhead)
-        return self.tokens - self._slack - gain <= budget
-
-    def _surely_exceeds(self, budget: int) -> bool:
-        """Return whether the next step back restores a text that is too long for the budget, so that it need not be counted.
-
-        The text is then in every earlier state, so none of them fits.
-        """
-        shortest = max(_LONG, budget)
+    def _restores_too_long(self, step: list[Change], shortest: int, budget: int) -> bool:
+        """Return whether undoing a step restores a text that is too long for the budget."""
         at = self.state - 1
-        step = self.steps[at]
-        if isinstance(step, tuple):
-            return self._is_too_long(step[3].items[step[4]], shortest, budget)
         for change in step:
             if isinstance(change, LeafUnlinked):
                 restored: list[Item] = [change.leaf]

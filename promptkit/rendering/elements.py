@@ -134,7 +134,7 @@ def _open_component(context: ElementContext, node: Node, element: PromptElement)
     return context.run_component(node, element)
 
 
-def _open_rendered_message(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_rendered_message(context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
     _open_message(context, node, element)
     return context.run_component(node, element)
 
@@ -149,7 +149,7 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
 
 
-def _open_message(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_message(_context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
     if node.message is not None:
         message = f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested."
         raise TreeError(message, path=format_path(node))

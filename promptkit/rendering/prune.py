@@ -19,7 +19,7 @@ from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
 from promptkit.rendering.subtree import build_message, iter_message_places, iter_messages, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Node, TextMessage, format_path, is_node_alive
+from promptkit.rendering.tree import NEVER_REMOVED, Node, Paths, TextMessage, format_path, is_node_alive
 from promptkit.rendering.undo_log import ItemRemoved
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class Pruner:
         state = len(scan.steps)
         required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
+        paths = Paths()
         for parent, position in iter_message_places(root, state):
             item = parent.items[position]
             size = (
@@ -158,7 +159,8 @@ class Pruner:
                 if type(item) is Node
                 else 0
             )
-            sizes[format_path(parent, position)] = size
+            label = paths.shorten(parent, position)
+            sizes[paths.format(parent, position) if label in sizes else label] = size
         if not where:
             required += self.tree.reserved
             if self.tree.reserved:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,
@@ -134,7 +134,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         )
         node.children.append(leaf)
     else:
-        if type(element) in ROLES:
+        if isinstance(element, MessageElement):
             _message(node, element, keys)
         literal = Node(key=-1, priority=MAX if element.priority is None else element.priority)
         build(_rendered(element, tokenizer), literal, tokenizer, keys)
@@ -145,7 +145,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     return node
 
 
-def _message(node: Node, element: PromptElement, keys: itertools.count[int]) -> None:
+def _message(node: Node, element: MessageElement, keys: itertools.count[int]) -> None:
     node.kind, node.role, node.name = "message", ROLES[type(element)], element.name
     if isinstance(element, AssistantMessage):
         node.calls = [(next(keys), call) for call in element.tool_calls]

@@ -117,13 +117,13 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
         console.print("\n  Nothing removed.")
         return
     total = sum(removal.tokens for removal in removals)
-    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, path):")
+    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):")
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
-    reasons = [f"{each.reason} {_last_step(each.partner)}" if each.partner else each.reason for each in shown]
+    reasons = [f"{each.reason} {_last_step(each.partner_label)}" if each.partner_label else each.reason for each in shown]
     width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
         _print_row(
-            console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.path)}", "bright_black"
+            console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.label)}", "bright_black"
         )
     if rest := removals[len(shown) :]:
         console.print(f"  {'…':>9} {sum(removal.tokens for removal in rest):>7,}  {len(rest):,} more")
@@ -135,13 +135,13 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _short_path(path: str) -> str:
-    steps = path.split(" > ")
+def _short_path(label: str) -> str:
+    steps = label.split(" > ")
     return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
 
 
-def _last_step(path: str) -> str:
-    return path.rsplit(" > ", 1)[-1]
+def _last_step(label: str) -> str:
+    return label.rsplit(" > ", 1)[-1]
 
 
 def _first_line(message: Message, console: Console) -> str:
@@ -194,6 +194,7 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
             {
                 "order": removal.order,
                 "path": removal.path,
+                "label": removal.label,
                 # JSON cannot express -inf.
                 "priority": None if removal.priority is None else max(removal.priority, -sys.float_info.max),
                 "tokens": removal.tokens,

@@ -51,7 +51,7 @@ class History(PromptElement):
 
 
 PROMPT = (
-    SystemMessage(required=True, name="rules")["You are terse."],
+    SystemMessage(required=True, label="rules")["You are terse."],
     History(turns=4, priority=5),
     UserMessage(priority=9)["Fix the parser.", TextChunk(priority=1)["Be quick about it."]],
 )
@@ -196,12 +196,12 @@ class TestKept:
         assert "History[1]: removal" in failure(lambda: assert_kept(at(6), path="History"))
 
     def test_an_element_of_which_everything_went_was_dropped(self) -> None:
-        prompt = UserMessage()["stays", Group(name="notes", priority=3)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]]
+        prompt = UserMessage()["stays", Group(label="notes", priority=3)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]]
         assert_kept(at(2, prompt), path="notes")
         assert_dropped(at(1, prompt), path="notes")
 
     def test_an_element_that_rendered_nothing_was_not_kept(self) -> None:
-        prompt = (UserMessage()["hello"], Group(name="empty")[None], Group(name="blank")[UserMessage()[" "]])
+        prompt = (UserMessage()["hello"], Group(label="empty")[None], Group(label="blank")[UserMessage()[" "]])
         text = failure(lambda: assert_kept(at(9, prompt), path="empty"))
         assert text.startswith("Of 'empty', 1 of 1 rendered nothing to begin with:\n  Group(empty)[1]\n")
         assert "rendered nothing" in failure(lambda: assert_kept(at(9, prompt), path="blank"))
@@ -264,12 +264,12 @@ class TestDropped:
         assert lines[:2] == ["Of 'History > UserMessage', 2 of 4 were kept:", "  History[1] > UserMessage[2]"]
 
     def test_what_is_inside_something_dropped_is_dropped(self) -> None:
-        prompt = (Chunk(priority=1)[UserMessage(name="a")["one"], UserMessage(name="b")["two"]], UserMessage()["end"])
+        prompt = (Chunk(priority=1)[UserMessage(label="a")["one"], UserMessage(label="b")["two"]], UserMessage()["end"])
         assert_dropped(at(1, prompt), path="a")
         assert_dropped(at(1, prompt), path="Chunk > *")
 
     def test_an_element_that_rendered_nothing_was_not_dropped(self) -> None:
-        prompt = (UserMessage()["hello"], Group(name="empty")[None])
+        prompt = (UserMessage()["hello"], Group(label="empty")[None])
         assert "so nothing dropped it" in failure(lambda: assert_dropped(at(9, prompt), path="empty"))
 
     def test_a_misspelt_path_is_a_failure(self) -> None:
@@ -358,3 +358,12 @@ def test_a_failure_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> 
 
 
 pytest_plugins = ["pytester"]
+
+
+def test_a_path_may_be_written_as_a_receipt_shows_it() -> None:
+    prompt = (KeepWith(group=1, priority=1)[UserMessage()["one"]], UserMessage(priority=2, label="today")["two"], UserMessage()["three"])
+    rendered = render(prompt, budget=1, tokenizer=WordTokenizer())
+    assert [removal.label for removal in rendered.removals] == ["UserMessage[0]", "today"]
+    for removal in rendered.removals:
+        assert_dropped(rendered, path=removal.label)
+        assert_dropped(rendered, path=removal.path)

@@ -20,7 +20,7 @@ def document(prompt: object, *budgets: int, ids: bool = False) -> str:
 PROMPT = (
     SystemMessage(required=True)["Be brief."],
     PrioritizedList(priority=5, descending=False)[UserMessage()["one one one"], UserMessage()["two two"]],
-    KeepWith(group="pair", priority=1)[UserMessage(name="question")["three"]],
+    KeepWith(group="pair", priority=1)[UserMessage(label="question")["three"]],
     KeepWith(group="pair", priority=7)[UserMessage()["four", Reference(to="four.md")]],
     Metadata(value=Repair(kind="missing result", detail="call c1 has none.")),
 )
@@ -41,8 +41,8 @@ repaired: missing result: call c1 has none.
 reference left out: four.md
 removed: 3 pieces, first to last
    tokens  priority  reason     element
-        1         1  budget     KeepWith[2]
-        1         7  kept-with  KeepWith[3] (with KeepWith[2])
+        1         1  budget     question
+        1         7  kept-with  UserMessage[3] (with question)
         3         3  budget     PrioritizedList[1] > UserMessage[0]
 
 == 1 tokens ==
@@ -71,7 +71,7 @@ def test_ids_in_repairs_are_stable_too() -> None:
 
 
 def test_each_removal_is_one_line_whatever_its_name_is() -> None:
-    lines = document((UserMessage(name="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
+    lines = document((UserMessage(label="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
     assert len(lines) == len(document((UserMessage(priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n"))
     assert "\r" not in "".join(lines)
 
