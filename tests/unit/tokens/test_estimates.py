@@ -134,7 +134,8 @@ class TestCalibrated:
             ([1.2, 1.19, 1.21], 1.28),
             ([1.3] + [1.0] * 4, 1.38),  # one high report counts five requests long
             ([1.3] + [1.0] * 5, 1.06),
-            ([0.5], 1.0),  # never below the floor
+            ([0.6], 1.0),  # never below the floor
+            ([0.4], 1.45),  # a report without the cached tokens
             ([50.0], 3.16),  # hidden content of the provider is no way of counting
             ([1.371, 1.36, 1.35, 1.35, 1.35, 1.36], 1.45),  # a fall of one step is none
         ],
