@@ -163,6 +163,16 @@ class TestCalibrated:
             CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
 
 
+class TenLetters(Tokenizer):
+    """Counts runs of ten letters, whatever stands before them: a short piece says nothing of the whole."""
+
+    characters = 0
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return -(-len(text) // 10)
+
+
 class Witness(Tokenizer):
     """Counts with the base, and the characters that it counts."""
 
@@ -200,6 +210,11 @@ class TestTruncateByCounting:
         assert count(kept) <= max(tokens, 0)
         longer = text[: len(kept) + 1] if keep == "head" else text[len(text) - len(kept) - 1 :]
         assert kept == text or count(longer) > tokens
+
+    def test_a_text_whose_pieces_mislead_takes_no_longer_than_halving(self) -> None:
+        witness = TenLetters()
+        assert len(witness.truncate("a" * 1_000_000, 4_000)) == 40_000
+        assert witness.characters < 30 * 40_000
 
     @pytest.mark.parametrize("tokens", [1, 100, 4_000, 100_000])
     @pytest.mark.parametrize("keep", ["head", "tail"])
