@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from promptkit.compaction.compactor import Compactor, build_checkpoint, collect_facts
-from promptkit.compaction.events import CompactionCommitted, CompactionFailed, SummaryDiscarded
+from promptkit.compaction.events import (
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    SummaryAttemptFailed,
+    SummaryDiscarded,
+)
 from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
@@ -354,6 +362,52 @@ def test_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, reas
     assert failed.reason == reason
     assert (each.texts, len(each.log)) == (texts, entries)
     each.told.check()
+
+
+@pytest.mark.spec("E60")
+def test_a_summary_that_is_absurdly_short_for_what_it_stands_for_is_refused_whoever_wrote_it() -> None:
+    each = made(writer=Writer(text="ok"), keep=KeepNothing())  # of 400 tokens
+    with pytest.raises(SummaryError, match="a summary of 1 tokens cannot replace 400: 'ok'") as caught:
+        compact(each)
+    assert caught.value.reason == "too_short"
+
+    assert compact(made(writer=Writer(text="All is well."), keep=KeepNothing())) is not None
+
+
+def test_a_note_that_says_that_there_is_no_summary_may_be_short() -> None:
+    each = made(keep=KeepNothing())
+    each.log.append_messages(*(Message(role="assistant", content=(words(2_000),)) for _ in range(4)))
+    each.compactor.summarizer = FallbackSummarizer([PlaceholderSummarizer(tokenizer=WordTokenizer())])
+
+    assert checkpoint(compact(each)).summary == "[8 earlier messages are left out here. They could not be summarized.]"
+
+
+def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the_number_of_its_compaction() -> None:
+    error = SummaryError(reason="untagged", detail="no tags.", usage=Usage(input_tokens=10, output_tokens=2))
+    each = made()
+    each.compactor.summarizer = FallbackSummarizer([Writer(error=error), Writer()], clock=itertools.count(step=3).__next__)
+    compact(each)
+
+    started, failed, committed = each.told.events
+    assert isinstance(started, CompactionStarted)
+    assert isinstance(committed, CompactionCommitted)
+    assert failed == SummaryAttemptFailed(
+        number=started.number,
+        trigger="manual",
+        summarizer="Writer",
+        reason="untagged",
+        detail=str(error),
+        seconds=3,
+        input_tokens=10,
+        output_tokens=2,
+    )
+
+
+def test_one_summarizer_alone_has_the_time_limit_too() -> None:
+    each = made(writer=Writer(gate=asyncio.Event()))
+    with pytest.raises(TimeoutError, match=r"no summary within 0\.01 seconds"):
+        asyncio.run(each.compactor.compact(trigger="manual", seconds=0.01))
+    assert each.told.ends == ["failed"]
 
 
 def short_talk(count: int) -> Transcript:

@@ -6,7 +6,7 @@ import pytest
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match, on_overflow, prune_at
+from promptkit.compaction.policy.rules import Thresholds, compact_at, compact_on_demand, default_policy, first_match, on_overflow, prune_at
 from promptkit.compaction.policy.state import Attempts
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
@@ -413,6 +413,70 @@ def test_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
         assert each.state.pruned
         assert each.writer.tasks == []
         assert await each.controller.compact() is not None  # asked for, it is done
+
+    run(work, each)
+
+
+def test_a_model_must_write_the_summary_while_there_is_room_and_where_it_is_asked_for() -> None:
+    policy = first_match((compact_on_demand, compact_at(0.5), on_overflow()))
+    each = kept(writer=Writer(error=ValueError("no provider")), policy=policy)
+
+    async def work() -> None:
+        each.user(300)
+        each.answer(300)
+        each.user(10)
+        await each.prepare()  # at a threshold
+        each.user(10)
+        await each.make_room(1_200)  # it does not fit
+        for allowed in (False, True):
+            with pytest.raises(ValueError, match="no provider"):
+                await each.controller.compact(allow_extractive=allowed)
+
+    run(work, each)
+    assert [task.require_model for task in each.writer.tasks] == [True, False, True, False]
+
+
+def test_a_background_summary_is_a_model_s_and_takes_its_time() -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each)
+        await turns()
+
+    run(work, each)
+    (task,) = each.writer.tasks
+    assert (task.require_model, task.seconds) == (True, None)
+
+
+def test_each_summarizer_may_take_as_long_as_the_policy_waits() -> None:
+    each = kept(policy=default_policy(rng=lambda: 0.5, thresholds=Thresholds(wait_seconds=7)))
+
+    async def work() -> None:
+        each.user(300)
+        each.answer(300)
+        each.user(300)
+        await each.make_room(1_200)
+        each.answer(300)
+        each.user(10)
+        await each.controller.compact()
+
+    run(work, each)
+    assert [task.seconds for task in each.writer.tasks] == [7, 7]
+
+
+def test_a_failure_while_there_is_room_leaves_an_overflow_its_attempt() -> None:
+    policy = first_match((compact_at(0.5), on_overflow()))
+    each = kept(writer=Writer(error=ValueError("no provider")), policy=policy)
+
+    async def work() -> None:
+        each.user(300)
+        each.answer(300)
+        each.user(10)
+        await each.prepare()
+        assert each.told.ends == ["failed"]
+        each.writer.error = None
+        await each.make_room(1_200)
+        assert each.compacted
 
     run(work, each)
 

@@ -185,3 +185,10 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
 def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
     with pytest.raises(InvalidArgumentError):
         SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, prefix_share=share)
+
+
+def test_the_first_part_of_a_turn_needs_no_headings_since_it_is_asked_for_three_things() -> None:
+    part = Part(together=2)
+    asyncio.run(SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(task_of(long_turn(history=True))))
+
+    assert {first(task.plan.dropped): task.headings for task in part.tasks} == {"before": True, "wish": False}

@@ -15,14 +15,16 @@ from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     extract_summary,
     get_previous_summary,
+    limit_output,
     strip_analysis,
     sum_usage,
     summary_from_reply,
     updated_facts,
 )
 from promptkit.errors import SummaryError
-from promptkit.messages import Message, ToolCall, Usage
+from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
+from promptkit.testing import ScriptedModel
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, nothing_new, parser_talk, task_of
 
@@ -150,6 +152,48 @@ class TestTask:
 
         assert facts.requests == ("Read the parser.", "And now?")
         assert facts.messages == len(first.plan.dropped) + 2
+
+
+@attrs.frozen(kw_only=True)
+class Adjustable:
+    """A model that takes options."""
+
+    name: str
+    options: dict[str, object] = attrs.field(factory=dict[str, object])
+
+    def with_options(self, **options: object) -> Adjustable:
+        return attrs.evolve(self, options=options)
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        raise NotImplementedError
+
+
+class TestOutputLimit:
+    def limit(self, name: str, *, max_tokens: int = 1_000, room: int | None = None) -> object:
+        limited = limit_output(Adjustable(name=name), attrs.evolve(TASK, max_tokens=max_tokens), room=room)
+        assert isinstance(limited, Adjustable)
+        assert limited.options["temperature"] == 0
+        return limited.options["max_output_tokens"]
+
+    def test_it_allows_for_the_summary_and_the_analysis_before_it(self) -> None:
+        assert self.limit("gpt-4.1") == 2 * 1_000 + 2_000
+
+    @pytest.mark.parametrize("name", ["gpt-5", "o3", "a-model-of-ones-own"])
+    def test_a_model_that_may_reason_has_room_for_that_apart(self, name: str) -> None:
+        assert self.limit(name) == 2 * 1_000 + 2_000 + 8_000
+
+    @pytest.mark.parametrize(("room", "limit"), [(100_000, 4_000), (4_000, 3_000), (1_200, 1_000), (10, 1_000)])
+    def test_it_takes_three_quarters_of_the_room_in_the_window_and_never_less_than_the_summary_may_have(
+        self, room: int, limit: int
+    ) -> None:
+        assert self.limit("gpt-4.1", room=room) == limit
+
+    def test_it_is_no_more_than_the_model_can_write(self) -> None:
+        assert self.limit("gpt-4o", max_tokens=16_000) == 16_384
+
+    def test_a_model_without_options_is_asked_as_it_is(self) -> None:
+        model = ScriptedModel([])
+        assert limit_output(model, TASK) is model
 
 
 def test_usage_is_added_up_where_it_is_known() -> None:
