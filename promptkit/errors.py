@@ -180,12 +180,12 @@ class BudgetExceededError(PromptKitError):
         budget: The limit that was exceeded, in tokens.
         required: The tokens of what cannot be pruned.
         over: `required` less `budget`.
-        largest: Element paths with their tokens, the largest first.
+        largest: The largest elements with their tokens, the largest first: their labels, or their paths.
         messages: The unpruned messages, for example as input of a summary.
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.
         where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
-        last_message: The path of the message that would be pruned next, if that is the last user message, or the last message of a prompt
+        last_message: What receipts call the message that would be pruned next, if that is the last user message, or the last message of a prompt
             without user messages; otherwise empty.
         trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
-from promptkit.elements.history import fit_history
+from promptkit.elements.fit_history import fit_history
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
-from promptkit.errors import InvalidArgumentError
+from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tokens.tokenizer import count_message
 from promptkit.tool_pairing import pair_tool_calls
 from promptkit.tools import tool_definitions
 
@@ -120,7 +121,17 @@ def fit(  # noqa: PLR0913  # keywords
     paired = pair_tool_calls(flat)
     first = next((message.text for message in paired.messages if message.role == "system"), False)
     overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
-    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten=shorten)
+    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
+    if fitted.tokens + overhead > limit:
+        sizes = {f"messages[{at}]": count_message(message, counter) for at, message in zip(fitted.sources, fitted.messages, strict=True)}
+        raise BudgetExceededError(
+            budget=limit,
+            required=fitted.tokens + overhead,
+            largest=dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3]),
+            messages=paired.messages,
+            metadata=(),
+            removed=(),
+        )
     shown: list[T] = []
     kept: set[int] = set()
     changed: set[int] = set()
@@ -165,8 +176,7 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
-    if form is None:
-        form = next(filter(None, map(find_format, records)), None) or "chat"
+    form = form or _find_format(records)
     if form == "chat":
         return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
     if form == "anthropic":
@@ -174,6 +184,15 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
         return groups, lambda left: to_anthropic(left)["messages"] if left else []
     runs = [list(run) for _, run in groupby(range(len(records)), key=lambda at: at if _is_input(records[at]) else -1)]
     return [_Group(run, messages_from_responses([records[at] for at in run])) for run in runs], to_responses
+
+
+def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
+    """Return the format of the first message that only one format has. Plain messages are Chat Completions'."""
+    for record in records:
+        form = find_format(record)
+        if form is not None:
+            return form
+    return "chat"
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

@@ -161,6 +161,7 @@ class ContextWindow:
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._tokenizer = tokenizer
+        self._learned: Tokenizer | None = None
         self._summarizing_model = as_model(summarizer)
         self._definitions = tool_definitions(tools)
         events = events or Events()
@@ -217,8 +218,8 @@ class ContextWindow:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that counts requests: the one that was given, or the model's."""
-        return self._tokenizer or tokenizer_for(model_name(self.model))
+        """The tokenizer that counts requests: the one that was given, or the model's, with what it learned from the provider's usage."""
+        return self._learned or self._tokenizer or tokenizer_for(model_name(self.model))
 
     @property
     def budget(self) -> ContextBudget:
@@ -368,6 +369,8 @@ class ContextWindow:
         self._last_finish = finish
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
+            if usage is not None and sent.model is self.model:
+                self._learn(sent.request.tokens, usage.input_tokens)
         return entry
 
     async def recover(self, error: BaseException) -> bool:
@@ -446,7 +449,7 @@ class ContextWindow:
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
-        self.model = model
+        self.model, self._learned = model, None
         context = self._summarizer_context(resolved)
         self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
         self._config.update_budget(self.compaction, context)
@@ -512,6 +515,13 @@ class ContextWindow:
 
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))
+
+    def _learn(self, counted: int, reported: int) -> None:
+        """Count the next requests with what the provider's count of the last one teaches. Most tokenizers learn nothing."""
+        before = self.tokenizer
+        self._learned = before.learn(counted=counted, reported=reported)
+        if self._learned != before:
+            self.compaction.set_tokenizer(self._learned)
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""

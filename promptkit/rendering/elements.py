@@ -241,15 +241,16 @@ def _cut_to_budget(content: str, separator: str | re.Pattern[str], budget: int, 
     fitting_end = 0
     counted_tokens = 0
     counted_end = 0  # a safe cut: the text before it has `counted_tokens`
-    safe_cut = tokenizer.safe_cut
+    base = tokenizer.base
+    safe_cut = base.safe_cut
     for end in _find_piece_ends(content, separator):
-        tokens = tokenizer.count(content[counted_end:end])
-        if counted_tokens + tokens > budget:
+        tokens = base.count(content[counted_end:end])
+        if tokenizer.scale(counted_tokens + tokens) > budget:
             break
         fitting_end = end
         cut = _find_last_cut(safe_cut, content, counted_end + 1, end) if safe_cut is not None else None
         if cut is not None:
-            counted_tokens += tokens - tokenizer.count(content[cut:end])
+            counted_tokens += tokens - base.count(content[cut:end])
             counted_end = cut
     return content[:fitting_end]
 

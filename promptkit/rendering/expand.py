@@ -58,10 +58,11 @@ _DEEP = 64
 class Expansion:
     """Runs the components of one tree."""
 
-    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, fragment: bool = False) -> None:
+    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, prune_step: int = 0, fragment: bool = False) -> None:
         self.sizer = sizer
         self.cache = cache
         self.model = model
+        self.prune_step = prune_step
         self.fragment = fragment
         self.expandables: list[Node] = []
         self.text_messages: list[TextMessage] = []
@@ -97,7 +98,7 @@ class Expansion:
 
     def sizing(self, node: Node) -> Sizing:
         """Return the Sizing of the component at a node."""
-        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model)
+        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model, prune_step=self.prune_step)
 
     def _enter(self, node: Node) -> None:
         element = node.element
@@ -346,7 +347,7 @@ def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[
             room = min(room, (limited.limit or 0) - measure(limited, sizer))
         if room <= 0:
             continue
-        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
+        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model, prune_step=expansion.prune_step)
         try:
             value: object = element.value(sizing)
             if inspect.isawaitable(value):

@@ -19,7 +19,7 @@ from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
 from promptkit.rendering.subtree import build_message, iter_message_places, iter_messages, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Item, Node, TextMessage, format_path, is_node_alive
+from promptkit.rendering.tree import NEVER_REMOVED, Item, Node, Paths, TextMessage, format_path, is_node_alive
 from promptkit.rendering.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Pruner:
         if last is None:
             return
         node = removed[last.step][0]
-        path = format_path(last.parent, last.position)
+        path = Paths().shorten(last.parent, last.position)
         required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
         raise BudgetExceededError(
             budget=node.limit or 0,
@@ -177,6 +177,7 @@ class Pruner:
         state = len(scan.steps)
         required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
+        paths = Paths()
         for parent, position in iter_message_places(root, state):
             item = parent.items[position]
             size = (
@@ -186,7 +187,8 @@ class Pruner:
                 if type(item) is Node
                 else 0
             )
-            sizes[format_path(parent, position)] = size
+            label = paths.shorten(parent, position)
+            sizes[paths.format(parent, position) if label in sizes else label] = size
         if not where:
             required += self.tree.reserved
             if self.tree.reserved:
@@ -206,7 +208,7 @@ class Pruner:
             metadata=metadata,
             removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
             where=where,
-            last_message=format_path(last.parent, last.position) if last else "",
+            last_message=paths.shorten(last.parent, last.position) if last else "",
             last_role=last.role if last else None,
         )
 

@@ -138,7 +138,7 @@ class Renderer:
     def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         budget = self.budget
         recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, self._cache, model=self.model)
+        expansion = Expansion(self._sizer, self._cache, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))

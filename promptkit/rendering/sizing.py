@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.rendering.flex import resolve_reserve, split_shares
 from promptkit.rendering.tree import FlexGroup, Layout, Leaf, Node, TextMessage
-from promptkit.tokens.messages import count_message, count_part
+from promptkit.tokens.tokenizer import count_message, count_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, TextMessage, format_label, format_path, is_item_alive
+from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, Paths, TextMessage, format_label, format_path, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -334,10 +334,12 @@ def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElemen
 def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
     """Find the elements whose paths end as a pattern says, in written order. `assert_kept` describes the pattern."""
     steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
+    paths = Paths()
     return [
-        _MatchedElement(format_path(node, position), outcome)
+        _MatchedElement(paths.format(node, position), outcome)
         for node, position, outcome in _iter_outcomes(rendered)
         if _path_ends_with(node, position, steps)
+        or f"{PATH_SEPARATOR}{paths.shorten(node, position)}".endswith(f"{PATH_SEPARATOR}{pattern}")
     ]
 
 

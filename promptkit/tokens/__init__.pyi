@@ -1,5 +1,5 @@
 from .budget import ContextBudget as ContextBudget, parse_tokens as parse_tokens, resolve_budget as resolve_budget
-from .heuristic import HeuristicTokenizer as HeuristicTokenizer
+from .estimates import CalibratedTokenizer as CalibratedTokenizer, HeuristicTokenizer as HeuristicTokenizer
 from .images import ImageRule as ImageRule, PatchImages as PatchImages, TileImages as TileImages
 from .models import (
     ModelInfo as ModelInfo,

@@ -66,7 +66,7 @@ def assert_paired(rendered: Rendered) -> None:
 
 
 def budgets(element: PromptElement, step: int = 1) -> range:
-    return range(find_least_budget(element), render(element).tokens + step, step)
+    return range(-(-find_least_budget(element) // step) * step, render(element).tokens + step, step)
 
 
 def find_least_budget(element: PromptElement) -> int:
@@ -105,7 +105,7 @@ class TestWhatIsShown:
         shown = render(History(turns=[said("go"), called("a"), returned("a", long)], truncate_at=60)).messages[-1].text
         assert shown.startswith("line 0\n")
         assert shown.endswith("line 499")
-        assert "[… output cut …]" in shown
+        assert "[… cut …]" in shown
         assert len(shown) < 400
 
 
@@ -145,10 +145,11 @@ class TestWhatLeaves:
         needed = render(History(turns=chat(4)[-2:])).tokens
         assert texts(render(history, budget=needed)) == texts(render(History(turns=chat(4)[-2:])))
 
-    def test_a_large_result_gives_way_before_its_call(self) -> None:
-        turns = [said("go"), called("a"), returned("a", "word " * 300)]
-        rendered = render(History(turns=turns, omit_over=1_000), budget=60)
-        assert texts(rendered) == ["go", "", "[output omitted]"]
+    def test_a_long_result_is_shortened_before_its_call_leaves(self) -> None:
+        turns = [said("go"), called("a"), returned("a", "word " * 300), said("and now?"), answered("done")]
+        rendered = render(History(turns=turns), budget=100)
+        assert len(rendered.messages) == len(turns)
+        assert "[… cut …]" in texts(rendered)[2]
         assert_paired(rendered)
 
 
@@ -157,7 +158,7 @@ class TestMarker:
     def test_counts_what_is_gone_and_stands_once(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         seen = 0
-        for budget in budgets(history):
+        for budget in budgets(history, 2):
             rendered = render(history, budget=budget)
             marks = markers(rendered)
             assert len(marks) <= 1
@@ -170,8 +171,9 @@ class TestMarker:
     def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         marker = render(UserMessage()["[99 older messages omitted]"]).tokens
-        for budget in range(find_least_budget(history) + marker, render(history).tokens):
-            assert markers(render(history, budget=budget))
+        for budget in range(max(marker, find_least_budget(history)), render(history).tokens, 3):
+            rendered = render(history, budget=budget)
+            assert bool(markers(rendered)) == (len(rendered.messages) - len(markers(rendered)) < len(turns))
 
     def test_can_be_switched_off(self) -> None:
         history = History(turns=chat(8), omitted_marker=False)
@@ -179,7 +181,7 @@ class TestMarker:
 
     def test_can_be_worded(self) -> None:
         history = History(turns=chat(8), omitted_marker=lambda count: f"({count} gone)")
-        assert any("(4 gone)" in texts(render(history, budget=budget)) for budget in budgets(history))
+        assert any("(4 gone)" in texts(render(history, budget=budget)) for budget in budgets(history, 2))
 
 
 class TestRepairs:
@@ -221,14 +223,6 @@ class TestLaws:
         assert rendered.tokens <= budget
         assert_paired(rendered)
         assert len(markers(rendered)) <= 1
-
-    def test_old_turns_are_equal_elements_from_turn_to_turn(self) -> None:
-        def expanded(turns: list[Message]) -> list[PromptElement]:
-            _, made = History(turns=turns).render(None)  # type: ignore[arg-type, misc]  # the sizing is not looked at
-            return list(made)  # type: ignore[arg-type]  # a generator of elements
-
-        before, after = expanded(chat(5)), expanded(chat(6))
-        assert after[:5] == before
 
     def test_a_renderer_gives_the_same_bytes_for_the_same_history(self) -> None:
         renderer = Renderer(budget=120)

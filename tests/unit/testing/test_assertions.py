@@ -364,3 +364,12 @@ def test_a_failure_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> 
 
 
 pytest_plugins = ["pytester"]
+
+
+def test_a_path_may_be_written_as_a_receipt_shows_it() -> None:
+    prompt = (KeepWith(group=1, priority=1)[UserMessage()["one"]], UserMessage(priority=2, label="today")["two"], UserMessage()["three"])
+    rendered = render(prompt, budget=1, tokenizer=WordTokenizer())
+    assert [removal.label for removal in rendered.removals] == ["UserMessage[0]", "today"]
+    for removal in rendered.removals:
+        assert_dropped(rendered, path=removal.label)
+        assert_dropped(rendered, path=removal.path)

@@ -133,7 +133,7 @@ def test_review(prompt_snapshot):
     assert SystemMessage(required=True, label="\\ud800")["Be brief."] == prompt_snapshot.at(budgets=[3])
 """)
     assert project.counts("--snapshot-update") == {"passed": 1, "snapshot generated": 1}
-    assert "SystemMessage(\\ud800)" in project.files()["test_prompt/test_review.md"]
+    assert "Largest: \\ud800 7." in project.files()["test_prompt/test_review.md"]
 
 
 EVERY_KIND = """\

@@ -41,8 +41,8 @@ repaired: missing result: call c1 has none.
 reference left out: four.md
 removed: 3 pieces, first to last
    tokens  priority  reason     element
-        1         1  budget     KeepWith[2]
-        1         7  kept-with  KeepWith[3] (with KeepWith[2])
+        1         1  budget     question
+        1         7  kept-with  UserMessage[3] (with question)
         3         3  budget     PrioritizedList[1] > UserMessage[0]
 
 == 1 tokens ==
