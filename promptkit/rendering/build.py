@@ -34,6 +34,8 @@ def build_node(element: PromptElement, parent: Node) -> Node:
     node = Node(element, parent, _read_priority(element, parent))
     if element.priority is None:
         node.text_priority = HIGHEST_PRIORITY
+    elif not element.pass_priority:
+        node.in_prioritized = True
     if element.pass_priority:
         node.passes_priority = True
     if element.required:
@@ -98,6 +100,8 @@ def build_text_message(element: MessageElement, role: Role, parent: Node) -> Tex
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
+    if element.priority is None and role == "system":
+        return None  # it depends on the containers around it whether it is ever removed, and renders share text messages
     if parent.in_fallback:
         return None  # pruning activates and deactivates fallbacks, which a text message does not record
     priority = _read_priority(element, parent)
@@ -171,7 +175,7 @@ def clear_node(node: Node) -> None:
     node.nodes = []
     node.removed_at = []
     node.layout = None
-    node.used = node.own_size = None
+    node.used = node.own_size = node.token_bound = None
 
 
 def wrap_in_group(child: Child, node: Node) -> PromptElement:

@@ -34,8 +34,8 @@ LIST_LINES = 6
 REASONS = {
     "budget": "removed to fit the budget",
     "limit": "removed to fit a TokenLimit inside the prompt",
-    "kept-with": "removed with the named member of its KeepWith group",
-    "tool-pair": "removed with the named tool call or tool result that it belongs to",
+    "kept-with": "removed with an element of its KeepWith group, whose number stands behind it",
+    "tool-pair": "removed with the tool call or tool result that it belongs to, whose number stands behind it",
 }
 """Reason of a removal → what it means."""
 
@@ -119,7 +119,9 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
     total = sum(removal.tokens for removal in removals)
     console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):")
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
-    reasons = [f"{each.reason} {_last_step(each.partner_label)}" if each.partner_label else each.reason for each in shown]
+    orders = {removal.path: removal.order for removal in removals}
+    partners = [orders.get(each.partner) if each.partner else None for each in shown]
+    reasons = [each.reason if partner is None else f"{each.reason} {partner}." for each, partner in zip(shown, partners, strict=True)]
     width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
         _print_row(
@@ -138,10 +140,6 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
 def _short_path(label: str) -> str:
     steps = label.split(" > ")
     return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
-
-
-def _last_step(label: str) -> str:
-    return label.rsplit(" > ", 1)[-1]
 
 
 def _first_line(message: Message, console: Console) -> str:
