@@ -368,7 +368,7 @@ class ContextWindow:
         self._last_finish = finish
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
-            if usage is not None and sent.model is self.model:
+            if usage is not None and usage.cached_tokens <= usage.input_tokens and sent.model is self.model:
                 self._learn(sent.request.tokens, usage.input_tokens)
         return entry
 

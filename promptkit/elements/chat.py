@@ -24,13 +24,17 @@ class MessageElement(PromptElement):
 class SystemMessage(MessageElement):
     """A message with the developer's instructions.
 
-    >>> SystemMessage(priority=1000)["You are terse."]
+    Without a priority, of its own or of an element around it, the message is never removed. Its children with priorities are pruned.
+
+    >>> SystemMessage()["You are terse."]
     """
 
 
 @component
 class UserMessage(MessageElement):
     """A message of the user.
+
+    A render that would remove the last one of a prompt raises BudgetExceededError.
 
     >>> UserMessage(priority=900, flex_grow=2)["Fix the parser."]
     """

@@ -34,6 +34,8 @@ def build_node(element: PromptElement, parent: Node) -> Node:
     node = Node(element, parent, _read_priority(element, parent))
     if element.priority is None:
         node.text_priority = HIGHEST_PRIORITY
+    elif not element.pass_priority:
+        node.in_prioritized = True
     if element.pass_priority:
         node.passes_priority = True
     if element.required:
@@ -98,6 +100,8 @@ def build_text_message(element: MessageElement, role: Role, parent: Node) -> Tex
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
+    if element.priority is None and role == "system":
+        return None  # it depends on the containers around it whether it is ever removed, and renders share text messages
     if parent.in_fallback:
         return None  # pruning activates and deactivates fallbacks, which a text message does not record
     priority = _read_priority(element, parent)

@@ -237,7 +237,7 @@ class Expansion:
         if element.fallback is not None:
             fallback = Node(wrap_in_group(element.fallback, node), parent, node.priority)
             fallback.replaces = node
-            fallback.in_fallback = True
+            fallback.in_fallback = fallback.in_prioritized = True
             fallback.activated_at = NEVER_REMOVED
             fallback.label = f"fallback[{node.position}]"
             fallback.priority = node.priority

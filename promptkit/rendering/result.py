@@ -140,8 +140,8 @@ class Rendered:
     def at_budget(self, budget: int) -> Rendered:
         """Prune the same prompt to another budget in tokens.
 
-        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError if the
-        required content does not fit.
+        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError as
+        a render at that budget does.
         """
         return self._prune_again(budget)
 

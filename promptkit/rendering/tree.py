@@ -159,6 +159,7 @@ class Node:
     required = False
     is_expandable = False
     in_fallback = False  # a fallback, or inside one
+    in_prioritized = False  # it, or a container around it, has a priority of its own, or is a fallback
     limit: int | None = None
     reserve = 0  # tokens that stay free
     keep_groups: tuple[Hashable, ...] = ()
@@ -184,6 +185,7 @@ class Node:
     # Pruning
     activated_at = -2  # of a fallback: the step that activates it, or -1 if a limit did
     pinned = False  # contains something that must stay
+    keeps_unprioritized = False  # a SystemMessage that stays, or inside one: what has no priority of its own is never removed
     live_items = 0  # living items with content
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
@@ -220,6 +222,8 @@ class Node:
                 self.component_depth = parent.component_depth
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
+            if parent.in_prioritized:
+                self.in_prioritized = True
 
     def append_node(self, child: Node) -> None:
         """Add a node as the next item."""

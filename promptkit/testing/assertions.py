@@ -225,7 +225,10 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
     lines = [f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"]
     lines += [f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()]
-    return "\n".join([*lines, f"Nothing else may be removed; removed already: {len(error.removed):,}."])
+    rest = (
+        f"The next to be removed would be the last message, {error.last_message}" if error.last_message else "Nothing else may be removed"
+    )
+    return "\n".join([*lines, f"{rest}; removed already: {len(error.removed):,}."])
 
 
 def _list_largest(rendered: Rendered) -> list[str]:

@@ -58,6 +58,8 @@ class Node:
     limit: int | None = None
     group: tuple[Hashable, ...] = ()
     born_empty: bool = False
+    prioritized: bool = False
+    in_fallback: bool = False
     role: Role = "user"
     name: str | None = None
     calls: list[tuple[int, ToolCall]] = attrs.field(factory=list[tuple[int, ToolCall]])
@@ -107,6 +109,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         key=next(keys),
         priority=default if element.priority is None else element.priority,
         pass_priority=element.pass_priority,
+        prioritized=element.priority is not None and not element.pass_priority,
         required=element.required,
         fallback=element.fallback,
         chunk=isinstance(element, Chunk),

@@ -217,6 +217,27 @@ class TestHeldPrefix:
         assert rendered.tokens <= 300
 
 
+class TestReceipt:
+    def test_a_row_is_a_round_in_the_users_words(self) -> None:
+        messages = [
+            *(user_message(words(20, "old")), assistant_message(words(20))),
+            *(
+                user_message("Go."),
+                call_message("a", "b", name="read_file"),
+                result_message("a", words(20)),
+                result_message("b", words(20)),
+            ),
+            *(call_message("c", name="run_tests"), result_message("c", words(20)), assistant_message(words(30))),
+        ]
+        removals = render(recorded(messages, shorten=False), budget=50, tokenizer=COUNTED).removals
+        assert [(removal.label, removal.reason, removal.partner) for removal in removals] == [
+            ("turn 1 · reply", "budget", None),
+            ("turn 1 · request", "budget", None),
+            ("turn 2 · read_file results", "budget", None),
+            ("turn 2 · run_tests result", "budget", None),
+        ]
+
+
 class TestReuse:
     def test_old_rounds_are_equal_elements_from_render_to_render(self) -> None:
         def build(messages: Sequence[Message]) -> list[PromptElement]:

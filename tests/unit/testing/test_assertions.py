@@ -73,7 +73,7 @@ class TestFits:
         assert assert_fits(PROMPT, budget=14, tokenizer=WORDS) == at(14)
 
     def test_an_element_fits_if_what_is_required_does(self) -> None:
-        assert assert_fits(PROMPT, budget=3, tokenizer=WORDS).tokens == 3
+        assert assert_fits(PROMPT, budget=6, tokenizer=WORDS).tokens == 6
 
     def test_what_has_to_stay_and_does_not_fit_is_shown_largest_first(self) -> None:
         prompt = (SystemMessage(required=True)["a b c"], UserMessage(required=True)["d " * 9], UserMessage(priority=1)["old"])
@@ -84,6 +84,12 @@ class TestFits:
             "          3  SystemMessage[0]",
             "Nothing else may be removed; removed already: 1.",
         ]
+
+    def test_the_last_user_message_is_named(self) -> None:
+        lines = failure(
+            lambda: assert_fits((UserMessage(priority=1)["a b c"], UserMessage()["d e"]), budget=1, tokenizer=WORDS)
+        ).splitlines()
+        assert lines[-1] == "The next to be removed would be the last message, UserMessage[1]; removed already: 1."
 
     def test_a_limit_that_does_not_hold_is_named(self) -> None:
         prompt = TokenLimit(max_tokens=1)[UserMessage(required=True)["two words"]]
@@ -140,7 +146,7 @@ class TestKept:
         assert lines[3:] == [f"  {line}" for line in at(18).explain().splitlines()]
 
     def test_text_over_several_pieces_is_found_to_be_dropped_too(self) -> None:
-        assert failure(lambda: assert_kept(at(3), "parser.\nBe quick")).startswith("'parser.\\nBe quick' was dropped.\n")
+        assert failure(lambda: assert_kept(at(6), "parser.\nBe quick")).startswith("'parser.\\nBe quick' was dropped.\n")
 
     def test_text_that_is_nowhere_shows_the_lines_that_come_near(self) -> None:
         lines = failure(lambda: assert_kept(at(26), "Fix the lexer.")).splitlines()
@@ -273,10 +279,10 @@ class TestDropped:
         assert "so nothing dropped it" in failure(lambda: assert_dropped(at(9, prompt), path="empty"))
 
     def test_a_misspelt_path_is_a_failure(self) -> None:
-        assert "No element is at 'Hystory'." in failure(lambda: assert_dropped(at(3), path="Hystory"))
+        assert "No element is at 'Hystory'." in failure(lambda: assert_dropped(at(6), path="Hystory"))
 
     def test_every_removal_of_the_receipt_was_dropped(self) -> None:
-        rendered = at(3)
+        rendered = at(6)
         for removal in rendered.removals:
             assert_dropped(rendered, path=removal.path)
 

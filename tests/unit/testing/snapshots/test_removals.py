@@ -46,8 +46,9 @@ removed: 3 pieces, first to last
         3         3  budget     PrioritizedList[1] > UserMessage[0]
 
 == 1 tokens ==
-2 required tokens do not fit a budget of 1 (over by 1). Largest: SystemMessage[0] 2. Make one of them prunable, give it a shorter \
-variant, or raise the budget.
+4 tokens do not fit a budget of 1 (over by 3), and what would be pruned next is the last user message, PrioritizedList[1] > \
+UserMessage[1]. Largest: SystemMessage[0] 2; PrioritizedList[1] > UserMessage[1] 2. Give what may go before it a lower priority, \
+shorten one of them, or raise the budget.
 """
 
 
@@ -56,9 +57,9 @@ def test_says_at_each_budget_what_was_used_and_what_was_dropped_and_why() -> Non
 
 
 def test_one_more_removal_is_one_more_line() -> None:
-    before, after = (document(PROMPT, budget).split("\n") for budget in (5, 3))
-    removals = [line for line in after if line not in before and not line.startswith(("== ", "budget", "2 of", "removed"))]
-    assert removals == ["        2         5  budget     PrioritizedList[1]"]
+    before, after = (document(PROMPT, budget).split("\n") for budget in (7, 5))
+    removals = [line for line in after if line not in before and not line.startswith(("== ", "budget", "4 of", "removed"))]
+    assert removals == ["        3         3  budget     PrioritizedList[1] > UserMessage[0]"]
 
 
 def test_what_is_reserved_is_said() -> None:
