@@ -130,7 +130,7 @@ class RecordedMessages(PromptElement):
             pruned += 0 if stays else len(block)
         ordered = [rounds[block[0]] for block in blocks]
         return [
-            Rounds(
+            _Rounds(
                 rounds=tuple(ordered[start : start + RUN]),
                 pass_priority=True,
                 conversation=(self.label, messages[0].text),
@@ -149,7 +149,7 @@ _Round: TypeAlias = "tuple[tuple[Message, ...], str, float, int | None]"
 
 
 @component
-class Rounds(PromptElement):
+class _Rounds(PromptElement):
     """A run of rounds. The children are the same at every budget, so they are kept between renders."""
 
     rounds: tuple[_Round, ...]

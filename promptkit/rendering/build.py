@@ -175,7 +175,7 @@ def clear_node(node: Node) -> None:
     node.nodes = []
     node.removed_at = []
     node.layout = None
-    node.used = node.own_size = None
+    node.used = node.own_size = node.token_bound = None
 
 
 def wrap_in_group(child: Child, node: Node) -> PromptElement:

@@ -17,6 +17,7 @@ from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.sizing import surely_fits_by_itself
 from promptkit.rendering.subtree import is_empty, measure, read_text
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -402,7 +403,7 @@ def _open_first(_context: ElementContext, node: Node, element: layout.First) -> 
 def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
     if not node.alternatives:
         return None
-    if measure(node, context.sizer) <= context.sizer.budget_of(node):
+    if surely_fits_by_itself(node, context.sizer) or measure(node, context.sizer) <= context.sizer.budget_of(node):
         node.alternatives = []
         return None
     _keep_attachments(node, node.nodes, shown=False)

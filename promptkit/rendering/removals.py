@@ -98,7 +98,8 @@ class RemovedItem(NamedTuple):
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
     """Yield what a render removed: the removals of limits first, then those of the budget, each in order.
 
-    A fallback is no removal of its own, nor is an element of which nothing else was left: what it replaced was removed before it.
+    A fallback is no removal of its own, nor is an element of which nothing else was left: what it replaced was removed before it. So
+    what is kept with a fallback, such as the next message with a marker, was removed for the reason of the fallback.
     """
     taken = chain(
         ((step, -1, "limit") for _, steps in pruned.limit_steps for step in steps),
@@ -109,7 +110,8 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
         for each in _read_step(step, state, reason):
             if not _is_fallback_only(each):
                 order += 1
-                yield each._replace(order=order, partner=_find_replaced(each.partner))
+                chained = each.partner is not None and each.partner.in_fallback
+                yield each._replace(order=order, reason=reason, partner=None) if chained else each._replace(order=order)
 
 
 def _is_fallback_only(removed: RemovedItem) -> bool:
@@ -134,14 +136,6 @@ def _is_fallback_only(removed: RemovedItem) -> bool:
             elif type(child) is not Leaf or not child.is_empty:
                 return False
     return has_fallback
-
-
-def _find_replaced(partner: Node | None) -> Node | None:
-    """Return the element that a partner in a fallback replaced, or the partner itself."""
-    node = partner
-    while node is not None and node.in_fallback:
-        partner, node = node.replaces or partner, node.replaces or node.parent
-    return partner
 
 
 def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:

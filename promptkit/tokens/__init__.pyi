@@ -8,6 +8,7 @@ from .models import (
     register_model as register_model,
     tokenizer_for as tokenizer_for,
 )
+from .open_models import HuggingFaceTokenizer as HuggingFaceTokenizer, MistralTokenizer as MistralTokenizer
 from .openai_tokenizer import OpenAITokenizer as OpenAITokenizer
 from .request import count_request as count_request
 from .tokenizer import Count as Count, Tokenizer as Tokenizer

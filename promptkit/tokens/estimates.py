@@ -32,8 +32,9 @@ STEP = 0.02
 MAX_RATIOS = 5
 """Number of the newest requests that a learned margin is made of."""
 
-MAX_RATIO = 3.0
-"""The highest ratio that is learned. A greater one has another cause than the way of counting."""
+RATIO_RANGE = (0.5, 3.0)
+"""The ratios that are learned. One below has another cause than the way of counting, such as a report without the cached tokens, and is
+ignored; one above counts as the highest."""
 
 
 @attrs.frozen
@@ -126,15 +127,16 @@ class CalibratedTokenizer(Tokenizer):
 
         The margin is the highest ratio of the last five requests and 5 % more, rounded up to a multiple of 0.02, and never below
         `floor`. It rises at once. It falls when it is 0.04 too high, so that requests are not pruned differently after every reply.
-        Requests below 1,000 counted tokens are ignored.
+        Requests below 1,000 counted tokens are ignored, and reports of less than half a token for one of `base`.
 
         Args:
             counted: The tokens that this tokenizer counted for the request.
             reported: The input tokens that the provider reported, cached ones included.
         """
-        if counted < LEAST_TOKENS or reported <= 0:
+        lowest, highest = RATIO_RANGE
+        if counted < LEAST_TOKENS or reported * self.margin < lowest * counted:
             return self
-        ratios = (*self.ratios, min(reported * self.margin / counted, MAX_RATIO))[-MAX_RATIOS:]
+        ratios = (*self.ratios, min(reported * self.margin / counted, highest))[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
         if self.margin - 2 * STEP < needed <= self.margin:
             return attrs.evolve(self, ratios=ratios)

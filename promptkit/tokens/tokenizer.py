@@ -166,6 +166,7 @@ def count_part(part: Part, tokenizer: Tokenizer) -> int:
 _FIRST_GUESS = 4  # characters per token, about as many as in English text
 _SLACK = 64  # characters that the first guess has besides
 _CONTEXT = 64  # characters before a short piece that are counted with it, so that its first token is the same as in the whole text
+_STEPS = 64  # steps of a walk; more are taken only where short pieces of a text say nothing of its tokens, as in a run of one letter
 _ROUNDS = 6  # guesses that are counted as a whole before the search goes on by halves
 
 
@@ -224,8 +225,10 @@ def _walk(place: int, counted: int, tokens: int, size: int, count: Callable[[int
         room += count_between(start, place)
         place, step = start, step * 2
     step = max(1, int(room * rate))
-    while step and place < size:
+    for _ in range(_STEPS):
         step = min(step, size - place)
+        if not step:
+            break
         more = count_between(place, place + step)
         if more <= room:
             place, room, step = place + step, room - more, step * 2

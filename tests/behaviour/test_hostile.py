@@ -12,6 +12,7 @@ from promptkit import (
     AssistantMessage,
     Child,
     Chunk,
+    First,
     Group,
     IfEmpty,
     KeepWith,
@@ -207,6 +208,25 @@ def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(wrap: Call
         return count_calls(lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer()))
 
     work(10)  # what is done only once
+    assert work(1_200) <= 4.5 * work(300)
+
+
+FIRSTS: dict[str, Callable[[Child], Child]] = {
+    "the first child": lambda child: First()[child, "other"],
+    "the first child among texts": lambda child: First()[Group()["a ", child, " b"], "other"],
+    "the second child": lambda child: First()["too long " * 2_000, Group()["a ", child]],
+}
+
+
+@pytest.mark.parametrize("wrap", FIRSTS.values(), ids=FIRSTS.keys())
+def test_firsts_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
+    def work(depth: int) -> int:
+        deep: Child = "x"
+        for _ in range(depth):
+            deep = wrap(deep)
+        return count_calls(lambda: render(UserMessage()[deep], budget=15_000 if wrap is FIRSTS["the second child"] else 1_000_000))
+
+    work(10)
     assert work(1_200) <= 4.5 * work(300)
 
 

@@ -193,6 +193,25 @@ class TestRoom:
         assert {message.content for message in shown(rendered)} == {("one twothree",)}
         assert rendered.tokens > 90
 
+    def test_a_text_that_surely_does_not_fit_is_not_counted(self) -> None:
+        class Bounded(WordTokenizer):
+            def lower_bound(self, text: str) -> int:
+                return len(text) // 10
+
+            def count(self, text: str) -> int:
+                assert len(text) < 20_000
+                return super().count(text)
+
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(20_000)),
+            assistant_message("Yes."),
+            user_message("So?"),
+        ]
+        rendered = render(recorded(messages), budget=100, tokenizer=Bounded(per_message=1))
+        assert len(rendered.messages) == len(messages)
+
 
 class TestHeldPrefix:
     MESSAGES = tuple(user_message(words(30, f"u{at}")) for at in range(60))
@@ -215,6 +234,27 @@ class TestHeldPrefix:
         assert [message.role for message in shown(rendered)] == ["user", "assistant", "tool"]
         assert CUT_MARKER in rendered.messages[-1].text
         assert rendered.tokens <= 300
+
+
+class TestReceipt:
+    def test_a_row_is_a_round_in_the_users_words(self) -> None:
+        messages = [
+            *(user_message(words(20, "old")), assistant_message(words(20))),
+            *(
+                user_message("Go."),
+                call_message("a", "b", name="read_file"),
+                result_message("a", words(20)),
+                result_message("b", words(20)),
+            ),
+            *(call_message("c", name="run_tests"), result_message("c", words(20)), assistant_message(words(30))),
+        ]
+        removals = render(recorded(messages, shorten=False), budget=50, tokenizer=COUNTED).removals
+        assert [(removal.label, removal.reason, removal.partner) for removal in removals] == [
+            ("turn 1 · reply", "budget", None),
+            ("turn 1 · request", "budget", None),
+            ("turn 2 · read_file results", "budget", None),
+            ("turn 2 · run_tests result", "budget", None),
+        ]
 
 
 class TestReuse:

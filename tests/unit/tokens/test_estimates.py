@@ -134,7 +134,8 @@ class TestCalibrated:
             ([1.2, 1.19, 1.21], 1.28),
             ([1.3] + [1.0] * 4, 1.38),  # one high report counts five requests long
             ([1.3] + [1.0] * 5, 1.06),
-            ([0.5], 1.0),  # never below the floor
+            ([0.6], 1.0),  # never below the floor
+            ([0.4], 1.45),  # a report without the cached tokens
             ([50.0], 3.16),  # hidden content of the provider is no way of counting
             ([1.371, 1.36, 1.35, 1.35, 1.35, 1.36], 1.45),  # a fall of one step is none
         ],
@@ -160,6 +161,16 @@ class TestCalibrated:
             CalibratedTokenizer(BASE, 0)
         with pytest.raises(InvalidArgumentError, match="calibrated already"):
             CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
+
+
+class TenLetters(Tokenizer):
+    """Counts runs of ten letters, whatever stands before them: a short piece says nothing of the whole."""
+
+    characters = 0
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return -(-len(text) // 10)
 
 
 class Witness(Tokenizer):
@@ -199,6 +210,11 @@ class TestTruncateByCounting:
         assert count(kept) <= max(tokens, 0)
         longer = text[: len(kept) + 1] if keep == "head" else text[len(text) - len(kept) - 1 :]
         assert kept == text or count(longer) > tokens
+
+    def test_a_text_whose_pieces_mislead_takes_no_longer_than_halving(self) -> None:
+        witness = TenLetters()
+        assert len(witness.truncate("a" * 1_000_000, 4_000)) == 40_000
+        assert witness.characters < 30 * 40_000
 
     @pytest.mark.parametrize("tokens", [1, 100, 4_000, 100_000])
     @pytest.mark.parametrize("keep", ["head", "tail"])
