@@ -259,7 +259,7 @@ def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
 
 
 def test_what_stands_in_for_something_removed_is_not_kept() -> None:
-    trace = traced((Notes(count=1), UserMessage(priority=9)["q"]), 20)
+    trace = traced((Notes(count=1), UserMessage()["q"]), 20)
     assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone", "q"]
     kept = count_kept_tokens(trace, 9)
     assert list(kept) == ["Notes > UserMessage", "UserMessage"]
