@@ -441,11 +441,9 @@ def _iterate(value: object, owner: str) -> Iterator[object]:
 
 def _is_fragment(value: object) -> bool:
     # The objects of SDKs (pydantic models) iterate over their fields, which are no children.
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
-        and not hasattr(value, "model_dump")
-    )
+    if hasattr(value, "model_dump"):
+        return False
+    return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
 
 
 def _describe_bad_child(value: object, owner: str) -> str:

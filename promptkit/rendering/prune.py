@@ -197,7 +197,7 @@ class Pruner:
                 sizes["tools"] = self.overhead.without_messages
         elif not sizes:
             sizes[where] = required
-        largest = dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3])
+        largest = dict(sorted(((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1])[:3])
         metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         return BudgetExceededError(
