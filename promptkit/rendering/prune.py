@@ -78,7 +78,7 @@ class Pruner:
         if last is None:
             return
         node = removed[last.step][0]
-        path = format_path(last.parent, last.position)
+        path = Paths().shorten(last.parent, last.position)
         required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
         raise BudgetExceededError(
             budget=node.limit or 0,
@@ -208,7 +208,7 @@ class Pruner:
             metadata=metadata,
             removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
             where=where,
-            last_message=format_path(last.parent, last.position) if last else "",
+            last_message=paths.shorten(last.parent, last.position) if last else "",
             last_role=last.role if last else None,
         )
 

@@ -193,6 +193,25 @@ class TestRoom:
         assert {message.content for message in shown(rendered)} == {("one twothree",)}
         assert rendered.tokens > 90
 
+    def test_a_text_that_surely_does_not_fit_is_not_counted(self) -> None:
+        class Bounded(WordTokenizer):
+            def lower_bound(self, text: str) -> int:
+                return len(text) // 10
+
+            def count(self, text: str) -> int:
+                assert len(text) < 20_000
+                return super().count(text)
+
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(20_000)),
+            assistant_message("Yes."),
+            user_message("So?"),
+        ]
+        rendered = render(recorded(messages), budget=100, tokenizer=Bounded(per_message=1))
+        assert len(rendered.messages) == len(messages)
+
 
 class TestHeldPrefix:
     MESSAGES = tuple(user_message(words(30, f"u{at}")) for at in range(60))
