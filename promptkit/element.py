@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self,
 import attrs
 
 from promptkit.errors import BadChildError, TreeError
+from promptkit.messages import Message
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -439,6 +440,9 @@ def _iterate(value: object, owner: str) -> Iterator[object]:
 
 
 def _is_fragment(value: object) -> bool:
+    # The objects of SDKs (pydantic models) iterate over their fields, which are no children.
+    if hasattr(value, "model_dump"):
+        return False
     return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
 
 
@@ -447,8 +451,27 @@ def _describe_bad_child(value: object, owner: str) -> str:
         hint = f"it is a class: write {value.__name__}()"
     elif isinstance(value, int | float):
         hint = f'numbers are not text: write f"{{{value!r}}}"'
+    elif isinstance(value, Message):
+        hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
+    elif _is_wire_message(value):
+        hint = (
+            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, with element_from_message "
+            "from promptkit.elements, or in the same way by messages_from_responses or messages_from_anthropic"
+        )
     elif callable(value):
         hint = "it is a function: call it"
     else:
         hint = "a child is a string, an element, a sequence of these, None or a boolean"
     return f"{owner} cannot have {_shorten(value)} as a child: {hint}."
+
+
+def _is_wire_message(value: object) -> bool:
+    """Return whether a value is a message of a provider: a dict or an SDK object with a role, or an item of the Responses API."""
+    if isinstance(value, Mapping):
+        data = cast("Mapping[object, object]", value)  # the types of the items are unknown
+        return isinstance(data.get("role"), str) or data.get("type") in _ITEM_TYPES
+    return isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
+
+
+_ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")
+"""The types of items of the Responses API, some of which have no role."""

@@ -185,7 +185,7 @@ class BudgetExceededError(PromptKitError):
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.
         where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
-        last_message: The path of the message that would be pruned next, if that is the last user message, or the last message of a prompt
+        last_message: What receipts call the message that would be pruned next, if that is the last user message, or the last message of a prompt
             without user messages; otherwise empty.
         trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import attrs
 
-from promptkit.tokens.tokenizer import count_frame, count_message
+from promptkit.tokens.tokenizer import count_frame, count_message, count_part
 from promptkit.tokens.tool_schemas import compact_arguments
 from promptkit.tokens.truncation import truncate_text
 
@@ -53,6 +53,9 @@ RESULT_EIGHTHS = 1
 
 TEXT_EIGHTHS = 2
 """The eighths of the budget that another older message may have at first."""
+
+LONG = 1_000
+"""Tokens that a text may surely have, by its length, and still be counted, however small the budget is."""
 
 USEFUL = 16
 """The least tokens of its text that a shortened message of an older round shows. If there is no room for them, the round is dropped."""
@@ -115,14 +118,16 @@ class _Fit:
         self.budget = budget
         self.shorten = shorten
         self.truncate_at = truncate_at
-        self.counts: dict[int, int] = {}  # tokens of the messages that were counted
+        self.counts: dict[int, int] = {}  # tokens of the messages that were counted; fewer, but too many, of one that surely does not fit
         self.sizes: dict[int, int] = {}  # the most tokens that each of them may have: fewer for a result that is truncated
         self.least: dict[int, int] = {}  # tokens of messages that are shortened as far as possible
+        self.whole: set[int] = set()
         self.granted: dict[int, int] = {}  # tokens that each message that stays may have
 
     def run(self, keep: Literal["newest", "oldest"], whole: Collection[int], count_marker: Callable[[int], int] | None) -> FittedHistory:
         messages = self.messages
-        fixed = {at: self.size(at) for at, message in enumerate(messages) if message.role == "system" or at in whole}
+        self.whole = {at for at, message in enumerate(messages) if message.role == "system" or at in whole}
+        fixed = {at: self.size(at) for at in self.whole}
         room = self.left - sum(fixed.values())
         last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
         blocks = split_blocks(messages)
@@ -152,9 +157,11 @@ class _Fit:
         tokens = self.sizes.get(at)
         if tokens is None:
             message = self.messages[at]
-            tokens = self.counts[at] = count_message(message, self.tokenizer)
+            frame = count_frame(message, self.tokenizer).tokens
+            parts = _count_parts(message, None if at in self.whole else max(self.budget, LONG), self.tokenizer)
+            tokens = self.counts[at] = frame + sum(parts)
             if self.truncate_at is not None and message.role == "tool":
-                tokens = min(tokens, self.truncate_at + count_frame(message, self.tokenizer).tokens)
+                tokens = min(tokens, self.truncate_at + frame)
             self.sizes[at] = tokens
         return tokens
 
@@ -296,7 +303,8 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
     Texts keep a head (40 %) and a tail (60 %) around a marker. Strings in arguments keep their head, so that the arguments stay valid
     JSON with the same keys. Images and other parts stay.
     """
-    size = count_message(message, tokenizer)
+    parts = _count_parts(message, max(tokens, LONG), tokenizer)
+    size = count_frame(message, tokenizer).tokens + sum(parts)
     if size > tokens and message.tool_calls:
         needs = [tokenizer.count(compact_arguments(call.arguments)) for call in message.tool_calls]
         level = find_level(needs, sum(needs) - (size - tokens))
@@ -305,18 +313,28 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
             for call, need in zip(message.tool_calls, needs, strict=True)
         ]
         message = attrs.evolve(message, tool_calls=tuple(calls))
-        size = count_message(message, tokenizer)
+        size = count_frame(message, tokenizer).tokens + sum(parts)
     if size > tokens:
-        needs = [tokenizer.count(part) if isinstance(part, str) else 0 for part in message.content]
+        needs = [need if isinstance(part, str) else 0 for part, need in zip(message.content, parts, strict=True)]
         level = max(find_level(needs, sum(needs) - (size - tokens)), tokenizer.count(CUT_MARKER))
-        parts = [
+        content = [
             truncate_text(part, level, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
             if isinstance(part, str) and need > level
             else part
             for part, need in zip(message.content, needs, strict=True)
         ]
-        message = attrs.evolve(message, content=tuple(parts))
+        message = attrs.evolve(message, content=tuple(content))
     return message
+
+
+def _count_parts(message: Message, most: int | None, tokenizer: Tokenizer) -> list[int]:
+    """Count the tokens of each part of a message. A text that surely has more than `most` is not counted: any number above that will do."""
+    return [
+        bound
+        if most is not None and isinstance(part, str) and (bound := tokenizer.lower_bound(part)) > most
+        else count_part(part, tokenizer)
+        for part in message.content
+    ]
 
 
 def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> str:

@@ -78,7 +78,7 @@ class Pruner:
         if last is None:
             return
         node = removed[last.step][0]
-        path = format_path(last.parent, last.position)
+        path = Paths().shorten(last.parent, last.position)
         required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
         raise BudgetExceededError(
             budget=node.limit or 0,
@@ -197,7 +197,7 @@ class Pruner:
                 sizes["tools"] = self.overhead.without_messages
         elif not sizes:
             sizes[where] = required
-        largest = dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3])
+        largest = dict(sorted(((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1])[:3])
         metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         return BudgetExceededError(
@@ -208,7 +208,7 @@ class Pruner:
             metadata=metadata,
             removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
             where=where,
-            last_message=format_path(last.parent, last.position) if last else "",
+            last_message=paths.shorten(last.parent, last.position) if last else "",
             last_role=last.role if last else None,
         )
 

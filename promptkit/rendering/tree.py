@@ -387,6 +387,8 @@ class Paths:
         element = item.element
         if element is not None and element.label:
             return element.label
+        if label := _find_label_around(place[0]):
+            return label
         return str(self._build_path(place[0], self._short, _append_short_step).append(_format_short_label(*place)))
 
     def _build_path(self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]) -> Path:
@@ -420,6 +422,15 @@ def _format_short_label(parent: Node, position: int) -> str:
     while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
         parent, position = parent.parent, parent.position
     return _format_step(item, position, siblings=len(parent.items))
+
+
+def _find_label_around(node: Node) -> str | None:
+    """Return the label of the group around an only child, which is what the child is called."""
+    while len(node.items) == 1 and node.parent is not None and (node.element is None or passes_on(node.element)):
+        if node.element is not None and node.element.label:
+            return node.element.label
+        node = node.parent
+    return None
 
 
 def _passes_on(node: Node) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
@@ -22,7 +24,7 @@ from promptkit.tokens.tokenizer import Count, Tokenizer, truncate_by_counting
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jinja2 import Template
 
@@ -211,12 +213,13 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         return self._measure_written([_USER, _ASSISTANT], reply=False) - started - self.count(_TEXT)
 
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
-        if self._template is None:
-            texts = [str(call["function"]) for call in calls]
-            return _FRAME * (1 + len(calls)) + sum(map(self.count, texts))
-        started = self._measured.setdefault("", self._measure_written([_USER], reply=False))
-        message: dict[str, Json] = {"role": "assistant", "content": content, "tool_calls": list(calls)}
-        return max(0, self._measure_written([_USER, message], reply=False) - started - self.count(content))
+        # Most templates take arguments as an object, some as text, and some take no calls.
+        for written in (calls, [_write_arguments(call) for call in calls]) if self._template else ():
+            message: dict[str, Json] = {"role": "assistant", "content": content, "tool_calls": list(written)}
+            with suppress(TokenizerError):
+                before, after = (self._measure_written(each, reply=False) for each in ([_USER], [_USER, message]))
+                return max(0, after - before - self.count(content))
+        return _FRAME * (1 + len(calls)) + sum(self.count(json.dumps(call["function"])) for call in calls)
 
     def _measure_result(self) -> int:
         call: Json = {"id": "call00000", "type": "function", "function": {"name": _TEXT, "arguments": {}}}
@@ -325,6 +328,14 @@ def _write_call(call: ToolCall) -> dict[str, Json]:
     except ValueError:
         arguments = {"arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _write_arguments(call: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a tool call with its arguments as text."""
+    function = call["function"]
+    if not isinstance(function, Mapping):
+        return dict(call)
+    return {**call, "function": {**function, "arguments": json.dumps(function.get("arguments"))}}
 
 
 def _write_definition(tool: ToolDefinition) -> dict[str, Json]:

@@ -247,7 +247,7 @@ class TestTheLastMessage:
 
     def test_a_group_takes_nothing_along_with_the_last_user_message(self) -> None:
         prompt = (KeepWith(group=1, priority=1)[UserMessage()["q"]], KeepWith(group=1)[AssistantMessage()["a a"]], *TOOL_STEP)
-        assert failure(prompt, 1).last_message == "KeepWith[0] > UserMessage"
+        assert failure(prompt, 1).last_message == "UserMessage[0]"
 
     def test_a_user_message_in_a_chunk_counts(self) -> None:
         prompt = (Chunk(priority=5)[UserMessage()["q"], AssistantMessage()["a"]], AssistantMessage()["prefix"])

@@ -173,6 +173,11 @@ class TestLabelsInReceipts:
         assert made.trace is not None
         assert [removal.label for removal in made.trace.removals][:2] == [removal.label for removal in made.removals]
 
+    def test_an_only_child_is_called_as_its_group(self) -> None:
+        group = KeepWith(group=1, required=True, label="turn 1 · request")[Chunk()[UserMessage()["one two"]]]
+        with pytest.raises(BudgetExceededError, match=r"Largest: turn 1 · request 2"):
+            rendered((group, UserMessage()["three"]), 1)
+
     def test_what_is_inside_a_labelled_element_is_shown_from_the_label_on(self) -> None:
         notes = [Group(priority=at)[TextChunk()[f"note {at}"]] for at in range(2)]
         everything = rendered(UserMessage()[Group(label="notes", priority=1)[Chunk()["Notes:"], Tag(tag="list", priority=1)[notes]]], 99)

@@ -133,6 +133,9 @@ function shownSteps(record, id) {
     if (!skipped) steps.push(at);
     if (record.named[at] !== undefined) break;
   }
+  const [inner, group] = steps;
+  const isGroup = steps.length === 2 && record.passesOn[group] && record.named[group] !== undefined;
+  if (isGroup && record.siblings[group] === 1 && record.siblings[record.parent[inner]] === 1) steps.shift(); // it has the label of its group
   return steps.reverse();
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent import WindowRequest
+    from promptkit.transcript import Entry
 
 WORDS = WordTokenizer()
 BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
@@ -383,6 +384,60 @@ class TestSync:
             assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
 
         asyncio.run(work())
+
+    def test_new_messages_are_written_as_one_batch(self) -> None:
+        batches: list[int] = []
+
+        class Watched(InMemoryStore):
+            def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+                batches.append(len(entries))
+                super().append(entries, expect=expect)
+
+        store = Watched()
+        each = window(transcript=Transcript(store))
+        talk = [user("one"), assistant("1"), user("two")]
+        each.sync(talk)
+        assert batches == [3]
+        asyncio.run(each.request())
+        talk += [assistant("", "c"), result("c", "text"), user("three")]
+        each.sync(talk)
+        assert batches == [3, 1, 2]
+        assert recorded(each) == texts(talk)
+
+    @pytest.mark.parametrize("edited", [-1, -2])
+    def test_a_summary_of_messages_that_stay_survives_an_edit(self, edited: int) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+
+        async def work() -> None:
+            each.sync(talk)
+            await each.request()
+            assert each.sync([*talk[:edited], user("edited")])
+            assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+            request = await each.request()
+            assert request.tokens <= 1_000
+
+        asyncio.run(work())
+        summaries = {entry.payload.summary for entry in each.transcript.entries if isinstance(entry.payload, Checkpoint)}
+        assert len(summaries) == 1, "the summary is not made again"
+        assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+        assert each.view.messages[-1].text == "edited"
+        assert recorded(each) == texts([*talk[:edited], user("edited")])
+
+    def test_a_summary_of_a_message_that_was_edited_is_not_kept(self) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+
+        async def work() -> None:
+            each.sync(talk)
+            await each.request()
+            each.sync([*talk[:2], user("edited")])
+
+        asyncio.run(work())
+        assert not any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+        assert texts(each.view.messages) == texts([*talk[:2], user("edited")])
+        assert each.sync(talk) == [], "the first branch is there, with its summary"
+        assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
 
     def test_origins_are_those_of_the_newest_list(self) -> None:
         each = window()

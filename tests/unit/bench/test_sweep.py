@@ -259,9 +259,11 @@ def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
 
 
 def test_what_stands_in_for_something_removed_is_not_kept() -> None:
-    trace = traced(Notes(count=1), 10)
-    assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone"]
-    assert count_kept_tokens(trace, 9) == {"Notes > UserMessage": 0}
+    trace = traced((Notes(count=1), UserMessage()["q"]), 20)
+    assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone", "q"]
+    kept = count_kept_tokens(trace, 9)
+    assert list(kept) == ["Notes > UserMessage", "UserMessage"]
+    assert kept["Notes > UserMessage"] == 0
 
 
 def test_a_limit_that_always_removes_leaves_no_row() -> None:

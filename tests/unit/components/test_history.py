@@ -66,7 +66,7 @@ def assert_paired(rendered: Rendered) -> None:
 
 
 def budgets(element: PromptElement, step: int = 1) -> range:
-    return range(find_least_budget(element), render(element).tokens + step, step)
+    return range(-(-find_least_budget(element) // step) * step, render(element).tokens + step, step)
 
 
 def find_least_budget(element: PromptElement) -> int:
@@ -172,7 +172,7 @@ class TestMarker:
     def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         marker = render(UserMessage()["[99 older messages omitted]"]).tokens
-        for budget in range(find_least_budget(history) + marker, render(history).tokens, 3):
+        for budget in range(max(marker, find_least_budget(history)), render(history).tokens, 3):
             rendered = render(history, budget=budget)
             assert bool(markers(rendered)) == (len(rendered.messages) - len(markers(rendered)) < len(turns))
 

@@ -104,6 +104,19 @@ class TestLaws:
         if marked(rendered):
             assert left == len(messages) - marked(rendered)[0]
 
+    @given(messages=conversations(), budget=st.integers(1, 1_000), shorten=st.booleans())
+    @settings(deadline=None, max_examples=examples(50))
+    def test_the_last_request_stays_or_the_render_raises_where_it_cannot(
+        self, messages: list[Message], budget: int, *, shorten: bool
+    ) -> None:
+        messages = [*as_sent(messages), Message(role="user", content=(words(200),), name="ada")]
+        try:
+            rendered = render(recorded(messages, shorten=shorten), budget=budget, tokenizer=COUNTED)
+        except BudgetExceededError:
+            assert budget < least(messages, COUNTED)
+        else:
+            assert shown(rendered)[-1].name == "ada"
+
     @given(messages=conversations(), budget=st.integers(20, 2_000), more=st.integers(1, 800), shorten=st.booleans())
     @settings(deadline=None, max_examples=examples(50))
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
@@ -192,6 +205,25 @@ class TestRoom:
         rendered = render(recorded(messages), budget=100, tokenizer=GPT)
         assert {message.content for message in shown(rendered)} == {("one twothree",)}
         assert rendered.tokens > 90
+
+    def test_a_text_that_surely_does_not_fit_is_not_counted(self) -> None:
+        class Bounded(WordTokenizer):
+            def lower_bound(self, text: str) -> int:
+                return len(text) // 10
+
+            def count(self, text: str) -> int:
+                assert len(text) < 20_000
+                return super().count(text)
+
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(20_000)),
+            assistant_message("Yes."),
+            user_message("So?"),
+        ]
+        rendered = render(recorded(messages), budget=100, tokenizer=Bounded(per_message=1))
+        assert len(rendered.messages) == len(messages)
 
 
 class TestHeldPrefix:

@@ -144,6 +144,16 @@ class TestHuggingFace:
         assert tokenizer.count_framing("assistant", tool_calls=[CALL]).tokens > 10
         assert tokenizer.count_overhead([READ]).tokens > tokenizer.count_overhead().tokens == 4
 
+    def test_a_template_may_take_arguments_as_text_or_no_calls(self) -> None:
+        head = "{% for m in messages %}[{{ m.content }}"
+        call = "{% for c in m.tool_calls or [] %}{{ c.function.name + ':' + c.function.arguments }}{% endfor %}"
+        written = HuggingFaceTokenizer(train(), chat_template=head + call + "]{% endfor %}")
+        assert written.count_framing("assistant", tool_calls=[CALL]).tokens == 2 + written.count("read:" + CALL.arguments)
+        refused = "{% if m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}]{% endfor %}"
+        without = HuggingFaceTokenizer(train(), chat_template=head + refused)
+        assert without.count_framing("assistant", tool_calls=[CALL]).tokens > 10
+        assert without.count_framing("tool", tool_call_id="c") == without.count_framing("user")
+
     def test_a_template_runs_in_a_sandbox(self) -> None:
         tokenizer = HuggingFaceTokenizer(train(), chat_template="{{ messages.append(1) }}")
         with pytest.raises(TokenizerError, match="chat template"):
