@@ -202,7 +202,13 @@ def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: Con
 def test_a_switch_takes_the_new_figures() -> None:
     each = made()
     other = Writer(text="T")
-    each.compactor.update_settings(summarizer=other, tokenizer=WordTokenizer(per_message=1), max_summary_tokens=3, max_result_tokens=None)
+    each.compactor.update_settings(
+        summarizer=other,
+        tokenizer=WordTokenizer(per_message=1),
+        max_summary_tokens=3,
+        max_result_tokens=None,
+        replacement=Replacement(),
+    )
     payload = checkpoint(compact(each))
     assert payload.summary == "T"
     assert payload.tokens_before == 404

@@ -382,7 +382,7 @@ class TestOverHttp:
 
         with serve(script=["Hello.", answer, TAGGED]) as server:
             summary = asyncio.run(ask(server.url))
-        return server.requests[1:], summary, reports
+        return list(server.requests[1:]), summary, reports
 
     def test_a_rate_limit_is_one_request(self) -> None:
         requests, summary, reports = self.asked(rate_limit_error(retry_after=20))
