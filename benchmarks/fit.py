@@ -1,6 +1,6 @@
-"""Measure the share of a short budget that `fit` uses with recorded conversations, and the messages that it keeps.
+"""Measure the share of a short budget that `fit` and `History` use with recorded conversations, and the messages that they keep.
 
-    python -m benchmarks.fit PATH ...          # a table
+    python -m benchmarks.fit PATH ...          # two tables: of fit, and of History
     python -m benchmarks.fit --json PATH ...
 
 Each path is a recording, or a folder of recordings, in any format that promptkit imports. A conversation counts at every budget that it
@@ -15,26 +15,32 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import attrs
+from promptkit_components import History
+from promptkit_components.history import describe_omitted
 
-from promptkit import BudgetExceededError, Message, fit
+from promptkit import BudgetExceededError, Message, fit, render
 from promptkit.errors import PromptKitError
 from promptkit.replay.recordings import read_recordings
 from promptkit.tokens import tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 BUDGETS = (2_000, 4_000, 8_000, 16_000)
+UNLIMITED = 1_000_000_000
 MODEL = "gpt-5"
 MEAN_BAR = 0.95
 LOW_BAR = 0.90
 
 
 @attrs.frozen
-class Figures:
+class Use:
     """The figures of all conversations at one budget."""
 
-    budget: int
     recordings: int
     refused: int
     mean_used: float
@@ -55,29 +61,62 @@ class Figures:
         )
 
 
-def measure(conversations: dict[str, list[Message]], budget: int) -> Figures:
-    """Fit each conversation that does not fit the budget."""
+@attrs.frozen
+class Figures:
+    """The figures at one budget, of `fit` and of `History`."""
+
+    budget: int
+    fit: Use
+    history: Use
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the figures of `fit`, and those of `History` below them."""
+        return {"budget": self.budget, **attrs.asdict(self.fit), "history": attrs.asdict(self.history)}
+
+
+@attrs.frozen
+class Short:
+    """A conversation at one budget: the messages that stay, without the marker, and the tokens of the request."""
+
+    messages: Sequence[Message]
+    tokens: int
+
+
+def fit_short(messages: Sequence[Message], budget: int, *, shorten: bool) -> Short:
+    """Fit a conversation with `fit`."""
+    fitted = fit(messages, budget=budget, model=MODEL, shorten=shorten)
+    return Short(fitted.messages, fitted.tokens)
+
+
+def show_short(messages: Sequence[Message], budget: int, *, shorten: bool) -> Short:
+    """Render a conversation with `History`."""
+    rendered = render(History(turns=messages, keep_system=True, shorten=shorten), budget=budget, model=MODEL)
+    markers = {describe_omitted(count) for count in range(1, len(messages) + 1)}
+    return Short([message for message in rendered.messages if message.text not in markers], rendered.tokens)
+
+
+def measure(conversations: dict[str, list[Message]], budget: int, shorten_with: Callable[..., Short]) -> Use:
+    """Shorten each conversation that does not fit the budget."""
     used: list[float] = []
     refused = over = unpaired = kept = whole = recordings = 0
     for name, messages in conversations.items():
-        try:
-            fitted = fit(messages, budget=budget, model=MODEL)
-        except BudgetExceededError as error:
-            recordings, refused = recordings + 1, refused + 1
-            print(f"refused at {budget:,}: {name}: {error}", file=sys.stderr)
-            continue
-        if not fitted.changed and not fitted.removed:
+        if shorten_with(messages, UNLIMITED, shorten=True).tokens <= budget:
             continue
         recordings += 1
-        used.append(fitted.tokens / budget)
-        over += fitted.tokens > budget
-        unpaired += bool(pair_tool_calls(fitted.messages).repairs)
-        kept += len(fitted.messages)
+        try:
+            short = shorten_with(messages, budget, shorten=True)
+        except BudgetExceededError as error:
+            refused += 1
+            print(f"refused at {budget:,}: {name}: {error}", file=sys.stderr)
+            continue
+        used.append(short.tokens / budget)
+        over += short.tokens > budget
+        unpaired += bool(pair_tool_calls(short.messages).repairs)
+        kept += len(short.messages)
         with suppress(BudgetExceededError):  # nothing is kept if only shortening would make it fit
-            whole += len(fit(messages, budget=budget, model=MODEL, shorten=False).messages)
+            whole += len(shorten_with(messages, budget, shorten=False).messages)
     used.sort()
-    return Figures(
-        budget=budget,
+    return Use(
         recordings=recordings,
         refused=refused,
         mean_used=round(mean(used), 4) if used else 0.0,
@@ -110,15 +149,21 @@ def main() -> int:
     arguments = parser.parse_args()
     tokenizer_for(MODEL)
     conversations = read_conversations(arguments.paths)
-    figures = [measure(conversations, budget) for budget in BUDGETS]
+    figures = [Figures(budget, measure(conversations, budget, fit_short), measure(conversations, budget, show_short)) for budget in BUDGETS]
     if arguments.json:
-        print(json.dumps([attrs.asdict(each) for each in figures], indent=2))
+        print(json.dumps([each.as_dict() for each in figures], indent=2))
     else:
-        names = [field.name for field in attrs.fields(Figures)]
-        print(" | ".join(names))
-        for each in figures:
-            print(" | ".join(f"{getattr(each, name):{len(name)}}" for name in names))
-    return int(any(each.missed() for each in figures))
+        print_table("fit", {each.budget: each.fit for each in figures})
+        print_table("History", {each.budget: each.history for each in figures})
+    return int(any(each.fit.missed() or each.history.missed() for each in figures))
+
+
+def print_table(title: str, uses: dict[int, Use]) -> None:
+    """Print the figures of all budgets, one per line."""
+    names = [field.name for field in attrs.fields(Use)]
+    print(" | ".join([f"{title:>8}", *names]))
+    for budget, use in uses.items():
+        print(" | ".join([f"{budget:8,}", *(f"{getattr(use, name):{len(name)}}" for name in names)]))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import wraps
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
 
 from promptkit.errors import BadChildError, TreeError
+from promptkit.messages import Message
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -28,20 +29,22 @@ T = TypeVar("T", bound="PromptElement")
 
 
 class Sizing:
-    """The budget, tokenizer and model of the current render, for a component's `render` method.
+    """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
 
     Reading `token_budget` is recorded. A component that does not read it renders the same children at every budget, so its
     result is cached for all budgets. Earlier flex groups are counted only when the budget is read.
     """
 
-    __slots__ = ("_budget", "budget_read", "model", "tokenizer")
+    __slots__ = ("_budget", "budget_read", "model", "prune_step", "tokenizer")
 
-    def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None) -> None:
+    def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None, *, prune_step: int = 0) -> None:
         self._budget = budget
         self.tokenizer = tokenizer
         """The tokenizer of this render."""
         self.model = model
         """The name of the model, None if the render was called without one."""
+        self.prune_step = prune_step
+        """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at every budget: the prefix is held."""
         self.budget_read: int | None = None
         """The last value of `token_budget`; None until it is read."""
 
@@ -115,7 +118,8 @@ class PromptElement:
     """
 
     priority: float | None = None
-    """A higher priority is kept longer. It is compared only with siblings in the same container. None is the highest priority."""
+    """A higher priority is kept longer. It is compared only with siblings in the same container. None is the highest priority. The strings
+    among the children are kept longer than the other children."""
 
     pass_priority: bool = False
     """Compare the children directly with the siblings of this element. Its own priority is ignored if it has children."""
@@ -136,8 +140,8 @@ class PromptElement:
     fallback: Child = attrs.field(default=None, repr=False)
     """Replaces this element once it is pruned, for example by a marker or an outline. It is as prunable as the element."""
 
-    name: str | None = None
-    """A label for paths and lists of removals. On a message it is the participant's name, which is sent to the provider."""
+    label: str | None = None
+    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider."""
 
     children: Children = attrs.field(default=(), init=False)
     """The children, set by `element[...]`."""
@@ -193,40 +197,52 @@ class PromptElement:
         return clone
 
     def __eq__(self, other: object) -> bool:
-        """Compare two trees by value, without recursion."""
+        """Compare two trees by value, without recursion. A tree that contains itself equals one that looks the same at every depth."""
         if not isinstance(other, PromptElement):
             return NotImplemented
+        equal = _EqualValues()
         stack: list[tuple[object, object]] = [(self, other)]
         while stack:
             mine, theirs = stack.pop()
             if mine is theirs:
                 continue
-            if isinstance(mine, PromptElement) and isinstance(theirs, PromptElement):
-                if type(mine) is not type(theirs):
+            if _is_composite(mine) and _is_composite(theirs):
+                inner = _pair_values(mine, theirs)
+                if inner is None:
                     return False
-                stack.extend((getattr(mine, field.name), getattr(theirs, field.name)) for field in type(mine).__attrs_attrs__)
-            elif isinstance(mine, tuple) and isinstance(theirs, tuple):
-                left, right = cast("tuple[object, ...]", mine), cast("tuple[object, ...]", theirs)  # the types of the items are unknown
-                if len(left) != len(right):
-                    return False
-                stack.extend(zip(left, right, strict=True))
+                if equal.add(mine, theirs):
+                    stack.extend(inner)
             elif mine != theirs:
                 return False
         return True
 
     def __hash__(self) -> int:
         """Hash a few props and the text children only, so that props may be unhashable and trees deep. Equal elements hash equal."""
-        return hash((type(self), self.priority, self.name, len(self.children), *(c for c in self.children if isinstance(c, str))))
+        return hash((type(self), self.priority, self.label, len(self.children), *(c for c in self.children if isinstance(c, str))))
 
     def __repr__(self) -> str:
-        """Return the expression that creates this value, built without recursion."""
+        """Return the expression that creates this value, built without recursion.
+
+        A value inside itself is shown as `Name(…)`, and so is one that was shown before once the expression is very long.
+        """
         out: list[str] = []
-        stack: list[object] = [_Verbatim(""), self]
+        opened: set[int] = set()  # the values around the current one
+        shown: set[int] = set()
+        stack: list[object] = [self]
         while stack:
             item = stack.pop()
             if isinstance(item, _Verbatim):
                 out.append(item)
-            elif isinstance(item, PromptElement):
+            elif isinstance(item, _End):
+                opened.discard(item.value)
+            elif _is_composite(item):
+                key = id(item)
+                if key in opened or (key in shown and len(out) > _MAX_REPEATED):
+                    out.append(_abbreviate(item))
+                    continue
+                opened.add(key)
+                shown.add(key)
+                stack.append(_End(key))
                 stack.extend(reversed(_repr_parts(item)))
             else:
                 out.append(repr(item))
@@ -255,22 +271,99 @@ class _Verbatim(str):
     __slots__ = ()
 
 
-def _repr_parts(element: PromptElement) -> list[object]:
-    parts: list[object] = [_Verbatim(f"{type(element).__name__}(")]
-    count = 0
+class _End(NamedTuple):
+    """Marks the end of the value with this id."""
+
+    value: int
+
+
+def _is_composite(value: object) -> bool:
+    """Return whether a value is compared and shown item by item, since it may be deep, be at many places, or contain itself."""
+    return isinstance(value, PromptElement) or type(value) in _CONTAINERS
+
+
+_CONTAINERS = (tuple, list, dict)
+
+_MAX_REPEATED = 100_000
+"""The pieces of a `repr` after which no value is shown a second time. A tree can have exponentially many places for few elements."""
+
+
+class _EqualValues:
+    """Pairs of values that are equal unless their items differ, as disjoint sets of ids: `a = b` and `b = c` imply `a = c`.
+
+    So trees whose elements are at many places, or inside themselves, are compared in linear time.
+    """
+
+    def __init__(self) -> None:
+        self._links: dict[int, int] = {}  # towards the id that represents the set
+
+    def add(self, one: object, other: object) -> bool:
+        """Add a pair. Return whether it is new, so that its items must be compared."""
+        left, right = self._find(id(one)), self._find(id(other))
+        self._links[left] = right
+        return left != right
+
+    def _find(self, value: int) -> int:
+        links = self._links
+        while (link := links.setdefault(value, value)) != value:
+            links[value] = links[link]
+            value = link
+        return value
+
+
+def _pair_values(mine: object, theirs: object) -> Iterable[tuple[object, object]] | None:
+    """Pair the items of two values in order. None: their types or their lengths differ."""
+    if isinstance(mine, PromptElement):
+        if type(mine) is not type(theirs):
+            return None
+        return [(getattr(mine, field.name), getattr(theirs, field.name)) for field in type(mine).__attrs_attrs__]
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        one, other = cast("dict[object, object]", mine), cast("dict[object, object]", theirs)  # the types of the items are unknown
+        return [(value, other[key]) for key, value in one.items()] if one.keys() == other.keys() else None
+    for kind in (tuple, list):
+        if isinstance(mine, kind) and isinstance(theirs, kind):
+            left, right = cast("Sequence[object]", mine), cast("Sequence[object]", theirs)  # as above
+            return zip(left, right, strict=True) if len(left) == len(right) else None
+    return None
+
+
+def _repr_parts(value: object) -> list[object]:
+    """Return the pieces of the expression that creates an element, a tuple, a list or a mapping."""
+    if isinstance(value, PromptElement):
+        return _repr_element(value)
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()  # the types of the items are unknown
+        return [_Verbatim("{"), *_join([[key, _Verbatim(": "), item] for key, item in items]), _Verbatim("}")]
+    left, right = ("[", "]") if isinstance(value, list) else ("(", ")")
+    each = [[item] for item in cast("Sequence[object]", value)]  # as above
+    return [_Verbatim(left), *_join(each), _Verbatim(f",{right}" if len(each) == 1 and right == ")" else right)]
+
+
+def _repr_element(element: PromptElement) -> list[object]:
+    given: list[list[object]] = []
     for field in type(element).__attrs_attrs__:
         value: object = getattr(element, field.name)
-        if field.name == "children" or _is_default(value, field):
-            continue
-        parts += [_Verbatim(f"{', ' if count else ''}{field.name}="), value]
-        count += 1
-    parts.append(_Verbatim(")"))
+        if field.name != "children" and not _is_default(value, field):
+            given.append([_Verbatim(f"{field.name}="), value])
+    parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
-        parts.append(_Verbatim("["))
-        for index, child in enumerate(element.children):
-            parts += [_Verbatim(", "), child] if index else [child]
-        parts.append(_Verbatim("]"))
+        parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]
     return parts
+
+
+def _join(groups: Iterable[Sequence[object]]) -> list[object]:
+    """Join groups of pieces by commas."""
+    joined: list[object] = []
+    for index, group in enumerate(groups):
+        joined += [_Verbatim(", "), *group] if index else group
+    return joined
+
+
+def _abbreviate(value: object) -> str:
+    """Show a value without its content."""
+    if isinstance(value, PromptElement):
+        return f"{type(value).__name__}(…)"
+    return "{…}" if isinstance(value, dict) else "[…]" if isinstance(value, list) else "(…)"
 
 
 def _is_default(value: object, field: attrs.Attribute[object]) -> bool:
@@ -347,6 +440,9 @@ def _iterate(value: object, owner: str) -> Iterator[object]:
 
 
 def _is_fragment(value: object) -> bool:
+    # The objects of SDKs (pydantic models) iterate over their fields, which are no children.
+    if hasattr(value, "model_dump"):
+        return False
     return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
 
 
@@ -355,8 +451,27 @@ def _describe_bad_child(value: object, owner: str) -> str:
         hint = f"it is a class: write {value.__name__}()"
     elif isinstance(value, int | float):
         hint = f'numbers are not text: write f"{{{value!r}}}"'
+    elif isinstance(value, Message):
+        hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
+    elif _is_wire_message(value):
+        hint = (
+            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, with element_from_message "
+            "from promptkit.elements, or in the same way by messages_from_responses or messages_from_anthropic"
+        )
     elif callable(value):
         hint = "it is a function: call it"
     else:
         hint = "a child is a string, an element, a sequence of these, None or a boolean"
     return f"{owner} cannot have {_shorten(value)} as a child: {hint}."
+
+
+def _is_wire_message(value: object) -> bool:
+    """Return whether a value is a message of a provider: a dict or an SDK object with a role, or an item of the Responses API."""
+    if isinstance(value, Mapping):
+        data = cast("Mapping[object, object]", value)  # the types of the items are unknown
+        return isinstance(data.get("role"), str) or data.get("type") in _ITEM_TYPES
+    return isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
+
+
+_ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")
+"""The types of items of the Responses API, some of which have no role."""

@@ -171,19 +171,22 @@ class OrphanToolResultError(TreeError):
 
 
 class BudgetExceededError(PromptKitError):
-    """The required content of a prompt does not fit its token budget.
+    """A prompt does not fit its token budget, however much of it is pruned.
 
-    Raised by a render when all prunable content is removed and the rest is still larger than the budget, or than a `TokenLimit`.
+    Raised by a render when all prunable content is removed and the rest is still larger than the budget, or than a `TokenLimit`. The last
+    user message is not prunable: no request is made without one. In a prompt without user messages, the last message is not.
 
     Attributes:
         budget: The limit that was exceeded, in tokens.
-        required: The tokens of the required content.
+        required: The tokens of what cannot be pruned.
         over: `required` less `budget`.
-        largest: Element paths with their tokens, the largest first.
+        largest: The largest elements with their tokens, the largest first: their labels, or their paths.
         messages: The unpruned messages, for example as input of a summary.
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.
         where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
+        last_message: What receipts call the message that would be pruned next, if that is the last user message, or the last message of a prompt
+            without user messages; otherwise empty.
         trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """
 
@@ -197,15 +200,22 @@ class BudgetExceededError(PromptKitError):
         metadata: Sequence[object],
         removed: Sequence[object],
         where: str = "",
+        last_message: str = "",
+        last_role: str | None = None,
     ) -> None:
         over = required - budget
         listed = "; ".join(f"{path} {tokens:,}" for path, tokens in largest.items())
         limit = f"the limit of {budget:,} at {where}" if where else f"a budget of {budget:,}"
-        super().__init__(
-            f"{required:,} required tokens do not fit {limit} (over by {over:,})."
-            + (f" Largest: {listed}." if listed else "")
-            + " Make one of them prunable, give it a shorter variant, or raise the budget."
-        )
+        if last_message:
+            kind = f"last {last_role} message" if last_role else "last message"
+            problem = (
+                f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
+            )
+            advice = "Give what may go before it a lower priority, shorten one of them, or raise the budget."
+        else:
+            problem = f"{required:,} required tokens do not fit {limit} (over by {over:,})."
+            advice = "Make one of them prunable, give it a shorter variant, or raise the budget."
+        super().__init__(" ".join(filter(None, (problem, listed and f"Largest: {listed}.", advice))))
         self.budget = budget
         self.required = required
         self.over = over
@@ -214,6 +224,7 @@ class BudgetExceededError(PromptKitError):
         self.metadata = tuple(metadata)
         self.removed = tuple(removed)
         self.where = where
+        self.last_message = last_message
         self.trace: CarriedTrace | None = None
 
 

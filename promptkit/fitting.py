@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
-from promptkit.elements.history import fit_history
+from promptkit.elements.fit_history import fit_history
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
-from promptkit.errors import InvalidArgumentError
+from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tokens.tokenizer import count_message
 from promptkit.tool_pairing import pair_tool_calls
 from promptkit.tools import tool_definitions
 
@@ -120,7 +121,17 @@ def fit(  # noqa: PLR0913  # keywords
     paired = pair_tool_calls(flat)
     first = next((message.text for message in paired.messages if message.role == "system"), False)
     overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
-    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten=shorten)
+    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
+    if fitted.tokens + overhead > limit:
+        sizes = {f"messages[{at}]": count_message(message, counter) for at, message in zip(fitted.sources, fitted.messages, strict=True)}
+        raise BudgetExceededError(
+            budget=limit,
+            required=fitted.tokens + overhead,
+            largest=dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3]),
+            messages=paired.messages,
+            metadata=(),
+            removed=(),
+        )
     shown: list[T] = []
     kept: set[int] = set()
     changed: set[int] = set()

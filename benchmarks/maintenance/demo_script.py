@@ -212,7 +212,7 @@ SCRIPT: tuple[Step, ...] = (
         "`[no result was recorded]`, a second result and a result of no call are dropped. Each of these stands in `rendered.repairs`."
     ),
     Ask("Which text does a person see when old turns are gone, and can it be changed?"),
-    Do("", (_search("omitted", "components"), _read("promptkit/elements/from_message.py"))),
+    Do("", (_search("omitted", "components"), _read("promptkit/elements/history.py"))),
     Do(
         "The marker is a fallback. I read what the language promises of one.",
         (_search("fallback", ELEMENT), _search("fallback", "promptkit/elements")),

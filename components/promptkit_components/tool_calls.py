@@ -46,7 +46,7 @@ class ToolCalls(PromptElement):
             priority=number if item.priority is None else item.priority,
             required=item.required,
             fallback=item.fallback,
-            name=item.name,
+            label=item.label,
         )
 
     def _truncate_result(self, result: Child) -> Child:

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from promptkit.compaction.planning.blocks import block_spans, extract_summary_text
+from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.from_message import element_from_message
-from promptkit.elements.layout import Chunk, Group
+from promptkit.elements.history import RecordedMessages, element_from_message
+from promptkit.elements.layout import Group
 from promptkit.rendering.renderer import render
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -81,11 +79,14 @@ class ElementCache:
 class Conversation(PromptElement):
     """The messages of a conversation, in order.
 
-    If messages may be pruned, the oldest are removed first, tool calls together with their results. The summary and the last user message
-    are kept.
+    If messages may be pruned, the oldest rounds are removed as a whole, so that the requests share a prefix for a while. The summary and
+    the last user message stay as they are. The newest round stays too, so that the model sees what it has just done; it is shortened if it
+    must be.
     """
 
     view: ConversationView
+    flex_grow: float | None = 0
+    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they leave."""
     elements: ElementCache | None = None
     """The elements of messages that were rendered before."""
 
@@ -93,24 +94,13 @@ class Conversation(PromptElement):
         """Return the messages; all of them are required, unless the view allows pruning."""
         _ = sizing
         messages = self.view.messages
-        elements = (self.elements or ElementCache()).elements(messages)
-        if not self.view.may_prune:
-            return Group(required=True)[elements]
-        return list(self._chunks(messages, elements))
-
-    def _chunks(self, messages: Sequence[Message], elements: Sequence[PromptElement]) -> Iterator[PromptElement]:
-        summary = next((at for at, message in enumerate(messages) if extract_summary_text(message) is not None), None)
-        last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
-        blocks = list(block_spans(messages))
-        turn_end = len(messages)
-        priorities: dict[int, float] = {}
-        for start, _ in reversed(blocks):  # a user message outlasts the replies to it, so that no request begins with a reply
-            is_user = messages[start].role == "user"
-            priorities[start] = turn_end - 0.5 if is_user else start
-            turn_end = start if is_user else turn_end
-        for start, end in blocks:
-            required = start in {summary, last_user} or messages[start].role == "system"
-            yield Chunk(priority=priorities[start], required=required)[elements[start:end]]
+        if self.view.may_prune:
+            last_user = next((message for message in reversed(messages) if message.role == "user"), None)
+            kept = self.view.summary, last_user
+            return RecordedMessages(
+                messages=messages, keep=lambda message: any(message is each for each in kept), keep_request=True, shorten=False
+            )
+        return Group(required=True)[(self.elements or ElementCache()).elements(messages)]
 
 
 class ConversationPrompt:

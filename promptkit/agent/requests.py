@@ -256,7 +256,7 @@ class RequestBuilder:
         return _Shown((*system, *recent), tokens, lambda: attrs.evolve(renderer.render(prompt(conversation)), earlier=earlier))
 
     def _renders_for(self, tokenizer: Tokenizer) -> MessageRenders:
-        if self._renders is None or self._renders.tokenizer is not tokenizer:
+        if self._renders is None or self._renders.tokenizer != tokenizer:
             self._renders = MessageRenders(tokenizer)
         return self._renders
 
@@ -280,8 +280,9 @@ class RequestBuilder:
 
     def _renderer_for(self, model: str, tokenizer: Tokenizer, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        if self._renderer is None or self._renderer[0] != (model, budget):
-            self._renderer = (model, budget), Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools)
+        key = model, budget, tokenizer
+        if self._renderer is None or self._renderer[0] != key:
+            self._renderer = key, Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools)
         return self._renderer[1]
 
 

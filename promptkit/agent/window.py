@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
-from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
+from promptkit.agent.wire import AnyMessage, AnyReply, is_recorded, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
@@ -25,7 +26,7 @@ from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
-from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.transcript import LEAF_SETTING, Transcript
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.entries import Entry, EntryPayload
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
@@ -161,6 +162,7 @@ class ContextWindow:
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._tokenizer = tokenizer
+        self._learned: Tokenizer | None = None
         self._summarizing_model = as_model(summarizer)
         self._definitions = tool_definitions(tools)
         events = events or Events()
@@ -217,8 +219,8 @@ class ContextWindow:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that counts requests: the one that was given, or the model's."""
-        return self._tokenizer or tokenizer_for(model_name(self.model))
+        """The tokenizer that counts requests: the one that was given, or the model's, with what it learned from the provider's usage."""
+        return self._learned or self._tokenizer or tokenizer_for(model_name(self.model))
 
     @property
     def budget(self) -> ContextBudget:
@@ -274,6 +276,7 @@ class ContextWindow:
 
         New messages at the end are appended. If the list departs from what was recorded, because of a rewind or an edit, the transcript
         switches to another branch: to an existing one that begins with the most of these messages, or to a new one. Nothing is deleted.
+        A summary of messages that stay is kept. New messages are written as one batch, or as one on either side of a reply.
         An assistant message that follows a request counts as its reply.
 
         Args:
@@ -294,17 +297,14 @@ class ContextWindow:
         if origins is not None:
             self._remember_origins(branch.entries[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
-            self.rewind(branch.leaf)
-        appended: list[Entry] = []
-        for at, message in enumerate(read[common:], common):
-            origin = None if origins is None else [origins[at]]
-            if message.role == "assistant" and self._sent is not None:
-                entry = self.add_reply(message)
-                self._remember_origins([entry], origin)
-                appended.append(entry)
-            else:
-                appended += self.add(message, origins=origin)
-        return appended
+            self._continue_from(branch.leaf, *branch.summaries)
+        reply = next((at for at in range(common, len(read)) if read[at].role == "assistant"), None) if self._sent is not None else None
+        if reply is None:
+            return self.add(*read[common:], origins=None if origins is None else origins[common:])
+        appended = self.add(*read[common:reply], origins=None if origins is None else origins[common:reply])
+        appended.append(self.add_reply(read[reply]))
+        self._remember_origins(appended[-1:], None if origins is None else origins[reply : reply + 1])
+        return appended + self.add(*read[reply + 1 :], origins=None if origins is None else origins[reply + 1 :])
 
     async def request(self) -> WindowRequest:
         """Build the next request. Compacts or prunes if the conversation does not fit.
@@ -368,6 +368,8 @@ class ContextWindow:
         self._last_finish = finish
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
+            if usage is not None and usage.cached_tokens <= usage.input_tokens and sent.model is self.model:
+                self._learn(sent.request.tokens, usage.input_tokens)
         return entry
 
     async def recover(self, error: BaseException) -> bool:
@@ -422,7 +424,10 @@ class ContextWindow:
         Raises:
             TranscriptError: There is no entry with this id.
         """
-        entry = self.transcript.rewind(to)
+        return self._continue_from(to)
+
+    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        entry = self.transcript.rewind(to, *payloads)
         self.compaction.reset("the conversation continues from another entry")
         self._sent = self._retry = None
         return entry
@@ -448,7 +453,7 @@ class ContextWindow:
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
-        self.model = model
+        self.model, self._learned = model, None
         context = self._summarizer_context(resolved)
         self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
         self._config.update_budget(self.compaction, context)
@@ -492,7 +497,8 @@ class ContextWindow:
         """Find the place in the transcript that has the most of these messages before it."""
         path = self.transcript.path()
         best = _match_branch(path, messages)
-        rewound = bool(path) and isinstance(path[-1].payload, Setting) and path[-1].payload.name == LEAF_SETTING
+        since_message = takewhile(lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path))
+        rewound = any(isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING for entry in since_message)
         if best.is_whole and not (rewound and best.matched < len(messages)):
             return best  # as a rule: messages were appended, or none
         for leaf in self.transcript.leaves():
@@ -515,6 +521,13 @@ class ContextWindow:
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))
 
+    def _learn(self, counted: int, reported: int) -> None:
+        """Count the next requests with what the provider's count of the last one teaches. Most tokenizers learn nothing."""
+        before = self.tokenizer
+        self._learned = before.learn(counted=counted, reported=reported)
+        if self._learned != before:
+            self.compaction.set_tokenizer(self._learned)
+
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
         larger = _next_larger(self._promotions, self.budget.window, tokenizer=self._tokenizer)
@@ -530,6 +543,8 @@ class _Branch:
     entries: tuple[Entry, ...]
     """The branch's message entries."""
     matched: int
+    summaries: tuple[Checkpoint, ...] = ()
+    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch from `leaf` on, too."""
 
     @property
     def is_whole(self) -> bool:
@@ -541,11 +556,30 @@ def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> _Branch
     entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
     matched = 0
     for entry, message in zip(entries, messages, strict=False):
-        if entry.message != message:
+        if not is_recorded(entry.message, message):
             break
         matched += 1
-    known = path if matched == len(entries) else entries[:matched]
-    return _Branch(leaf=known[-1].id if known else None, entries=entries, matched=matched)
+    if matched == len(entries) or not matched:
+        return _Branch(leaf=path[-1].id if path and matched == len(entries) else None, entries=entries, matched=matched)
+    departure = path.index(entries[matched])
+    return _Branch(
+        leaf=path[departure - 1].id, entries=entries, matched=matched, summaries=_find_valid_summary(path[:departure], path[departure:])
+    )
+
+
+def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[Checkpoint, ...]:
+    """Return the last checkpoint in `after` if it summarizes nothing of `after`: what it keeps begins in `before`, or with `after`."""
+    hidden = {entry.payload.target for entry in after if isinstance(entry.payload, Edit)}
+    known = {entry.id for entry in (*before, after[0])}
+    last: tuple[Checkpoint, ...] = ()
+    for entry in after:
+        payload = entry.payload
+        if isinstance(payload, Reset):
+            last = ()
+        elif isinstance(payload, Checkpoint) and entry.id not in hidden:
+            kept = None if payload.first_kept == after[0].id else payload.first_kept
+            last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
+    return last
 
 
 def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:

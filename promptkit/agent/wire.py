@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
+
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.emitters.wire import WireMessage, find_format
-from promptkit.messages import Message, as_wire_object
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import Message, OpaquePart, as_wire_object
 from promptkit.providers.model import Reply
-from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
+from promptkit.providers.openai.response import as_mapping, parse_chat_reply, parse_responses_reply
 from promptkit.recordings.reading.messages import ANTHROPIC_FINISHES, usage_from_anthropic
 
 if TYPE_CHECKING:
-    from promptkit.messages import Usage
+    from promptkit.emitters.wire import WireRecord
+    from promptkit.messages import Part, Usage
 
-__all__ = ["AnyMessage", "AnyReply", "read_messages", "read_reply"]
+__all__ = ["AnyMessage", "AnyReply", "is_recorded", "read_messages", "read_reply"]
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""
@@ -69,6 +73,8 @@ def _find_format(value: object) -> str:
 def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Message | None, Usage | None, str | None]:
     """Return the message of a reply, its usage and its finish reason. The message is None if it is not an assistant message.
 
+    The message of an SDK's reply is the same that `read_messages` reads from it, with what only the provider knows (ids, citations).
+
     Args:
         reply: A `Reply`, a message, or a chat completion, a response or a message of OpenAI's or Anthropic's SDK.
         usage: What the caller knows of the cost; it goes before that of the reply.
@@ -79,10 +85,12 @@ def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Messag
     """
     record = {} if isinstance(reply, Reply | Message) else as_wire_object(reply) or {}
     match record:
-        case {"choices": [_, *_]}:
-            reply = parse_chat_reply(record, model)
-        case {"output": list()}:
+        case {"choices": [{"message": dict(message)}, *_]}:
+            reply = _keep_all(parse_chat_reply(record, model), "chat", [{"role": "assistant", **message}])
+        case {"output": list(items)}:
             reply = parse_responses_reply(record, model)
+            if _are_accepted(items, stored=record.get("store") is True):
+                reply = _keep_all(reply, "responses", items, reasoning=_read_reasoning_tokens(record))
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
             reason = record.get("stop_reason")
@@ -93,3 +101,49 @@ def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Messag
     if isinstance(reply, Reply):
         return reply.message, usage or reply.usage, reply.finish
     return (reply if isinstance(reply, Message) and reply.role == "assistant" else None), usage, None
+
+
+def _keep_all(reply: Reply, wire_format: str, items: Sequence[object], *, reasoning: int = 0) -> Reply:
+    """Return a reply with all that its message has on the wire. If that is not one message, or is malformed, the reply is unchanged.
+
+    The first of its reasoning parts has the `reasoning` tokens of all, which the provider counts together.
+    """
+    try:
+        messages = _READERS[wire_format](items)
+    except (InvalidArgumentError, TypeError):
+        return reply
+    if len(messages) != 1:
+        return reply
+    (message,) = messages
+    content: list[Part] = []
+    for part in message.content:
+        if isinstance(part, OpaquePart) and as_mapping(part.value).get("type") == "reasoning":
+            content.append(attrs.evolve(part, tokens=reasoning))
+            reasoning = 0
+        else:
+            content.append(part)
+    return attrs.evolve(reply, message=attrs.evolve(message, content=content))
+
+
+def _read_reasoning_tokens(record: WireRecord) -> int:
+    details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
+    tokens = details.get("reasoning_tokens")
+    return tokens if isinstance(tokens, int) else 0
+
+
+def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
+    """Return whether OpenAI takes these items again: it does not know the ids of reasoning that it has not stored."""
+    reasoning = [item for each in items if (item := as_mapping(each)).get("type") == "reasoning"]
+    return stored or all(item.get("encrypted_content") or item.get("content") for item in reasoning)
+
+
+def is_recorded(recorded: Message | None, message: Message) -> bool:
+    """Return whether a recorded message is a message that a caller passes again. Only a reply tells the tokens of its opaque parts."""
+    if recorded == message:
+        return True
+    return recorded is not None and recorded.role == message.role and _forget_tokens(recorded) == _forget_tokens(message)
+
+
+def _forget_tokens(message: Message) -> Message:
+    parts = [attrs.evolve(part, tokens=None) if isinstance(part, OpaquePart) else part for part in message.content]
+    return attrs.evolve(message, content=parts)

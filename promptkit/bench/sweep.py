@@ -23,6 +23,7 @@ from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import find_image_rule
 from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
@@ -289,4 +290,5 @@ def _create_tokenizer(model: str | None) -> Tokenizer:
     if model is None:
         return OpenAITokenizer(DEFAULT_ENCODING, images=find_image_rule(""))
     info = model_info(model)
-    return OpenAITokenizer(info.encoding, images=info.images, exact=info.exact and info.framing)
+    base = OpenAITokenizer(info.encoding, images=info.images, exact=info.exact and info.framing)
+    return base if info.margin == 1 else CalibratedTokenizer(base, info.margin)

@@ -155,6 +155,11 @@ class CompactionController:
         self.warm = False
         self._model_change = _ModelChange(to_smaller_window=smaller)
 
+    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Count with another tokenizer for the same model from now on. What the conversation shows is not changed."""
+        self._tokenizer = tokenizer
+        self._window.set_tokenizer(tokenizer)
+
     def reset(self, reason: str) -> None:
         """Discard the pending background summary and reset the attempt counter, for example after a rewind."""
         self._discard_background(reason)

@@ -9,27 +9,39 @@ import attrs
 from promptkit.element import Child, PromptElement, component
 from promptkit.messages import ToolCall
 
-__all__ = ["AssistantMessage", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
+__all__ = ["AssistantMessage", "MessageElement", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
 
 
 @component
-class SystemMessage(PromptElement):
+class MessageElement(PromptElement):
+    """The base of the message elements."""
+
+    name: str | None = None
+    """The participant's name, which is sent to the provider and costs tokens. For a name in receipts alone, use `label`."""
+
+
+@component
+class SystemMessage(MessageElement):
     """A message with the developer's instructions.
 
-    >>> SystemMessage(priority=1000)["You are terse."]
+    Without a priority, of its own or of an element around it, the message is never removed. Its children with priorities are pruned.
+
+    >>> SystemMessage()["You are terse."]
     """
 
 
 @component
-class UserMessage(PromptElement):
+class UserMessage(MessageElement):
     """A message of the user.
+
+    A render that would remove the last one of a prompt raises BudgetExceededError.
 
     >>> UserMessage(priority=900, flex_grow=2)["Fix the parser."]
     """
 
 
 @component
-class AssistantMessage(PromptElement):
+class AssistantMessage(MessageElement):
     """A message of the model: text, tool calls or both.
 
     When the result of a tool call is pruned, the call is removed from the message. A message without text is removed with its
@@ -46,7 +58,7 @@ class AssistantMessage(PromptElement):
 
 
 @component
-class ToolMessage(PromptElement):
+class ToolMessage(MessageElement):
     """The result of one tool call. The result and its call are pruned together. Without children it is sent as an empty result.
 
     >>> ToolMessage(tool_call_id="c1")["def parse(): ..."]

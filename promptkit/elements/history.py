@@ -1,347 +1,280 @@
-"""Fit recorded messages into a number of tokens: long messages are shortened, then the oldest rounds are dropped.
+"""Recorded messages as elements: one message, or a conversation that uses the room that it has.
 
-What stays is decided in this order:
-
-1. System messages stay as they are. The last user message and the newest round (the last message, or the last tool calls with their
-   results) always stay; they are shortened if they must be, the user message last.
-2. Older rounds are kept from the newest on. A long message in them is shortened to a share of the budget: a tool result or a message
-   with tool calls to an eighth, another message to a quarter. A user message is dropped after the replies to it.
-3. The first round that does not fit is shortened to the tokens that are left. Older rounds are dropped.
-4. Tokens that are left over lengthen shortened messages again: the newest tool results first, then tool calls, then other messages.
-
-A larger budget keeps every message that a smaller one keeps. This holds because everything that a decision adds up, divided by the
-budget, never grows with the budget.
+`RecordedMessages` decides with `fit_history` what is shortened. What then does not fit is pruned by the render like any other content,
+in the same order, so a conversation is never above the budget, also where its share of the budget was not known exactly.
 """
 
 from __future__ import annotations
 
-import json
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.errors import BudgetExceededError
-from promptkit.tokens.messages import count_message
-from promptkit.tokens.tool_schemas import compact_arguments
-from promptkit.tokens.truncation import truncate_text
+from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.fit_history import fit_history, order_newest, shorten_message, split_blocks
+from promptkit.elements.layout import Chunk, Group, KeepWith
+from promptkit.elements.media import Document, Image, Metadata, Opaque
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
+from promptkit.tokens.tokenizer import count_frame, count_message
+from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Json, Message
+    from promptkit.messages import Part
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "FittedHistory", "fit_history"]
-
-CUT_MARKER = "\n[… cut …]\n"
-"""Stands in a shortened text where something is missing."""
-
-CUT_STRING = "[…]"
-"""The same in a string of a tool call's arguments."""
-
-HEAD_SHARE = 0.4
-"""Share of a shortened text that is taken from its beginning."""
-
-UNIT = 8
-"""Sizes are compared in eighths of a token, so that the shares are exact."""
-
-RESULT_EIGHTHS = 1
-"""The eighths of the budget that a tool result, or a message with tool calls, of an older round may have at first."""
-
-TEXT_EIGHTHS = 2
-"""The eighths of the budget that another older message may have at first."""
-
-NEWEST_EIGHTHS = 4
-"""The eighths of the budget that the newest round may have at first."""
+__all__ = ["RecordedMessages", "element_from_message"]
 
 
-@attrs.frozen(kw_only=True)
-class FittedHistory:
-    """Messages that fit."""
+@component
+class RecordedMessages(PromptElement):
+    """A recorded conversation, whose newest messages are kept longest and whose long messages are shortened to fit.
 
-    messages: tuple[Message, ...]
-    """The messages that stay, in order. A message that did not change is the same object."""
-    sources: tuple[int, ...]
-    """For each message, its index in the messages that were given."""
-    tokens: int
-    """The tokens of the messages."""
+    What does not fit the element's share of the budget is decided in this order:
+
+    1. Long tool results and messages of older rounds are shortened to a share of the budget: head and tail stay.
+    2. The oldest rounds are pruned. In a turn the user message is pruned last, so no answer is shown without its question. A tool call
+       and its results are pruned together. The first round that does not fit is shortened to the tokens that are left.
+    3. Tokens that are left over lengthen the newest shortened results again.
+    4. The last user message and the newest round stay. They are shortened if they must be, the user message last.
+
+    A larger budget shows every message that a smaller one shows. With `shorten=False`, and in a render with a `prune_step`, which holds
+    the prefix of the prompt for a provider's cache, older rounds are shown whole, or pruned.
+
+    Recordings are repaired as `pair_tool_calls` describes; `rendered.repairs` reports every repair. Cache breakpoints of the recording
+    are dropped: the prompt sets its own.
+
+    >>> RecordedMessages(messages=[Message(role="user", content=("Fix the parser.",))], keep_turns=1)
+    """
+
+    messages: Sequence[Message]
+    """The messages, oldest first."""
+
+    flex_grow: float | None = 0
+    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they leave."""
+
+    keep_turns: int = 0
+    """The number of newest turns that are never pruned, and never shortened. A turn starts at a user message."""
+
+    keep_system: bool = True
+    """Whether system messages of the recording are shown; they are never pruned and never shortened. Otherwise they are dropped."""
+
+    keep: Callable[[Message], bool] | None = None
+    """Returns whether a message is never pruned and never shortened."""
+
+    keep_request: bool = False
+    """Whether the last user message and the newest round are required. They may be shortened. Without them the render raises."""
+
+    marker: Callable[[int], str] | None = None
+    """Returns the text of the user message that replaces pruned messages, given their number. None: nothing replaces them."""
+
+    shorten: bool = True
+    """Whether older messages may be shortened. Otherwise their rounds are shown whole, or pruned, and only what always stays is
+    shortened if it must be."""
+
+    truncate_at: int | None = None
+    """The most tokens of the text of one tool result, however large the budget is. A longer one keeps its head and its tail."""
+
+    def render(self, sizing: Sizing) -> Child:
+        """Return the repairs as metadata, then one element per round. The elements of old rounds are equal from render to render."""
+        paired = pair_tool_calls(self.messages)
+        messages = [_join_texts(message) for message in paired.messages if self.keep_system or message.role != "system"]
+        whole = self._find_whole(messages)
+        if len(whole) < len(messages):
+            self._shorten(messages, whole, sizing)
+        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole)
+
+    def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
+        """Return the indices of messages that are never pruned and never shortened."""
+        starts = [at for at, message in enumerate(messages) if message.role == "user" or at == 0]
+        kept = (
+            range(starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages))
+            if self.keep_turns and starts
+            else range(0)
+        )
+        keep = self.keep
+        always = (at for at, message in enumerate(messages) if message.role == "system" or (keep is not None and keep(message)))
+        return frozenset(chain(kept, always))
+
+    def _shorten(self, messages: list[Message], whole: frozenset[int], sizing: Sizing) -> None:
+        """Replace messages by shortened ones that fit the share of the budget together."""
+        budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
+        fitted = fit_history(
+            messages,
+            budget,
+            tokenizer=tokenizer,
+            shorten="any" if self.shorten and not sizing.prune_step else "request",
+            whole=whole,
+            truncate_at=self.truncate_at,
+            count_marker=None if marker is None else lambda count: count_message(_build_marker(marker, count), tokenizer),
+        )
+        for at, message in zip(fitted.sources, fitted.messages, strict=True):
+            messages[at] = message
+
+    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int]) -> list[PromptElement]:
+        """Build the elements of the rounds, in the order of the conversation, in runs of a fixed length."""
+        if not messages:
+            return []
+        blocks = split_blocks(messages)
+        required = {block[0] for block in blocks if block[0] in whole}
+        if self.keep_request:
+            required |= set(_find_request(messages, blocks))
+        labels = _describe_rounds(messages, blocks)
+        rounds: dict[int, _Round] = {}
+        pruned = 0
+        for priority, block in enumerate(reversed(order_newest(messages, blocks))):
+            stays = block[0] in required
+            rounds[block[0]] = tuple(messages[at] for at in block), labels[block[0]], priority, None if stays else pruned
+            pruned += 0 if stays else len(block)
+        ordered = [rounds[block[0]] for block in blocks]
+        return [
+            _Rounds(
+                rounds=tuple(ordered[start : start + RUN]),
+                pass_priority=True,
+                conversation=(self.label, messages[0].text),
+                marker=self.marker,
+                truncate_at=self.truncate_at,
+            )
+            for start in range(0, len(ordered), RUN)
+        ]
 
 
-def fit_history(  # noqa: PLR0913  # keywords
-    messages: Sequence[Message],
-    budget: int,
+RUN = 16
+"""Rounds whose elements are kept together between renders: only a run with a new or changed round is built again."""
+
+_Round: TypeAlias = "tuple[tuple[Message, ...], str, float, int | None]"
+"""The messages of a round, its label, its priority, and the number of messages that are pruned before it; None if it never is."""
+
+
+@component
+class _Rounds(PromptElement):
+    """A run of rounds. The children are the same at every budget, so they are kept between renders."""
+
+    rounds: tuple[_Round, ...]
+    conversation: Hashable
+    """A value that tells this conversation from others in the prompt."""
+    marker: Callable[[int], str] | None
+    truncate_at: int | None
+
+    def render(self, sizing: Sizing) -> Child:
+        return [self._build_round(*each, sizing.tokenizer) for each in self.rounds]
+
+    def _build_round(
+        self, messages: Sequence[Message], label: str, priority: float, before: int | None, tokenizer: Tokenizer
+    ) -> PromptElement:
+        shown = [element_from_message(_truncate_result(message, self.truncate_at, tokenizer)) for message in messages]
+        if before is None:
+            return Group(label=label, required=True)[shown]
+        if self.marker is None:
+            return Chunk(label=label, priority=priority)[shown]
+        after = before + len(messages)
+        marker = KeepWith(group=(self.conversation, after), label="marker")[element_from_message(_build_marker(self.marker, after))]
+        # The marker before this round is pruned together with the round, so that at every budget one of two markers fits.
+        together = Chunk()[shown] if before == 0 else shown
+        return KeepWith(group=(self.conversation, before), label=label, priority=priority, fallback=marker)[together]
+
+
+def _describe_rounds(messages: Sequence[Message], blocks: Sequence[range]) -> dict[int, str]:
+    """Return the labels of rounds by their first index, in the words of who reads a receipt: `turn 3 · run_tests result`."""
+    labels: dict[int, str] = {}
+    turn = 0
+    for block in blocks:
+        first = messages[block[0]]
+        turn += first.role == "user" or not turn
+        names = ", ".join(dict.fromkeys(call.name for call in first.tool_calls))
+        kind = {"user": "request", "assistant": "reply", "system": "system message", "tool": "result"}[first.role]
+        labels[block[0]] = f"turn {turn} · {names} result{'' if len(first.tool_calls) == 1 else 's'}" if names else f"turn {turn} · {kind}"
+    return labels
+
+
+def _find_request(messages: Sequence[Message], blocks: Sequence[range]) -> list[int]:
+    """Return the first indices of the blocks that a request always has: the last user message, and the newest round."""
+    users = [block[0] for block in blocks if messages[block[0]].role == "user"]
+    rounds = [block[0] for block in blocks if messages[block[0]].role != "system"]
+    return [*users[-1:], *rounds[-1:]]
+
+
+def _build_marker(marker: Callable[[int], str], count: int) -> Message:
+    return Message(role="user", content=(marker(count),))
+
+
+def _truncate_result(message: Message, tokens: int | None, tokenizer: Tokenizer) -> Message:
+    """Truncate the text of a tool result."""
+    if tokens is None or message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
+        return message  # a token has at least one byte
+    return shorten_message(message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer)
+
+
+def _join_texts(message: Message) -> Message:
+    """Join adjacent texts of a message, and drop empty ones and cache breakpoints, as a render does, so that it is counted as it is sent."""
+    content = message.content
+    if len(content) < 2 and content != ("",):  # noqa: PLR2004  # parts
+        return message
+    parts: list[Part] = []
+    for part in content:
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += part
+        elif part and not isinstance(part, CacheBreakpointPart):
+            parts.append(part)
+    return message if len(parts) == len(content) else attrs.evolve(message, content=tuple(parts))
+
+
+def element_from_message(
+    message: Message,
     *,
-    tokenizer: Tokenizer,
-    overhead: int = 0,
-    shorten: bool = True,
-    keep: Literal["newest", "oldest"] = "newest",
-) -> FittedHistory:
-    """Choose and shorten messages so that they fit a budget. Takes time linear in the messages and the budget.
+    priority: float | None = None,
+    required: bool = False,
+    fallback: Child = None,
+    text: Callable[[str], Child] | None = None,
+) -> PromptElement:
+    """Return the element that renders as a message. Cache breakpoints of the message are dropped: the prompt sets its own.
 
     Args:
-        messages: The messages, oldest first. Each tool call is followed by its result (see `pair_tool_calls`).
-        budget: The most tokens of the messages and the overhead together.
-        tokenizer: Counts the tokens.
-        overhead: The tokens of the request besides the messages.
-        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or dropped.
-        keep: Which of the older rounds stay longest.
+        message: The message.
+        priority: The priority of the element.
+        required: Whether the element is never pruned.
+        fallback: The replacement of the element once it is pruned.
+        text: Returns what to show for the message's text, for example a truncated text. The text parts are then joined and come
+            before the other parts. None shows all parts as they are.
 
-    Raises:
-        BudgetExceededError: The messages that always stay do not fit, even if they are shortened.
+    >>> element_from_message(Message(role="user", content=("Fix the parser.",)), priority=5)
     """
-    return _Fit(messages, budget, tokenizer, overhead=overhead, shorten=shorten).run(keep)
+    content = _build_content(message, text)
+    match message.role:
+        case "system":
+            return SystemMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
+        case "user":
+            return UserMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
+        case "assistant":
+            assistant = AssistantMessage(
+                priority=priority, required=required, fallback=fallback, name=message.name, tool_calls=message.tool_calls
+            )
+            return assistant[content]
+        case "tool":
+            result = ToolMessage(
+                priority=priority, required=required, fallback=fallback, name=message.name, tool_call_id=message.tool_call_id or ""
+            )
+            return result[content]
 
 
-class _Fit:
-    """One call of `fit_history`."""
-
-    def __init__(self, messages: Sequence[Message], budget: int, tokenizer: Tokenizer, *, overhead: int, shorten: bool) -> None:
-        self.messages = messages
-        self.budget = budget
-        self.tokenizer = tokenizer
-        self.shorten = shorten
-        self.sizes: dict[int, int] = {}  # tokens of the messages that were counted
-        self.least: dict[int, int] = {}  # tokens of messages that are shortened as far as possible
-        self.granted: dict[int, int] = {}  # tokens that each message that stays may have
-        self.left = budget - overhead
-
-    def run(self, keep: Literal["newest", "oldest"]) -> FittedHistory:
-        messages = self.messages
-        system = [at for at, message in enumerate(messages) if message.role == "system"]
-        for at in system:
-            self.granted[at] = self.size(at)
-        self.left -= sum(self.granted.values())
-        last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
-        blocks = [block for block in _split_blocks(messages) if block[0] not in self.granted]
-        newest = blocks[-1] if blocks else None
-        users = [] if last_user is None else [last_user]
-        round_ = [] if newest is None or last_user in newest else list(newest)
-        if not self._grant_required(users, round_):
-            raise self._exceeded([*system, *users, *round_])
-        ordered = _order_newest(messages, blocks) if keep == "newest" else blocks
-        self._grant_older([block for block in ordered if block[0] not in self.granted])
-        self._grant_rest()
-        return self._build()
-
-    def size(self, at: int) -> int:
-        """Count the tokens of a message."""
-        tokens = self.sizes.get(at)
-        if tokens is None:
-            tokens = self.sizes[at] = count_message(self.messages[at], self.tokenizer)
-        return tokens
-
-    def least_size(self, at: int) -> int:
-        """Count the tokens of a message that is shortened as far as possible."""
-        if not self.shorten:
-            return self.size(at)
-        tokens = self.least.get(at)
-        if tokens is None:
-            shortest = shorten_message(self.messages[at], 0, tokenizer=self.tokenizer)
-            tokens = self.size(at) if shortest is self.messages[at] else min(self.size(at), count_message(shortest, self.tokenizer))
-            self.least[at] = tokens
-        return tokens
-
-    def _grant_required(self, users: Sequence[int], newest: Sequence[int]) -> bool:
-        """Grant tokens to what always stays. Return whether it fits."""
-        request = sum(map(self.size, users))
-        whole = sum(map(self.size, newest))
-        wanted = whole
-        if self.shorten and 2 * whole > self.budget:
-            wanted = max(sum(map(self.least_size, newest)), min(whole, self.budget * NEWEST_EIGHTHS // UNIT))
-        if wanted + request > self.left:
-            least = sum(map(self.least_size, newest))
-            wanted = min(wanted, max(least, self.left - request))
-            request = min(request, self.left - wanted)
-            if request < sum(map(self.least_size, users)):
-                return False
-        self._grant(newest, wanted)
-        for at in users:
-            self.granted[at] = request
-        self.left -= wanted + request
-        return True
-
-    def _grant(self, block: Sequence[int], tokens: int) -> None:
-        """Divide tokens among the messages of a block: each gets its least size, and all the same level above it, as far as they need it."""
-        needs = [self.size(at) for at in block]
-        if sum(needs) <= tokens:
-            self.granted.update(zip(block, needs, strict=True))
-            return
-        least = [self.least_size(at) for at in block]
-        wanted = [need - floor for need, floor in zip(needs, least, strict=True)]
-        level = find_level(wanted, tokens - sum(least))
-        for at, floor, want in zip(block, least, wanted, strict=True):
-            self.granted[at] = floor + min(want, level)
-
-    def _grant_older(self, blocks: Sequence[Sequence[int]]) -> None:
-        """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
-        left = self.left * UNIT
-        for block in blocks:
-            planned = [self._plan(at) for at in block]
-            if sum(planned) > left:
-                room = left // UNIT
-                if sum(map(self.least_size, block)) <= room:
-                    self._grant(block, room)
-                    left -= UNIT * sum(self.granted[at] for at in block)
-                break
-            for at, eighths in zip(block, planned, strict=True):
-                self.granted[at] = eighths // UNIT
-            left -= sum(planned)
-        self.left -= sum(self.granted[at] for block in blocks for at in block if at in self.granted)
-
-    def _plan(self, at: int) -> int:
-        """Return the eighths of a token that a message of an older round has at first."""
-        size = self.size(at)
-        message = self.messages[at]
-        share = RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS
-        if not self.shorten or size * UNIT <= self.budget * share:
-            return size * UNIT
-        return max(self.least_size(at) * UNIT, self.budget * share)
-
-    def _grant_rest(self) -> None:
-        """Grant the tokens that are left to shortened messages: tool results first, then tool calls, then others, the newest first."""
-        cut = [at for at in sorted(self.granted, reverse=True) if self.granted[at] < self.size(at)]
-        for at in sorted(cut, key=self._rank):
-            more = min(self.left, self.size(at) - self.granted[at])
-            self.granted[at] += more
-            self.left -= more
-
-    def _rank(self, at: int) -> int:
-        message = self.messages[at]
-        return 0 if message.role == "tool" else 1 if message.tool_calls else 2
-
-    def _build(self) -> FittedHistory:
-        """Shorten the messages to what they were granted. What one does not use goes to the next, the newest tool results last."""
-        shown = {at: self.messages[at] for at in self.granted}
-        actual = {at: self.size(at) for at in self.granted}
-        cut = [at for at in sorted(self.granted) if self.granted[at] < self.size(at)]
-        for at in sorted(cut, key=self._rank, reverse=True) if cut else ():
-            granted = self.granted[at] + self.left
-            if granted < self.size(at):
-                shown[at] = shorten_message(self.messages[at], granted, tokenizer=self.tokenizer)
-                actual[at] = count_message(shown[at], self.tokenizer)
-            self.left = granted - actual[at]
-        kept = tuple(sorted(shown))
-        return FittedHistory(messages=tuple(shown[at] for at in kept), sources=kept, tokens=sum(actual.values()))
-
-    def _exceeded(self, required: Sequence[int]) -> BudgetExceededError:
-        overhead = self.budget - self.left - sum(self.granted.values())
-        sizes = {f"messages[{at}]": self.granted.get(at) or self.least_size(at) for at in required}
-        return BudgetExceededError(
-            budget=self.budget,
-            required=overhead + sum(sizes.values()),
-            largest=dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3]),
-            messages=tuple(self.messages),
-            metadata=(),
-            removed=(),
-        )
+def _build_content(message: Message, text: Callable[[str], Child] | None) -> Child:
+    parts = [_build_part(part) for part in message.content]
+    if text is None:
+        return parts
+    return text(message.text) if message.text else None, [part for part in parts if not isinstance(part, str)]
 
 
-def _split_blocks(messages: Sequence[Message]) -> list[range]:
-    """Split messages into blocks: a message, or tool calls with their results."""
-    starts = [at for at, message in enumerate(messages) if message.role != "tool" or at == 0]
-    return [range(start, end) for start, end in pairwise([*starts, len(messages)])]
-
-
-def _order_newest(messages: Sequence[Message], blocks: Sequence[range]) -> list[range]:
-    """Order blocks from the one that is kept longest: the newest turn first, in it the user message, then its newest reply."""
-    turns: list[list[range]] = [[]]
-    for block in blocks:
-        if messages[block[0]].role == "user":
-            turns.append([])
-        turns[-1].append(block)
-    ordered: list[range] = []
-    for turn in reversed(turns):
-        has_user = bool(turn) and messages[turn[0][0]].role == "user"
-        ordered += [*turn[:has_user], *reversed(turn[has_user:])]
-    return ordered
-
-
-def find_level(wants: Sequence[int], room: int) -> int:
-    """Return the largest level at which the wants, each up to the level, fit the room together."""
-    level, left = 0, room
-    ordered = sorted(wants)
-    for at, want in enumerate(ordered):
-        share = left // (len(ordered) - at)
-        if want > share:
-            return share
-        left -= want
-        level = want
-    return level
-
-
-def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> Message:
-    """Shorten a message to a number of tokens, or as far as possible: first the arguments of its tool calls, then its texts.
-
-    Texts keep a head (40 %) and a tail (60 %) around a marker. Strings in arguments keep their head, so that the arguments stay valid
-    JSON with the same keys. Images and other parts stay.
-    """
-    size = count_message(message, tokenizer)
-    if size > tokens and message.tool_calls:
-        needs = [tokenizer.count(compact_arguments(call.arguments)) for call in message.tool_calls]
-        level = find_level(needs, sum(needs) - (size - tokens))
-        calls = [
-            attrs.evolve(call, arguments=shorten_arguments(call.arguments, level, tokenizer=tokenizer)) if need > level else call
-            for call, need in zip(message.tool_calls, needs, strict=True)
-        ]
-        message = attrs.evolve(message, tool_calls=tuple(calls))
-        size = count_message(message, tokenizer)
-    if size > tokens:
-        needs = [tokenizer.count(part) if isinstance(part, str) else 0 for part in message.content]
-        level = max(find_level(needs, sum(needs) - (size - tokens)), tokenizer.count(CUT_MARKER))
-        parts = [
-            truncate_text(part, level, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
-            if isinstance(part, str) and need > level
-            else part
-            for part, need in zip(message.content, needs, strict=True)
-        ]
-        message = attrs.evolve(message, content=tuple(parts))
-    return message
-
-
-def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> str:
-    """Shorten the strings in the arguments of a tool call, so that they have at most `tokens`, or as few as possible.
-
-    Arguments that are no JSON object stay as they are.
-    """
-    try:
-        value: Json = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    if not isinstance(value, dict):
-        return arguments
-    least = tokenizer.count(CUT_STRING)
-    strings = [each for each in _find_strings(value) if tokenizer.count(each[2]) > least]
-    needs = [tokenizer.count(text) for _, _, text in strings]
-
-    def write(level: int) -> str:
-        for (container, key, text), need in zip(strings, needs, strict=True):
-            container[key] = text if need <= level else truncate_text(text, level, marker=CUT_STRING, tokenizer=tokenizer)
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-    shortest = write(least)
-    spare = tokens - tokenizer.count(shortest)
-    if spare < 0:
-        return min(shortest, arguments, key=lambda text: tokenizer.count(compact_arguments(text)))
-    level = least + find_level([need - least for need in needs], spare)
-    while level > least:
-        text = write(level)
-        excess = tokenizer.count(text) - tokens
-        if excess <= 0:
-            return text
-        level -= max(1, excess // len(strings), level // 8)  # JSON writes some characters as two
-    return shortest
-
-
-def _find_strings(value: Json) -> list[tuple[dict[object, str], object, str]]:
-    """Return the container, the key and the text of each string in a JSON value."""
-    found: list[tuple[dict[object, str], object, str]] = []
-    stack: list[dict[object, object] | list[object]] = [cast("dict[object, object]", value)]  # JSON: what it holds is not known
-    while stack:
-        container = stack.pop()
-        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
-            if isinstance(item, str):
-                found.append((cast("dict[object, str]", container), key, item))  # a list is written by its index in the same way
-            elif isinstance(item, dict | list):
-                stack.append(cast("dict[object, object] | list[object]", item))  # as above
-    return found
+def _build_part(part: Part) -> str | PromptElement | None:
+    match part:
+        case str():
+            return part
+        case ImagePart():
+            return Image(src=part.url, detail=part.detail, media_type=part.media_type, width=part.width, height=part.height)
+        case DocumentPart():
+            return Document(data=part.data, media_type=part.media_type, filename=part.name, tokens=part.tokens)
+        case OpaquePart():
+            return Opaque(value=part.value, tokens=part.tokens, provider=part.provider)
+        case CacheBreakpointPart():
+            return None

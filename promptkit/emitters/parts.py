@@ -23,6 +23,7 @@ __all__ = [
     "collect_call_fields",
     "collect_message_fields",
     "has_text_borders",
+    "is_foreign",
     "parse_arguments",
     "parse_data_url",
     "select_parts",
@@ -67,7 +68,6 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
     """
     parts: list[Part] = []
     text: list[str] = []
-    kept = (None, target, *PLACED_FIELDS[target])
     border = f"{target}.part"
     for part in message.content:
         if isinstance(part, str):
@@ -77,12 +77,16 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
             parts.append(joined)
         text = []
         is_border = isinstance(part, OpaquePart) and part.provider == border
-        is_foreign = isinstance(part, OpaquePart) and part.provider not in kept
-        if not (is_border or is_foreign or (isinstance(part, CacheBreakpointPart) and not cache)):
+        if not (is_border or is_foreign(part, target) or (isinstance(part, CacheBreakpointPart) and not cache)):
             parts.append(part)
     if joined := "".join(text):
         parts.append(joined)
     return parts
+
+
+def is_foreign(part: Part, target: WireFormat) -> bool:
+    """Return whether a part is another provider's, so that a wire format does not send it."""
+    return isinstance(part, OpaquePart) and part.provider not in {None, target, *PLACED_FIELDS[target]}
 
 
 PLACED_FIELDS: Mapping[WireFormat, tuple[str, ...]] = {

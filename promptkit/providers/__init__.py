@@ -2,6 +2,7 @@
 
 * `Model`, `AdjustableModel`, `ModelOptions`, `Reply`, `with_options`: what a session needs of any provider
 * `OpenAIModel`: OpenAI, and every server that speaks its protocol
+* `count_exact`: the tokens of a rendered prompt, as the counting endpoint of OpenAI, Anthropic or Google tells them
 """
 
 import lazy_loader

@@ -1,3 +1,4 @@
+from .counting import count_exact as count_exact
 from .model import (
     AdjustableModel as AdjustableModel,
     Model as Model,

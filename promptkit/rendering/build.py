@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.element import PromptElement, flatten
-from promptkit.elements.chat import AssistantMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement
 from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
@@ -34,6 +34,8 @@ def build_node(element: PromptElement, parent: Node) -> Node:
     node = Node(element, parent, _read_priority(element, parent))
     if element.priority is None:
         node.text_priority = HIGHEST_PRIORITY
+    elif not element.pass_priority:
+        node.in_prioritized = True
     if element.pass_priority:
         node.passes_priority = True
     if element.required:
@@ -85,7 +87,7 @@ _MAX_RESERVE = 20
 """Characters of `"/N"`: Python refuses to read a number of thousands of digits."""
 
 
-def build_text_message(element: PromptElement, role: Role, parent: Node) -> TextMessage | None:
+def build_text_message(element: MessageElement, role: Role, parent: Node) -> TextMessage | None:
     """Build a TextMessage, or return None if the message needs a node.
 
     It needs none if its only child is a text that is not blank, and if it has no props that sizing or pruning must look at.
@@ -98,6 +100,8 @@ def build_text_message(element: PromptElement, role: Role, parent: Node) -> Text
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
+    if element.priority is None and role == "system":
+        return None  # it depends on the containers around it whether it is ever removed, and renders share text messages
     if parent.in_fallback:
         return None  # pruning activates and deactivates fallbacks, which a text message does not record
     priority = _read_priority(element, parent)
@@ -171,7 +175,7 @@ def clear_node(node: Node) -> None:
     node.nodes = []
     node.removed_at = []
     node.layout = None
-    node.used = node.own_size = None
+    node.used = node.own_size = node.token_bound = None
 
 
 def wrap_in_group(child: Child, node: Node) -> PromptElement:

@@ -46,7 +46,9 @@ class BackwardScan:
         self.sizer = sizer
         self.overhead = overhead
         self.state = len(steps)
-        self._joins = TextJoins(sizer.tokenizer)
+        self._base = sizer.tokenizer.base
+        self._scale = sizer.tokenizer.scale
+        self._joins = TextJoins(self._base)
         self._content = 0
         self._slack = 0  # the tokens of `_content` that may still be dropped when more comes back
         self._messages = 0
@@ -229,7 +231,7 @@ class BackwardScan:
     def _count_leaves(self, entry: _MessageTokens) -> None:
         """Count the living leaves of a message that has come back, as if each were appended at the end."""
         entry.is_present = True
-        entry.content = entry.shrinkable = entry.texts = 0
+        entry.content = entry.base_tokens = entry.part_tokens = entry.shrinkable = entry.texts = 0
         entry.missing_leaves = entry.root.leaf_count
         span = entry.span
         for leaf in self._iter_linked(entry):
@@ -276,17 +278,19 @@ class BackwardScan:
 
     def _add_leaf(self, entry: _MessageTokens, leaf: Leaf, sign: int) -> None:
         """Add the tokens of a leaf to its message, with its joins."""
+        part_tokens = 0 if leaf.part is None else self.sizer.count_leaf(leaf)
+        joins = self._joins
         if entry.root.leaf_count == 1:
-            tokens, shrinkable = self.sizer.count_leaf(leaf), 0  # the only leaf of its message has no joins
-        elif leaf.part is None:
-            joins = self._joins
-            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(leaf, entry.span)
+            tokens, shrinkable = self._base.count(leaf.text) if leaf.text else 0, 0  # the only leaf of its message has no joins
+        elif leaf.part is not None:
+            tokens, shrinkable = joins.count_part(leaf, entry.span)
         else:
-            tokens, shrinkable = self._joins.count_part(leaf, entry.span)
-            tokens += self.sizer.count_leaf(leaf)
-        entry.content += sign * tokens
+            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(leaf, entry.span)
+        entry.base_tokens += sign * tokens
+        entry.part_tokens += sign * part_tokens
+        entry.content = self._scale(entry.base_tokens) + entry.part_tokens
         # A fallback is dropped as a whole when what it replaces comes back.
-        entry.shrinkable += sign * (tokens if leaf.parent.in_fallback else shrinkable)
+        entry.shrinkable += sign * (tokens + part_tokens if leaf.parent.in_fallback else shrinkable)
         entry.missing_leaves -= sign
         entry.texts += sign * (leaf.part is None and not leaf.is_empty)
 
@@ -294,20 +298,22 @@ class BackwardScan:
         """Return the tokens of a message that may still be dropped when more comes back."""
         if entry.root.in_fallback or entry.root.is_blank:
             return entry.frame + entry.content
-        return entry.shrinkable if entry.missing_leaves else 0
+        return self._scale(entry.shrinkable) if entry.missing_leaves else 0
 
 
 class _MessageTokens:
     """The token count of one message, or of the part of a message below a limit."""
 
-    __slots__ = ("content", "frame", "is_present", "missing_leaves", "root", "shrinkable", "span", "texts")
+    __slots__ = ("base_tokens", "content", "frame", "is_present", "missing_leaves", "part_tokens", "root", "shrinkable", "span", "texts")
 
     def __init__(self, root: Node, span: LeafRange) -> None:
         self.root = root
         self.span = span
         self.is_present = False
         self.frame = 0
-        self.content = 0
+        self.base_tokens = 0  # of its texts together, before they are scaled
+        self.part_tokens = 0  # of its parts that are not text
+        self.content = 0  # both, as the tokenizer counts them
         self.shrinkable = 0  # the part of `content` that may shrink when leaves come back: windows around joins, and fallbacks
         self.missing_leaves = 0
         self.texts = 0  # the number of its living texts

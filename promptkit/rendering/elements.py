@@ -17,6 +17,7 @@ from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.sizing import surely_fits_by_itself
 from promptkit.rendering.subtree import is_empty, measure, read_text
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -134,7 +135,7 @@ def _open_component(context: ElementContext, node: Node, element: PromptElement)
     return context.run_component(node, element)
 
 
-def _open_rendered_message(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_rendered_message(context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
     _open_message(context, node, element)
     return context.run_component(node, element)
 
@@ -149,7 +150,7 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
 
 
-def _open_message(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_message(_context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
     if node.message is not None:
         message = f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested."
         raise TreeError(message, path=format_path(node))
@@ -241,15 +242,16 @@ def _cut_to_budget(content: str, separator: str | re.Pattern[str], budget: int, 
     fitting_end = 0
     counted_tokens = 0
     counted_end = 0  # a safe cut: the text before it has `counted_tokens`
-    safe_cut = tokenizer.safe_cut
+    base = tokenizer.base
+    safe_cut = base.safe_cut
     for end in _find_piece_ends(content, separator):
-        tokens = tokenizer.count(content[counted_end:end])
-        if counted_tokens + tokens > budget:
+        tokens = base.count(content[counted_end:end])
+        if tokenizer.scale(counted_tokens + tokens) > budget:
             break
         fitting_end = end
         cut = _find_last_cut(safe_cut, content, counted_end + 1, end) if safe_cut is not None else None
         if cut is not None:
-            counted_tokens += tokens - tokenizer.count(content[cut:end])
+            counted_tokens += tokens - base.count(content[cut:end])
             counted_end = cut
     return content[:fitting_end]
 
@@ -401,7 +403,7 @@ def _open_first(_context: ElementContext, node: Node, element: layout.First) -> 
 def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
     if not node.alternatives:
         return None
-    if measure(node, context.sizer) <= context.sizer.budget_of(node):
+    if surely_fits_by_itself(node, context.sizer) or measure(node, context.sizer) <= context.sizer.budget_of(node):
         node.alternatives = []
         return None
     _keep_attachments(node, node.nodes, shown=False)

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from promptkit.element import Child, Children, PromptElement, Sizing, flatten
-from promptkit.elements.chat import AssistantMessage, SystemMessage, UserMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable
@@ -58,10 +58,11 @@ _DEEP = 64
 class Expansion:
     """Runs the components of one tree."""
 
-    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, fragment: bool = False) -> None:
+    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, prune_step: int = 0, fragment: bool = False) -> None:
         self.sizer = sizer
         self.cache = cache
         self.model = model
+        self.prune_step = prune_step
         self.fragment = fragment
         self.expandables: list[Node] = []
         self.text_messages: list[TextMessage] = []
@@ -97,7 +98,7 @@ class Expansion:
 
     def sizing(self, node: Node) -> Sizing:
         """Return the Sizing of the component at a node."""
-        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model)
+        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model, prune_step=self.prune_step)
 
     def _enter(self, node: Node) -> None:
         element = node.element
@@ -193,7 +194,12 @@ class Expansion:
                 continue
             kind = type(child)
             role = _ROLES.get(kind)
-            if role is not None and message is None and (built := build_text_message(child, role, node)) is not None:
+            if (
+                role is not None
+                and message is None
+                and isinstance(child, MessageElement)
+                and (built := build_text_message(child, role, node)) is not None
+            ):
                 self.cache.text_messages[id(child)] = built
                 items.append(built)
                 text_messages.append(built)
@@ -231,7 +237,7 @@ class Expansion:
         if element.fallback is not None:
             fallback = Node(wrap_in_group(element.fallback, node), parent, node.priority)
             fallback.replaces = node
-            fallback.in_fallback = True
+            fallback.in_fallback = fallback.in_prioritized = True
             fallback.activated_at = NEVER_REMOVED
             fallback.label = f"fallback[{node.position}]"
             fallback.priority = node.priority
@@ -341,7 +347,7 @@ def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[
             room = min(room, (limited.limit or 0) - measure(limited, sizer))
         if room <= 0:
             continue
-        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model)
+        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model, prune_step=expansion.prune_step)
         try:
             value: object = element.value(sizing)
             if inspect.isawaitable(value):

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
     from promptkit.elements.media import Reference
 
-__all__ = ["RenderTree", "has_content", "has_removable_items", "is_content", "list_linked_leaves", "materialize", "pair_calls"]
+__all__ = [
+    "RenderTree",
+    "has_content",
+    "has_own_priority",
+    "has_removable_items",
+    "is_content",
+    "list_linked_leaves",
+    "materialize",
+    "pair_calls",
+]
 
 
 class RenderTree:
@@ -32,12 +41,14 @@ class RenderTree:
         "limits",
         "messages",
         "nodes",
+        "prompt_tsx",
         "reserved",
         "root",
     )
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, *, prompt_tsx: bool) -> None:
         self.root = root
+        self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
         self.nodes: list[Node] = []  # in written order
         self.messages: list[Node] = []  # that are not text messages
         self.limits: list[Node] = []
@@ -70,9 +81,12 @@ class RenderTree:
         return metadata, kept, omitted
 
 
-def materialize(root: Node) -> RenderTree:
-    """Build the RenderTree of an expanded tree: index the nodes, chain the leaves of each message, and count living items."""
-    tree = RenderTree(root)
+def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa: C901  # one pass over nodes, of which a prompt can have very many
+    """Build the RenderTree of an expanded tree: index the nodes, chain the leaves of each message, and count living items.
+
+    With `prompt_tsx`, the defaults of removal are those of prompt-tsx.
+    """
+    tree = RenderTree(root, prompt_tsx=prompt_tsx)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -89,6 +103,8 @@ def materialize(root: Node) -> RenderTree:
             continue
         if parent is not None and parent.required:
             node.required = True  # everything below a required node stays
+        if not node.in_prioritized and (node.role == "system" or (parent is not None and parent.keeps_unprioritized)):
+            node.keeps_unprioritized = not prompt_tsx
         if node.limit is not None:
             (tree.fallback_limits if node.in_fallback else tree.limits).append(node)
         for group in node.keep_groups:
@@ -117,8 +133,23 @@ def _settle(node: Node) -> None:
                 node.pinned = True
     node.live_items = live
     node.is_blank = node.role is not None and not has_content(node)
-    if node.required and has_content(node):
+    if (node.required or node.keeps_unprioritized) and has_content(node) and _has_lasting_content(node):
         node.pinned = True
+
+
+def _has_lasting_content(node: Node) -> bool:
+    """Return whether a node with content that is required, or keeps what has no priority, has content that is never removed."""
+    if node.required or node.role is not None or node.atomic:
+        return True
+    return any(
+        removed_at == NEVER_REMOVED and type(item) is Leaf and is_content(item) and not has_own_priority(item)
+        for item, removed_at in zip(node.items, node.removed_at, strict=True)
+    )
+
+
+def has_own_priority(leaf: Leaf) -> bool:
+    """Return whether a leaf is an element with a priority. Literal text has none."""
+    return leaf.element is not None and leaf.element.priority is not None
 
 
 def has_content(node: Node) -> bool:

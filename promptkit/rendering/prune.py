@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
@@ -19,12 +19,13 @@ from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
 from promptkit.rendering.subtree import build_message, iter_message_places, iter_messages, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Node, TextMessage, format_path, is_node_alive
-from promptkit.rendering.undo_log import ItemRemoved
+from promptkit.rendering.tree import NEVER_REMOVED, Item, Node, Paths, TextMessage, format_path, is_node_alive
+from promptkit.rendering.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from promptkit.messages import Role
     from promptkit.rendering.materialize import RenderTree
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
@@ -51,6 +52,7 @@ class Pruner:
         self._exact_overhead = exact_overhead  # the overhead with the text of the first system message, if it depends on that
         self._order = RemovalOrder(tree)
         self._tree_scan: BackwardScan | None = None
+        self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
         self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
 
@@ -67,6 +69,29 @@ class Pruner:
         if state:
             self.limit_steps = (*self.limit_steps, (node, steps[:state]))
 
+    def check_limits(self) -> None:
+        """Raise BudgetExceededError if the limits removed all user messages, or all messages."""
+        if self.tree.prompt_tsx:
+            return
+        removed = [(node, step) for node, steps in self.limit_steps for step in steps]
+        last = find_last_message(self.tree.root, 0, [step for _, step in removed]) if removed else None
+        if last is None:
+            return
+        node = removed[last.step][0]
+        path = Paths().shorten(last.parent, last.position)
+        required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
+        raise BudgetExceededError(
+            budget=node.limit or 0,
+            required=required,
+            largest={path: required},
+            messages=assemble_messages(self.tree.root, -1),
+            metadata=self.tree.collect_attachments(0)[0],
+            removed=list_removals(self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead), 0, 0, reason="limit")),
+            where=format_path(node),
+            last_message=path,
+            last_role=last.role,
+        )
+
     def prune(self, budget: int, rounding: RemovalRounding) -> PrunedTree:
         """Return the tree in the first state that fits `budget` tokens.
 
@@ -82,7 +107,10 @@ class Pruner:
         """Return the scan of the whole tree. It is made once, because running the removal order leaves the tree pruned."""
         if self._tree_scan is None:
             root = self.tree.root
-            self._tree_scan = BackwardScan(root, self._order.run(root), self.sizer, self.overhead)
+            steps = self._order.run(root)
+            if not self.tree.prompt_tsx:
+                self._last_message = end_before_last_message(root, steps)
+            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead)
         return self._tree_scan
 
     def prune_at(self, scan: BackwardScan, budget: int, rounding: RemovalRounding) -> PrunedTree:
@@ -149,6 +177,7 @@ class Pruner:
         state = len(scan.steps)
         required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
+        paths = Paths()
         for parent, position in iter_message_places(root, state):
             item = parent.items[position]
             size = (
@@ -158,7 +187,8 @@ class Pruner:
                 if type(item) is Node
                 else 0
             )
-            sizes[format_path(parent, position)] = size
+            label = paths.shorten(parent, position)
+            sizes[paths.format(parent, position) if label in sizes else label] = size
         if not where:
             required += self.tree.reserved
             if self.tree.reserved:
@@ -167,8 +197,9 @@ class Pruner:
                 sizes["tools"] = self.overhead.without_messages
         elif not sizes:
             sizes[where] = required
-        largest = dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3])
+        largest = dict(sorted(((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1])[:3])
         metadata, _, _ = self.tree.collect_attachments(state)
+        last = None if where else self._last_message
         return BudgetExceededError(
             budget=budget,
             required=required,
@@ -177,7 +208,74 @@ class Pruner:
             metadata=metadata,
             removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
             where=where,
+            last_message=paths.shorten(last.parent, last.position) if last else "",
+            last_role=last.role if last else None,
         )
+
+
+class LastMessage(NamedTuple):
+    """The last user message that a step removes, or the last message of a tree without user messages (`role` is None)."""
+
+    step: int
+    parent: Node
+    position: int
+    role: Role | None
+
+
+def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None:
+    """Undo and drop the steps from the one on that removes the last message. Return that message, or None if one is never removed."""
+    last = find_last_message(root, len(steps), steps)
+    if last is not None:
+        for step in reversed(steps[last.step :]):
+            if isinstance(step, tuple):
+                step[3].removed_at[step[4]] = NEVER_REMOVED
+                step[3].live_items += 1
+            else:
+                for change in reversed(step):
+                    undo(change)
+                    mark_step(change, NEVER_REMOVED)
+        del steps[last.step :]
+    return last
+
+
+def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMessage | None:
+    """Find the last user message that steps remove, or without user messages the last message. None if one is alive in a state.
+
+    Messages in fallbacks do not count, and neither do messages that are blank from the start.
+    """
+    roles: tuple[Role | None, ...] = ("user", None)
+    for role in roles:
+        if any(_is_message(item, role) for item in iter_messages(root, state)):
+            return None
+        for at in range(len(steps) - 1, -1, -1):
+            place = _find_removed_message(steps[at], role)
+            if place is not None:
+                return LastMessage(at, *place, role)
+    return None
+
+
+def _is_message(item: Item, role: Role | None) -> bool:
+    """Return whether an item is a message of a role (None: of any) that is neither blank nor in a fallback."""
+    if type(item) is TextMessage:
+        return role is None or item.role == role
+    return type(item) is Node and item.role is not None and role in (None, item.role) and not item.in_fallback and not item.is_blank
+
+
+def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | None:
+    """Return the place of the last message of a role that a step removes."""
+    if isinstance(step, tuple):
+        return (step[3], step[4]) if _is_message(step[3].items[step[4]], role) else None
+    found: tuple[Node, int] | None = None
+    for change in step:
+        if isinstance(change, ItemRemoved):
+            if _is_message(change.parent.items[change.position], role):
+                found = change.parent, change.position
+        elif isinstance(change, SubtreeRemoved):
+            for node in change.nodes:
+                for position, (item, removed_at) in enumerate(zip(node.items, node.removed_at, strict=True)):
+                    if removed_at == NEVER_REMOVED and _is_message(item, role):
+                        found = node, position
+    return found
 
 
 def _any_below(indices: list[int], node: Node) -> bool:

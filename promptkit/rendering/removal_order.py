@@ -8,6 +8,9 @@ The rules for candidates are those of prompt-tsx. The candidates of a container 
 by its own children. The lowest priority is removed first. On a tie, the candidate whose lowest direct child is lower goes first (bare
 text counts as -1), then the one that was written first. The key of a candidate only grows while its children are removed, so a sorted
 list with a heap for the changed candidates suffices.
+
+Unlike in prompt-tsx, literal text is removed after all other candidates of its container, and a SystemMessage without a priority keeps
+what has no priority in it. `RenderTree.prompt_tsx` takes both back.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.materialize import has_content, has_removable_items, is_content, list_linked_leaves
+from promptkit.rendering.materialize import has_content, has_own_priority, has_removable_items, is_content, list_linked_leaves
 from promptkit.rendering.tree import HIGHEST_PRIORITY, NEVER_REMOVED, Item, Leaf, Node, TextMessage
 from promptkit.rendering.undo_log import (
     CallRemoved,
@@ -74,7 +77,7 @@ class RemovalOrder:
             node = path[-1]
             source = node.candidate_source
             if source is None:
-                source = node.candidate_source = _build_queue(node)
+                source = node.candidate_source = _build_queue(node, text_last=not self.tree.prompt_tsx)
                 self._touched.append(node)
             candidate = source.peek()
             if candidate is None:
@@ -216,13 +219,7 @@ class RemovalOrder:
         if parent.path_index > 0:
             self._leave_path(parent)
         has_calls = any(step == NEVER_REMOVED for step in parent.calls_removed_at)
-        if (
-            parent.live_items == 0
-            and not has_calls
-            and parent.parent is not None
-            and not parent.pinned
-            and parent not in self._breakpoint_nodes
-        ):
+        if parent.live_items == 0 and not has_calls and parent.parent is not None and parent not in self._breakpoint_nodes:
             self._queue.append((parent.parent, parent.position, "empty", None))
 
     def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
@@ -412,6 +409,8 @@ def _find_lowest_priority(node: Node) -> float:
     """Return the lowest priority of a node's living children, or HIGHEST_PRIORITY if it has none."""
     items, removed_at = node.items, node.removed_at
     if len(items) == 1 and node.nodes == []:
+        if _is_own_part(items[0]):
+            return -1  # as of a media element that needs no node
         return items[0].priority if removed_at[0] == NEVER_REMOVED else HIGHEST_PRIORITY
     heap = node.priority_heap
     if heap is None:
@@ -424,6 +423,11 @@ def _find_lowest_priority(node: Node) -> float:
     return heap[0][0] if heap else HIGHEST_PRIORITY
 
 
+def _is_own_part(item: Item) -> bool:
+    """Return whether an item is what the media element around it consists of."""
+    return type(item) is Leaf and item.part is not None and item.element is None
+
+
 def _has_priority(item: Item) -> bool:
     """Return whether an item counts when the lowest priority of its parent's children is looked for."""
     if type(item) is Leaf:
@@ -431,16 +435,21 @@ def _has_priority(item: Item) -> bool:
     return not (type(item) is Node and item.activated_at == NEVER_REMOVED)
 
 
-def _build_queue(node: Node) -> CandidateQueue:
-    """Build the queue of a container's candidates in its current state."""
+def _build_queue(node: Node, *, text_last: bool) -> CandidateQueue:
+    """Build the queue of a container's candidates in its current state. With `text_last`, literal text comes after all else."""
     if node.required:
         return CandidateQueue([], {})
-    return _build_legacy_queue(node) if node.legacy else _build_local_queue(node)
+    return _build_legacy_queue(node) if node.legacy else _build_local_queue(node, text_last=text_last)
 
 
-def _build_local_queue(node: Node) -> CandidateQueue:
+_LAST = float("inf")
+"""Replaces the priority and the tie key of literal text that comes after all other candidates."""
+
+
+def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noqa: C901  # one pass over items, of which a prompt can have very many
     """Build the queue of any other container: its children, with those of `pass_priority` children in their place."""
     candidates: list[Candidate] = []
+    texts: list[Candidate] = []
     by_fallback: dict[Node, list[Candidate]] = {}
     order = 0
     stack = [(node, enumerate(node.items))]
@@ -451,8 +460,12 @@ def _build_local_queue(node: Node) -> CandidateQueue:
             if removed_at[position] != NEVER_REMOVED or position < protected:
                 continue
             order += 1
-            if type(item) is Leaf and item.is_frame:
-                continue
+            if type(item) is Leaf:
+                if _is_never_removed(item):
+                    continue
+                if text_last and item.element is None and item.part is None:
+                    texts.append((_LAST, _LAST, order, parent, position))
+                    continue
             if type(item) is Node:
                 if item.required:
                     continue
@@ -467,7 +480,13 @@ def _build_local_queue(node: Node) -> CandidateQueue:
             stack.pop()
     candidates.sort()
     _break_ties(candidates)
+    candidates += texts
     return CandidateQueue(candidates, by_fallback)
+
+
+def _is_never_removed(leaf: Leaf) -> bool:
+    """Return whether a leaf goes only together with the element around it: a Tag's line, or what a SystemMessage keeps."""
+    return leaf.is_frame or (leaf.parent.keeps_unprioritized and not has_own_priority(leaf))
 
 
 def _break_ties(candidates: list[Candidate]) -> None:
@@ -513,7 +532,7 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
                     )
                     break
                 into.append((item.priority, NO_TIE, order, parent, position))
-            elif not (type(item) is Leaf and item.is_frame):
+            elif not (type(item) is Leaf and _is_never_removed(item)):
                 into.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from promptkit.rendering.subtree import measure
-from promptkit.rendering.tree import Leaf, Node, TextMessage, format_path, read_given_priority
+from promptkit.rendering.tree import Leaf, Node, Paths, TextMessage, is_item_alive, read_given_priority
 from promptkit.rendering.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["PrunedTree", "Removal", "count_removed", "format_call_path", "iter_removed", "list_removals"]
+__all__ = ["PrunedTree", "Removal", "count_removed", "format_call_path", "format_removed_label", "iter_removed", "list_removals"]
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +32,9 @@ class Removal:
 
     path: str
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
+
+    label: str
+    """What receipts call it: the label of the element, or its path from the innermost label on, without steps that only group."""
 
     priority: float | None
     """The priority of the element. None: it has none, which is the highest."""
@@ -47,6 +50,9 @@ class Removal:
 
     partner: str | None = None
     """The path of the element whose removal caused this one, if the reason is `kept-with` or `tool-pair`."""
+
+    partner_label: str | None = None
+    """What receipts call that element."""
 
     _item: RemovedItem = attrs.field(alias="item", repr=False, eq=False)
     _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)
@@ -92,7 +98,8 @@ class RemovedItem(NamedTuple):
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
     """Yield what a render removed: the removals of limits first, then those of the budget, each in order.
 
-    A fallback is no removal of its own: what it replaced was removed before it.
+    A fallback is no removal of its own, nor is an element of which nothing else was left: what it replaced was removed before it. So
+    what is kept with a fallback, such as the next message with a marker, was removed for the reason of the fallback.
     """
     taken = chain(
         ((step, -1, "limit") for _, steps in pruned.limit_steps for step in steps),
@@ -101,25 +108,48 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
     order = 0
     for step, state, reason in taken:
         for each in _read_step(step, state, reason):
-            if not _is_in_fallback(each):
+            if not _is_fallback_only(each):
                 order += 1
-                yield each._replace(order=order)
+                chained = each.partner is not None and each.partner.in_fallback
+                yield each._replace(order=order, reason=reason, partner=None) if chained else each._replace(order=order)
 
 
-def _is_in_fallback(removed: RemovedItem) -> bool:
+def _is_fallback_only(removed: RemovedItem) -> bool:
+    """Return whether a removed item is in a fallback, or was a container of nothing but fallbacks."""
     item = removed.node.items[removed.position] if removed.position >= 0 else removed.node
-    return (item if type(item) is Node else removed.node).in_fallback
+    if type(item) is not Node or removed.position < 0:
+        return (item if type(item) is Node else removed.node).in_fallback
+    has_fallback = item.in_fallback
+    stack = [item]
+    while stack:
+        node = stack.pop()
+        if node.in_fallback:
+            has_fallback = True
+            continue
+        if node.calls or node.call_id is not None:
+            return False
+        for child, removed_at in zip(node.items, node.removed_at, strict=True):
+            if not is_item_alive(child, removed_at, removed.state):
+                continue
+            if type(child) is Node:
+                stack.append(child)
+            elif type(child) is not Leaf or not child.is_empty:
+                return False
+    return has_fallback
 
 
 def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
     """Return what a render removed, with paths."""
+    paths = Paths()
     return tuple(
         Removal(
             order=item.order,
-            path=_format_path(item),
+            path=_format_path(item, paths),
+            label=format_removed_label(item, paths),
             priority=read_given_priority(item.priority),
             reason=item.reason,
-            partner=format_path(item.partner) if item.partner else None,
+            partner=paths.format(item.partner) if item.partner else None,
+            partner_label=paths.shorten(item.partner) if item.partner else None,
             item=item,
             pruned=pruned,
         )
@@ -132,10 +162,17 @@ def format_call_path(message: str, node: Node, position: int) -> str:
     return f"{message} > call {node.calls[-position - 1].id}"
 
 
-def _format_path(removed: RemovedItem) -> str:
+def format_removed_label(removed: RemovedItem, paths: Paths) -> str:
+    """Format what receipts call a removed item."""
     if removed.position < 0:
-        return format_call_path(format_path(removed.node), removed.node, removed.position)
-    return format_path(removed.node, removed.position)
+        return format_call_path(paths.shorten(removed.node), removed.node, removed.position)
+    return paths.shorten(removed.node, removed.position)
+
+
+def _format_path(removed: RemovedItem, paths: Paths) -> str:
+    if removed.position < 0:
+        return format_call_path(paths.format(removed.node), removed.node, removed.position)
+    return paths.format(removed.node, removed.position)
 
 
 def count_removed(removed: RemovedItem, sizer: Sizer) -> int:

@@ -40,6 +40,9 @@ __all__ = ["Renderer", "render", "render_async"]
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error, or pass them on."""
 
+Defaults = Literal["promptkit", "prompt-tsx"]
+"""The rules for what has no priority: those of promptkit, or those of prompt-tsx."""
+
 
 class Renderer:
     """Renders prompts for one model, and caches what they have in common.
@@ -60,6 +63,7 @@ class Renderer:
         tools: Sequence[Tool | ToolDefinition] = (),
         prune_step: int = 0,
         pairing: Pairing = "strict",
+        defaults: Defaults = "promptkit",
         trace: bool = False,
     ) -> None:
         """Create a renderer.
@@ -75,6 +79,8 @@ class Renderer:
                 turns and a provider's prompt cache keeps matching. What was dropped in one turn stays dropped. Default 0: do not
                 round.
             pairing: `strict` raises an error for tool calls without result and tool results without call. `lenient` accepts them.
+            defaults: `prompt-tsx` removes as VS Code's prompts do: a SystemMessage without a priority may be removed, a literal text has
+                the priority of the element around it, and a budget that is too small for any message gives an empty prompt.
             trace: Record what happens in `Rendered.trace`. This counts every text of the prompt.
 
         Raises:
@@ -85,6 +91,9 @@ class Renderer:
             raise InvalidArgumentError(message)
         if pairing not in get_args(Pairing):
             message = f'pairing is {pairing!r}: write "strict" or "lenient".'
+            raise InvalidArgumentError(message)
+        if defaults not in get_args(Defaults):
+            message = f'defaults is {defaults!r}: write "promptkit" or "prompt-tsx".'
             raise InvalidArgumentError(message)
         definitions = tool_definitions(tools)
         self.model = None if model is None else model_name(model)
@@ -100,6 +109,7 @@ class Renderer:
         self.budget = _require_limit(self.context)
         self.prune_step = prune_step
         self._pairing = pairing
+        self._prompt_tsx = defaults == "prompt-tsx"
         self._trace = trace
         self._cache = RenderCache()
         self._sizer = Sizer(self.tokenizer)
@@ -114,7 +124,8 @@ class Renderer:
 
         Raises:
             TreeError: The tree is ill-formed.
-            BudgetExceededError: The required content does not fit the budget.
+            BudgetExceededError: What cannot be pruned does not fit the budget: required content, a SystemMessage without a priority, the
+                last user message.
             RunningLoopError: A component awaits while an event loop is running. Use `render_async` there.
             Exception: Whatever a component raises, with a note that names the element.
         """
@@ -127,7 +138,7 @@ class Renderer:
     def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         budget = self.budget
         recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, self._cache, model=self.model)
+        expansion = Expansion(self._sizer, self._cache, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))
@@ -153,15 +164,16 @@ class Renderer:
 
     def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
         """Grow the Expandables and prune the limits of a tree. Return the pruner that can prune the whole tree."""
-        pruner = self._build_pruner(materialize(root), ())
+        pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
-                pruner = self._build_pruner(materialize(root), pruner.limit_steps)
+                pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
             pruner.prune_limit(node)
         if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
-            pruner = self._build_pruner(materialize(root), pruner.limit_steps)
+            pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
+        pruner.check_limits()
         return pruner
 
     def _build_pruner(self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
@@ -226,6 +238,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     tools: Sequence[Tool | ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
+    defaults: Defaults = "promptkit",
     trace: bool = False,
 ) -> Rendered:
     """Render a prompt once.
@@ -243,6 +256,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
         tools=tools,
         prune_step=prune_step,
         pairing=pairing,
+        defaults=defaults,
         trace=trace,
     )
     return renderer.render(prompt)
@@ -258,6 +272,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     tools: Sequence[Tool | ToolDefinition] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
+    defaults: Defaults = "promptkit",
     trace: bool = False,
 ) -> Rendered:
     """Render a prompt once, and await its components in the caller's event loop.
@@ -272,6 +287,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
         tools=tools,
         prune_step=prune_step,
         pairing=pairing,
+        defaults=defaults,
         trace=trace,
     )
     return await renderer.render_async(prompt)

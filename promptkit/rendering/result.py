@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
+from promptkit.emitters.parts import is_foreign
 from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.tree import HIGHEST_PRIORITY
-from promptkit.tokens.messages import count_frame
+from promptkit.tokens.tokenizer import count_frame, count_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.media import Reference
+    from promptkit.emitters.parts import WireFormat
     from promptkit.rendering.removals import PrunedTree
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
 __all__ = ["Rendered"]
@@ -36,7 +39,11 @@ class Rendered:
     """The messages that were kept, in written order."""
 
     tokens: int
-    """The tokens of the request: messages, framing and tool definitions, without the tokens that Reserve keeps free."""
+    """The tokens of the request: messages, framing and tool definitions, without the tokens that Reserve keeps free.
+
+    All of the messages counts, so `tokens` is too high for a format that does not send all of it. Only Chat Completions is sent names, and
+    only its provider is sent an opaque part that has one. `count_tokens` counts what one format sends.
+    """
 
     budget: int
     """The budget in tokens. `tokens` and `reserved` together do not exceed it."""
@@ -81,6 +88,11 @@ class Rendered:
                 if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.count_part(part).exact:
                     return False
         return True
+
+    def count_tokens(self, target: WireFormat) -> int:
+        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""
+        tokenizer = self._pruned.sizer.tokenizer
+        return self.tokens - sum(_count_omitted(message, target, tokenizer) for message in self.messages)
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
@@ -128,8 +140,8 @@ class Rendered:
     def at_budget(self, budget: int) -> Rendered:
         """Prune the same prompt to another budget in tokens.
 
-        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError if the
-        required content does not fit.
+        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError as
+        a render at that budget does.
         """
         return self._prune_again(budget)
 
@@ -149,12 +161,20 @@ class Rendered:
         return to_anthropic(self.messages, cache=cache)
 
 
+def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -> int:
+    """Count the tokens of a message that a format does not send."""
+    tokens = sum(count_part(part, tokenizer) for part in message.content if is_foreign(part, target))
+    if message.name is not None and (target != "chat" or message.role == "tool"):
+        tokens += count_frame(message, tokenizer).tokens - count_frame(attrs.evolve(message, name=None), tokenizer).tokens
+    return tokens
+
+
 def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     """Format removals as the lines of a table."""
     rows = [("", "tokens", "priority", "element", "reason")]
     for removal in removals:
-        reason = f"{removal.reason}: {removal.partner}" if removal.partner else removal.reason
-        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.path, reason))
+        reason = f"{removal.reason}: {removal.partner_label}" if removal.partner else removal.reason
+        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.label, reason))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines: list[str] = []
     for row in rows:

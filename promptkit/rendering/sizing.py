@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.rendering.flex import resolve_reserve, split_shares
 from promptkit.rendering.tree import FlexGroup, Layout, Leaf, Node, TextMessage
-from promptkit.tokens.messages import count_message, count_part
+from promptkit.tokens.tokenizer import count_message, count_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.materialize import RenderTree
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Sizer", "set_token_bounds", "surely_fits"]
+__all__ = ["Sizer", "set_token_bounds", "surely_fits", "surely_fits_by_itself"]
 
 # What `Sizer._settle` computes of a node.
 BUDGET = 0
@@ -241,9 +241,26 @@ def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
     return True
 
 
+def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
+    """Return whether an expanded subtree fits its budget by its upper bound. False means that it may or may not fit.
+
+    The bounds are kept on the nodes, so that elements that ask at every level of a deep tree do not walk it again from each level.
+    """
+    nodes = [node]
+    for each in nodes:  # grows while it is walked
+        nodes.extend(child for child in each.nodes if child.token_bound is None)
+    _set_token_bounds(nodes, sizer)
+    return node.token_bound is not None and node.token_bound <= sizer.budget_of(node)
+
+
 def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
     """Set `token_bound` of every node, without counting any text."""
-    for node in reversed(tree.nodes):
+    _set_token_bounds(tree.nodes, sizer)
+
+
+def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer) -> None:
+    """Set `token_bound` of nodes, of which each stands after the nodes above it."""
+    for node in reversed(nodes):
         total = _bound_own_items(node, sizer, _UNBOUNDED) + sum(child.token_bound or 0 for child in node.nodes)
         node.token_bound = min(total, _UNBOUNDED)
 

@@ -73,7 +73,7 @@ class LeafRange:
 
 
 class TextJoins:
-    """Counts text at joins for one tokenizer.
+    """Counts text at joins for one tokenizer, whose counts add up: the `base` of one that scales them.
 
     Each result is (tokens, shrinkable): the change of a message's tokens, and the part of it that may still shrink when other leaves
     come back.

@@ -10,9 +10,8 @@ from attrs import evolve
 
 from promptkit.rendering.flex import resolve_reserve
 from promptkit.rendering.prune import RemovalRounding
-from promptkit.rendering.removals import PrunedTree, count_removed, format_call_path, iter_removed
+from promptkit.rendering.removals import PrunedTree, count_removed, format_call_path, format_removed_label, iter_removed
 from promptkit.rendering.tree import (
-    MAX_PATH_STEPS,
     NEVER_REMOVED,
     PATH_SEPARATOR,
     STARTS_LINE_ALWAYS,
@@ -20,9 +19,11 @@ from promptkit.rendering.tree import (
     Item,
     Leaf,
     Node,
+    Path,
+    Paths,
     TextMessage,
     format_label,
-    format_omitted_steps,
+    passes_on,
     read_given_priority,
 )
 from promptkit.tracing.trace import Trace, TraceCall, TraceFlexGroup, TraceItem, TraceRemoval, TraceShare, TraceTiming
@@ -106,6 +107,7 @@ def _iter_removals(pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder) ->
         reason="budget",
         limit_steps=pruner.limit_steps,
     )
+    paths = Paths()
     for removed in iter_removed(last_state):
         is_call = removed.position < 0
         item = builder.items[builder.ids[removed.node] if is_call else builder.find_id(removed.node, removed.position)]
@@ -115,10 +117,12 @@ def _iter_removals(pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder) ->
             item=item.id,
             call=-removed.position - 1 if is_call else None,
             path=format_call_path(item.path, removed.node, removed.position) if is_call else item.path,
+            label=format_removed_label(removed, paths),
             priority=read_given_priority(removed.priority),
             tokens=count_removed(removed, pruner.sizer),
             reason=removed.reason,
             partner=builder.items[builder.ids[removed.partner]].path if removed.partner else None,
+            partner_label=paths.shorten(removed.partner) if removed.partner else None,
         )
 
 
@@ -165,7 +169,7 @@ class _ItemBuilder:
         self._sizer = sizer
         self._seconds = seconds
         self._children: dict[int, list[int]] = {}  # the ids of the items of a container, by position
-        self._paths: dict[int, _Path] = {}
+        self._paths: dict[int, Path] = {}
         places = self._list_places(root)
         ends = [place.id + 1 for place in places]
         for place in reversed(places):
@@ -207,7 +211,7 @@ class _ItemBuilder:
     def _build_item(self, item: Item, place: _Place, end: int) -> TraceItem:
         parent = None if place.parent is None else self.items[place.parent]
         label = "" if parent is None else format_label(place.node, place.position)
-        path = _Path() if parent is None else self._paths[parent.id].append(label)
+        path = Path() if parent is None else self._paths[parent.id].append(label)
         since, until = _find_lifetime(item, NEVER_REMOVED if parent is None else place.node.removed_at[place.position], parent)
         built = TraceItem(
             id=place.id,
@@ -218,7 +222,10 @@ class _ItemBuilder:
             path=str(path) if type(item) is Node else PATH_SEPARATOR.join(filter(None, (str(self._paths[place.parent or 0]), label))),
             kind="text",
             element=type(item.element).__name__ if item.element else "",
+            element_label=item.element.label or None if item.element else None,
+            passes_on=type(item) is Node and (passes_on(item.element) if item.element else not item.label),
             priority=read_given_priority(item.priority),
+            fallback=(item if type(item) is Node else place.node).in_fallback,
             since=since,
             until=until,
         )
@@ -306,22 +313,3 @@ class _Place(NamedTuple):
     node: Node
     position: int
     parent: int | None
-
-
-class _Path(NamedTuple):
-    """The path of a container: its first steps, the last of the other steps, and the number of all steps."""
-
-    first: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
-    steps: int = 0
-
-    def append(self, label: str) -> _Path:
-        """Return the path of an item in this container."""
-        if self.steps < MAX_PATH_STEPS:
-            return _Path((*self.first, label), (), self.steps + 1)
-        return _Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
-
-    def __str__(self) -> str:
-        missing = self.steps - len(self.first) - len(self.last)
-        middle = (format_omitted_steps(missing),) if missing else ()
-        return PATH_SEPARATOR.join((*self.first, *middle, *self.last))

@@ -9,12 +9,15 @@ least s. A fallback must also have been activated: its `activated_at` is less th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from promptkit.elements.layout import Chunk, Group, KeepWith
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from promptkit.element import Children, PromptElement
+    from promptkit.elements.chat import MessageElement
     from promptkit.elements.media import Reference
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
 
@@ -33,12 +36,15 @@ __all__ = [
     "Layout",
     "Leaf",
     "Node",
+    "Path",
+    "Paths",
     "TextMessage",
     "format_label",
     "format_omitted_steps",
     "format_path",
     "is_item_alive",
     "is_node_alive",
+    "passes_on",
     "read_given_priority",
 ]
 
@@ -68,7 +74,7 @@ class TextMessage:
 
     __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
 
-    def __init__(self, element: PromptElement, role: Role, text: str, priority: float) -> None:
+    def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
         self.element = element
         self.role: Role = role
         self.name = element.name
@@ -153,6 +159,7 @@ class Node:
     required = False
     is_expandable = False
     in_fallback = False  # a fallback, or inside one
+    in_prioritized = False  # it, or a container around it, has a priority of its own, or is a fallback
     limit: int | None = None
     reserve = 0  # tokens that stay free
     keep_groups: tuple[Hashable, ...] = ()
@@ -178,6 +185,7 @@ class Node:
     # Pruning
     activated_at = -2  # of a fallback: the step that activates it, or -1 if a limit did
     pinned = False  # contains something that must stay
+    keeps_unprioritized = False  # a SystemMessage that stays, or inside one: what has no priority of its own is never removed
     live_items = 0  # living items with content
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
@@ -214,6 +222,8 @@ class Node:
                 self.component_depth = parent.component_depth
             if parent.legacy or parent.in_legacy:
                 self.in_legacy = True
+            if parent.in_prioritized:
+                self.in_prioritized = True
 
     def append_node(self, child: Node) -> None:
         """Add a node as the next item."""
@@ -321,24 +331,118 @@ def format_path(parent: Node, position: int | None = None) -> str:
 
     The middle of a path with more than 2 * MAX_PATH_STEPS nodes is left out.
     """
-    last: list[str] = []
-    if position is not None:
-        item = parent.items[position]
+    return Paths().format(parent, position)
+
+
+class Path(NamedTuple):
+    """The path of a node: its first steps, the last of the other steps, and the number of all steps."""
+
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    steps: int = 0
+
+    def append(self, label: str) -> Path:
+        """Return the path of an item in this node."""
+        if self.steps < MAX_PATH_STEPS:
+            return Path((*self.first, label), (), self.steps + 1)
+        return Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
+
+    def __str__(self) -> str:
+        missing = self.steps - len(self.first) - len(self.last)
+        middle = (format_omitted_steps(missing),) if missing else ()
+        return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
+
+
+class Paths:
+    """Formats the paths of many items of one tree, in full and in short. Each step is formatted once."""
+
+    def __init__(self) -> None:
+        self._full: dict[Node, Path] = {}
+        self._short: dict[Node, Path] = {}
+
+    def format(self, parent: Node, position: int | None = None) -> str:
+        """Format the path of a node, or of the item at `position` in it, with every step."""
+        item = parent if position is None else parent.items[position]
+        if type(item) is Node:
+            return str(self._build_path(item, self._full, _append_step))
+        label = [format_label(parent, position)] if position is not None else []
+        return PATH_SEPARATOR.join([step for step in (str(self._build_path(parent, self._full, _append_step)), *label) if step])
+
+    def shorten(self, parent: Node, position: int | None = None) -> str:
+        """Format what receipts call a node, or the item at `position` in it.
+
+        It is the label of the element, or else its path from the innermost element around it that has a label. Of the steps that only
+        group, the path has those that are one of several and have several children: of others, a child has the position or none.
+        """
+        item = parent if position is None else parent.items[position]
+        while type(item) is Node and _passes_on(item) and len(item.items) == 1:
+            parent, position = item, 0
+            item = item.items[0]
         if type(item) is not Node:
-            last.append(format_label(parent, position))
+            place = (parent, position or 0)
+        elif item.parent is not None:
+            place = (item.parent, item.position)
         else:
-            parent = item
-    nodes: list[Node] = []
-    node = parent
-    while node.parent is not None:
-        nodes.append(node)
+            return ""
+        element = item.element
+        if element is not None and element.label:
+            return element.label
+        if label := _find_label_around(place[0]):
+            return label
+        return str(self._build_path(place[0], self._short, _append_short_step).append(_format_short_label(*place)))
+
+    def _build_path(self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]) -> Path:
+        """Return the path of a node, from the nearest node above it whose path is known."""
+        missing: list[Node] = []
+        above: Node | None = node
+        while above is not None and above not in known:
+            missing.append(above)
+            above = above.parent
+        path = known[above] if above is not None else Path()
+        for each in reversed(missing):
+            path = known[each] = append(path, each)
+        return path
+
+
+def _append_step(path: Path, node: Node) -> Path:
+    return path if node.parent is None else path.append(format_label(node.parent, node.position))
+
+
+def _append_short_step(path: Path, node: Node) -> Path:
+    if node.element is not None and node.element.label:
+        return Path().append(node.element.label)
+    if node.parent is None or (_passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)):
+        return path
+    return path.append(_format_short_label(node.parent, node.position))
+
+
+def _format_short_label(parent: Node, position: int) -> str:
+    """Format the label of an item. An only child of something that is left out has the position of that."""
+    item = parent.items[position]
+    while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
+        parent, position = parent.parent, parent.position
+    return _format_step(item, position, siblings=len(parent.items))
+
+
+def _find_label_around(node: Node) -> str | None:
+    """Return the label of the group around an only child, which is what the child is called."""
+    while len(node.items) == 1 and node.parent is not None and (node.element is None or passes_on(node.element)):
+        if node.element is not None and node.element.label:
+            return node.element.label
         node = node.parent
-    nodes.reverse()
-    shown = nodes if len(nodes) <= 2 * MAX_PATH_STEPS else nodes[:MAX_PATH_STEPS] + nodes[-MAX_PATH_STEPS:]
-    parts = [format_label(each.parent, each.position) for each in shown if each.parent]
-    if len(shown) < len(nodes):
-        parts.insert(MAX_PATH_STEPS, format_omitted_steps(len(nodes) - len(shown)))
-    return PATH_SEPARATOR.join(parts + last)
+    return None
+
+
+def _passes_on(node: Node) -> bool:
+    """Return whether a node is a fragment, or an element without a label that receipts need not show."""
+    if node.element is None:
+        return not node.label
+    return not node.element.label and passes_on(node.element)
+
+
+def passes_on(element: PromptElement) -> bool:
+    """Return whether an element only groups its children, or is a private component, so that receipts need not show it."""
+    return isinstance(element, Chunk | Group | KeepWith) or type(element).__name__.startswith("_")
 
 
 def format_omitted_steps(steps: int) -> str:
@@ -348,14 +452,16 @@ def format_omitted_steps(steps: int) -> str:
 
 def format_label(parent: Node, position: int) -> str:
     """Format the last step of an item's path."""
-    item = parent.items[position]
+    return _format_step(parent.items[position], position, siblings=len(parent.items))
+
+
+def _format_step(item: Item, position: int, *, siblings: int) -> str:
     if type(item) is Node and item.label:
         return item.label
     element = item.element
-    siblings = len(parent.items)
     if element is None and type(item) is Leaf:
         return f"text[{position}]"
     label = type(element).__name__ if element else "fragment"
-    if element and element.name:
-        label += f"({element.name})"
+    if element and element.label:
+        label += f"({element.label})"
     return f"{label}[{position}]" if siblings > 1 else label

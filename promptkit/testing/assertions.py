@@ -19,7 +19,7 @@ from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, TextMessage, format_label, format_path, is_item_alive
+from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, Paths, TextMessage, format_label, format_path, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         rendered: The rendered prompt.
         texts: Each must occur in the text of a message as sent.
         path: The end of an element's path as receipts show it, such as `History` or `History > UserMessage[2]`. A step is an
-            element's type, its name or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
+            element's type, its label or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
             Something of every element that matches must have been sent, and at least one element must match.
 
     Raises:
@@ -225,7 +225,10 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
     lines = [f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"]
     lines += [f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()]
-    return "\n".join([*lines, f"Nothing else may be removed; removed already: {len(error.removed):,}."])
+    rest = (
+        f"The next to be removed would be the last message, {error.last_message}" if error.last_message else "Nothing else may be removed"
+    )
+    return "\n".join([*lines, f"{rest}; removed already: {len(error.removed):,}."])
 
 
 def _list_largest(rendered: Rendered) -> list[str]:
@@ -331,10 +334,12 @@ def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElemen
 def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
     """Find the elements whose paths end as a pattern says, in written order. `assert_kept` describes the pattern."""
     steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
+    paths = Paths()
     return [
-        _MatchedElement(format_path(node, position), outcome)
+        _MatchedElement(paths.format(node, position), outcome)
         for node, position, outcome in _iter_outcomes(rendered)
         if _path_ends_with(node, position, steps)
+        or f"{PATH_SEPARATOR}{paths.shorten(node, position)}".endswith(f"{PATH_SEPARATOR}{pattern}")
     ]
 
 
@@ -367,17 +372,17 @@ def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -
     return True
 
 
-_LABEL = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<name>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
+_STEP = re.compile(r"(?P<kind>[^(\[]*)(?:\((?P<label>.*)\))?(?P<index>\[\d+\])?", re.DOTALL)
 
 
-def _list_spellings(label: str) -> set[str]:
-    """List the ways to write one step of a path: type, name or both, with and without the index."""
-    match = _LABEL.fullmatch(label)
+def _list_spellings(step: str) -> set[str]:
+    """List the ways to write one step of a path: type, label or both, with and without the index."""
+    match = _STEP.fullmatch(step)
     if match is None:
-        return {label}
-    kind, name, index = match["kind"], match["name"], match["index"] or ""
-    names = {kind} if name is None else {kind, name, f"{kind}({name})"}
-    return names | {f"{each}{index}" for each in names}
+        return {step}
+    kind, label, index = match["kind"], match["label"], match["index"] or ""
+    spellings = {kind} if label is None else {kind, label, f"{kind}({label})"}
+    return spellings | {f"{each}{index}" for each in spellings}
 
 
 def _iter_outcomes(rendered: Rendered) -> Iterator[tuple[Node, int, Outcome]]:

@@ -1,7 +1,8 @@
 """Count tokens, exactly where the provider's rules are published, and work out token budgets.
 
 * Budgets: `ContextBudget`, `parse_tokens`, `resolve_budget`
-* Tokenizers: `Tokenizer`, `Count`, `OpenAITokenizer`, `HeuristicTokenizer`, `tokenizer_for`, `count_request`
+* Tokenizers: `Tokenizer`, `Count`, `OpenAITokenizer`, `tokenizer_for`, `count_request`
+* Tokenizers of other models: `CalibratedTokenizer`, `HeuristicTokenizer`, `HuggingFaceTokenizer`, `MistralTokenizer`
 * Models: `ModelInfo`, `NamedModel`, `model_info`, `register_model`
 * Rules for images, for `register_model(images=…)`: `ImageRule`, `PatchImages`, `TileImages`
 """

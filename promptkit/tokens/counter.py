@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tiktoken import Encoding
 
-__all__ = ["MAX_TEXT_BYTES", "CountCache", "TextCounter"]
+__all__ = ["CACHE_BYTES", "CUT_BEFORE_SPACE", "MAX_TEXT_BYTES", "SAFE_CUT", "CountCache", "TextCounter"]
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """The longest text in bytes that is counted by default."""
@@ -24,9 +24,9 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 # Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something else, and only `/` may follow a
 # line break in a word (o200k's `[\r\n/]*`). Python's \s holds more than the patterns' own, so it only makes fewer cuts.
-_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
+SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
 # The older patterns take a run of white space at the end of a text as one word, so a line break alone is no safe place.
-_CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
+CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
 _OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 
 _LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
@@ -49,7 +49,7 @@ class TextCounter:
     def __init__(self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES) -> None:
         self.encoding_name = encoding
         self.max_text_bytes = max_text_bytes
-        self.safe_cut = _CUT if encoding in BUNDLED else _CUT_BEFORE_SPACE if encoding in _OLDER else None
+        self.safe_cut = SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
         self._cache = CountCache(cache_bytes)
         self._find_recent = self._cache.recent.get  # a hit is one lookup in a dict
         self._long = min(_LONG, max_text_bytes // 4)

@@ -10,14 +10,18 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens.counter import TextCounter
+from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from promptkit.tokens.tokenizer import Tokenizer
+
 __all__ = [
     "DEFAULT_ENCODING",
+    "MARGINS",
     "ModelInfo",
     "NamedModel",
     "encoding_for",
@@ -61,7 +65,28 @@ class ModelInfo:
     """Whether text is counted exactly."""
     framing: bool = True
     """Whether the framing of messages is counted exactly as well."""
+    margin: float = 1.0
+    """The model's tokens for each token of `encoding`, where that is another model's: see `MARGINS`."""
 
+
+MARGINS: tuple[tuple[re.Pattern[str], float], ...] = (
+    # Claude 3 to 4.6, and all later ones: the tokenizer changed with Opus 4.7.
+    (re.compile(r"claude-(?:instant|v?[123](?!\d)|(?:opus|sonnet|haiku)-4(?:$|[-.][0-6](?!\d)|[-@]20\d{6}|[-@:]latest))"), 1.45),
+    (re.compile(r"claude"), 1.85),
+    (re.compile(r"gemini|gemma"), 1.15),
+    # Mistral's models up to 2024 have SentencePiece vocabularies of 32,768 tokens, all later ones and Nemo have Tekken.
+    (re.compile(r"mixtral|mistral-(?:7b|tiny)|codestral-(?:2[234]|22b|mamba)|mathstral|mistral-(?:small|medium|large)-2[34]"), 1.55),
+    (re.compile(r"mistral|ministral|pixtral|codestral|devstral|magistral|voxtral"), 1.25),
+    (re.compile(r"code-?llama|llama-?2|vicuna|tinyllama"), 1.55),
+    (re.compile(r"llama"), 1.05),
+    (re.compile(r"deepseek"), 1.1),
+)
+"""The margins of families whose text o200k_base counts: the first pattern that is found in a model's name decides.
+
+A margin is the 95th percentile of the family's tokens for a token of o200k_base, over pieces of 8,000 characters of recorded agent
+conversations, rounded up to a multiple of 0.05. `python -m benchmarks.margins` measures them; docs/budgets.md has the figures and
+their sources.
+"""
 
 _registered: dict[str, ModelInfo] = {}
 
@@ -108,6 +133,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
     max_input: int | None = None,
     max_output_tokens: int | None = None,
     encoding: str | None = None,
+    margin: float | None = None,
     images: ImageRule | None = None,
 ) -> ModelInfo:
     """Register a model for this process, or change what is known about one. Values that are not given come from the table.
@@ -117,16 +143,17 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         window: The context window in tokens: input and output together.
         max_input: The most tokens that the input alone may have.
         max_output_tokens: The most tokens that the model can write.
-        encoding: The name of its encoding. With one, counts of text are exact.
+        encoding: The name of its encoding. With one, counts of text are exact, unless there is a `margin`.
+        margin: The model's tokens for each token of the encoding. Above 1.0, its tokenizer is a `CalibratedTokenizer`.
         images: The rule that counts images.
 
     Raises:
-        InvalidArgumentError: A size is not positive.
+        InvalidArgumentError: A size or the margin is not positive.
 
     >>> register_model("my-model", window=32_000, encoding="o200k_base").window
     32000
     """
-    for prop, value in (("window", window), ("max_input", max_input), ("max_output_tokens", max_output_tokens)):
+    for prop, value in (("window", window), ("max_input", max_input), ("max_output_tokens", max_output_tokens), ("margin", margin)):
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise InvalidArgumentError(message)
@@ -140,6 +167,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         images=images or known.images,
         exact=known.exact or encoding is not None,
         framing=known.framing,
+        margin=margin or (1.0 if encoding else known.margin),
     )
     return info
 
@@ -155,16 +183,20 @@ def model_name(model: str | NamedModel) -> str:
     return name
 
 
-def tokenizer_for(model: str | NamedModel | None) -> OpenAITokenizer:
+def tokenizer_for(model: str | NamedModel | None) -> Tokenizer:
     """Return the tokenizer of a model: the same object for all models that count alike.
 
     None means o200k_base with OpenAI's chat framing. For models of other providers, and for unknown names, the counts are estimates
-    (`Count.exact` is False). The tokenizer raises TokenizerError at its first count if its vocabulary is not available.
+    (`Count.exact` is False): those of o200k_base, raised by the margin of the family where one was measured, as for Claude, Gemini,
+    Mistral, Llama and DeepSeek. Where a vocabulary is public, `HuggingFaceTokenizer` or `MistralTokenizer` counts exactly. The
+    tokenizer raises TokenizerError at its first count if its vocabulary is not available.
     """
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
     name = model_name(model)
     info = _find(name) or _estimate(_strip_provider(name))
+    if info.margin != 1:
+        return _calibrated(info.encoding, info.images, info.margin)
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
@@ -218,6 +250,7 @@ def _other(name: str, row: Row) -> ModelInfo:
         images=find_image_rule(name),
         exact=False,
         framing=False,
+        margin=next((margin for family, margin in MARGINS if family.search(name.lower())), 1.0),
     )
 
 
@@ -247,3 +280,8 @@ def _counter(encoding: str) -> TextCounter:
 @cache
 def _tokenizer(encoding: str, images: ImageRule, *, exact: bool) -> OpenAITokenizer:
     return OpenAITokenizer(encoding, images=images, exact=exact, counter=_counter(encoding))
+
+
+@cache
+def _calibrated(encoding: str, images: ImageRule, margin: float) -> CalibratedTokenizer:
+    return CalibratedTokenizer(_tokenizer(encoding, images, exact=False), margin)

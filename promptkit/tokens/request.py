@@ -13,7 +13,7 @@ from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, co
 if TYPE_CHECKING:
     from promptkit.messages import Json, Role
     from promptkit.tokens.models import NamedModel
-    from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+    from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["count_request"]
 
@@ -25,7 +25,8 @@ _SYSTEM = ("system", "developer")
 def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None = None) -> Count:
     """Count the input tokens that a Chat Completions request is billed.
 
-    The count is not exact where no checked formula is known: audio, files, structured output, and the framing of reasoning models.
+    The count is not exact where no checked formula is known: audio, files, structured output, and the framing of reasoning models. For
+    models of other providers it is an estimate, raised as a whole by the margin of their family.
 
     Args:
         request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools`, `tool_choice` and the older
@@ -42,10 +43,11 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     named = request.get("model")
     name = model_name(model) if model is not None else named if isinstance(named, str) else None
     tokenizer = tokenizer_for(name)
+    base = tokenizer.base
     messages = [_mapping(message) for message in _sequence(request.get("messages"))]
-    parts = [_count_message(message, tokenizer) for message in messages]
-    parts += (_count_definitions(request, messages, tokenizer), Count(0, _has_known_format(request)))
-    return Count(sum(part.tokens for part in parts), all(part.exact for part in parts))
+    parts = [_count_message(message, base) for message in messages]
+    parts += (_count_definitions(request, messages, base), Count(0, _has_known_format(request)))
+    return Count(tokenizer.scale(sum(part.tokens for part in parts)), all(part.exact for part in parts))
 
 
 def _has_known_format(request: Mapping[str, Json]) -> bool:
@@ -53,7 +55,7 @@ def _has_known_format(request: Mapping[str, Json]) -> bool:
     return form == "text" and not request.get("prediction")
 
 
-def _count_definitions(request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: OpenAITokenizer) -> Count:
+def _count_definitions(request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: Tokenizer) -> Count:
     count = tokenizer.count
     system = next((_last_text(message) for message in messages if message.get("role") in _SYSTEM), None)
     tools = [_read_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))]
@@ -70,7 +72,7 @@ def _count_definitions(request: Mapping[str, Json], messages: Sequence[Mapping[s
     return Count(tokens, exact)
 
 
-def _count_message(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_message(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     count = tokenizer.count
     role, name = str(message.get("role", "user")), message.get("name")
     content = _count_content(message, tokenizer)
@@ -90,7 +92,7 @@ def _count_message(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> C
     return Count(tokens, frame.exact and content.exact)
 
 
-def _count_content(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_content(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     content = message.get("content")
     refusal = message.get("refusal")
     tokens = tokenizer.count(refusal) if isinstance(refusal, str) else 0
@@ -100,7 +102,7 @@ def _count_content(message: Mapping[str, Json], tokenizer: OpenAITokenizer) -> C
     return Count(tokens + sum(part.tokens for part in parts), all(part.exact for part in parts) and not message.get("audio"))
 
 
-def _count_part(part: Mapping[str, Json], tokenizer: OpenAITokenizer) -> Count:
+def _count_part(part: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return Count(tokenizer.count(text))

@@ -7,15 +7,17 @@ A tokenizer counts text and knows what a message costs around its text. `count` 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+
+from promptkit.messages import CacheBreakpointPart
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
+    from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, ToolDefinition
 
-__all__ = ["Count", "Tokenizer"]
+__all__ = ["Count", "Tokenizer", "count_frame", "count_message", "count_part", "truncate_by_counting"]
 
 
 class Count(NamedTuple):
@@ -46,6 +48,28 @@ class Tokenizer(Protocol):
         Rendering works without it, but counts a message of many parts again for every part.
         """
         return None
+
+    @property
+    def base(self) -> Tokenizer:
+        """The tokenizer whose counts are added up before they are scaled: this one, or the one that a `CalibratedTokenizer` scales.
+
+        The texts of a message are counted by it and added; `scale` turns the sum into tokens. So `count(text) == scale(base.count(text))`.
+        """
+        return self
+
+    def scale(self, tokens: int) -> int:
+        """Return the tokens of texts for which `base` counts `tokens`. It is 0 for 0, and never falls when `tokens` grows."""
+        return tokens
+
+    def learn(self, *, counted: int, reported: int) -> Self:
+        """Return the tokenizer to use after a provider reported the size of a request. Only those that estimate return another one.
+
+        Args:
+            counted: The tokens that this tokenizer counted for the request.
+            reported: The input tokens that the provider reported, cached ones included.
+        """
+        _ = counted, reported
+        return self
 
     @abstractmethod
     def count(self, text: str) -> int:
@@ -109,12 +133,105 @@ class Tokenizer(Protocol):
         Returns:
             A prefix or suffix of the text.
         """
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            piece = text[:middle] if keep == "head" else text[len(text) - middle :]
-            if self.count(piece) <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        return text[:low] if keep == "head" else text[len(text) - low :]
+        return truncate_by_counting(text, tokens, self.count, keep=keep)
+
+
+def count_message(message: Message, tokenizer: Tokenizer) -> int:
+    """Count the tokens of a message, framing included."""
+    count = tokenizer.base.count
+    texts = others = 0
+    for part in message.content:
+        if isinstance(part, str):
+            texts += count(part)
+        else:
+            others += count_part(part, tokenizer)
+    return count_frame(message, tokenizer).tokens + tokenizer.scale(texts) + others
+
+
+def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
+    """Count the tokens around the content of a message."""
+    has_text = any(isinstance(part, str) for part in message.content)
+    return tokenizer.count_framing(
+        message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text
+    )
+
+
+def count_part(part: Part, tokenizer: Tokenizer) -> int:
+    """Count the tokens of a content part."""
+    if isinstance(part, str):
+        return tokenizer.count(part)
+    return 0 if isinstance(part, CacheBreakpointPart) else tokenizer.count_part(part).tokens
+
+
+_FIRST_GUESS = 4  # characters per token, about as many as in English text
+_SLACK = 64  # characters that the first guess has besides
+_CONTEXT = 64  # characters before a short piece that are counted with it, so that its first token is the same as in the whole text
+_STEPS = 64  # steps of a walk; more are taken only where short pieces of a text say nothing of its tokens, as in a run of one letter
+_ROUNDS = 6  # guesses that are counted as a whole before the search goes on by halves
+
+
+def truncate_by_counting(text: str, tokens: int, count: Callable[[str], int], *, keep: Literal["head", "tail"] = "head") -> str:
+    """Return a head or tail of at most `tokens`, for a tokenizer that can only count.
+
+    A first guess is counted as a whole. From there the search walks on by counting only what lies between, and the end of the walk is
+    counted as a whole again. So about three times the length of the result is counted, however long the text is.
+
+    Args:
+        text: The text.
+        tokens: The most tokens that the result may have.
+        count: Counts the tokens of a text.
+        keep: Which end of the text stays.
+    """
+    size = len(text)
+
+    def cut(start: int, end: int) -> str:
+        """Return the characters between two distances from the end that stays."""
+        return text[start:end] if keep == "head" else text[size - end : size - start]
+
+    low, high = 0, size + 1  # a length that fits, and one that does not
+    guess = min(size, _FIRST_GUESS * max(tokens, 0) + _SLACK)
+    for _ in range(_ROUNDS):
+        counted = count(cut(0, guess))
+        if counted <= tokens:
+            low = guess
+        else:
+            high = guess
+        guess = _walk(guess, counted, tokens, size, lambda start, end: count(cut(start, end)))
+        if not low < guess < high:
+            break
+    if guess == low:
+        return cut(0, low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if count(cut(0, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle
+    return cut(0, low)
+
+
+def _walk(place: int, counted: int, tokens: int, size: int, count: Callable[[int, int], int]) -> int:  # places and tokens
+    """Return the greatest length that seems to fit, from a length whose tokens are known. Counts only what lies between the two."""
+
+    def count_between(start: int, end: int) -> int:
+        before = max(0, start - _CONTEXT)
+        return count(before, end) - count(before, start)
+
+    room = tokens - counted
+    rate = place / counted if counted else _FIRST_GUESS
+    step = max(1, int(-room * rate))
+    while room < 0 and place > 0:
+        start = max(0, place - step)
+        room += count_between(start, place)
+        place, step = start, step * 2
+    step = max(1, int(room * rate))
+    for _ in range(_STEPS):
+        step = min(step, size - place)
+        if not step:
+            break
+        more = count_between(place, place + step)
+        if more <= room:
+            place, room, step = place + step, room - more, step * 2
+        else:
+            step //= 2
+    return place

@@ -106,9 +106,15 @@ class TraceItem:
     kind: Kind
     element: str
     """The name of the element's class; empty for plain text and for the root."""
+    element_label: str | None = None
+    """The label of the element, if it has one. Receipts show it in place of the path."""
+    passes_on: bool = False
+    """Whether the item only groups its children, so that receipts leave it out of paths if it is an only child."""
     priority: float | None
     """None: it has none, which is the highest."""
     required: bool = False
+    fallback: bool = False
+    """Whether the item is a fallback, or part of one."""
     since: int = 0
     """The first state that keeps the item: later than 0 for a fallback."""
     until: int | None = None
@@ -205,12 +211,16 @@ class TraceRemoval:
     call: int | None = None
     """The index of the tool call that is removed from the message `item`; None if the item is removed."""
     path: str
+    label: str
+    """What receipts call it, as in `Removal.label`."""
     priority: float | None
     """None: it has none, which is the highest."""
     tokens: int
     reason: str
     partner: str | None = None
     """The path of the item whose removal caused this one."""
+    partner_label: str | None = None
+    """What receipts call that item."""
 
 
 @attrs.frozen(kw_only=True)

@@ -60,14 +60,9 @@ def _parts(node: Node) -> tuple[Part, ...]:
 
 
 def _count_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> int:
-    return sum(
-        tokenizer.count(part)
-        if isinstance(part, str)
-        else 0
-        if isinstance(part, CacheBreakpointPart)
-        else tokenizer.count_part(part).tokens
-        for part in parts
-    )
+    texts = sum(tokenizer.base.count(part) for part in parts if isinstance(part, str))
+    others = sum(tokenizer.count_part(part).tokens for part in parts if not isinstance(part, str | CacheBreakpointPart))
+    return tokenizer.scale(texts) + others
 
 
 def count_messages(messages: Sequence[Message], tokenizer: Tokenizer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -16,14 +17,14 @@ from promptkit.compaction.planning.selection import (
     KeepUserMessages,
     select,
 )
-from promptkit.messages import ImagePart
+from promptkit.messages import ImagePart, Message
 from promptkit.testing import WordTokenizer
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, assistant_message, call_message, result_message, user_message, words
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-__all__ = ["TOKENIZER", "keeps", "talks"]
+__all__ = ["TOKENIZER", "conversations", "keeps", "talks"]
 
 TOKENIZER = WordTokenizer(per_message=1, per_call=2, per_image=5)
 SAID = ("user", "user", "image", "system", "answer", "answer", "failed", "round", "round", "round", "late", "reminder", "branch", "setting")
@@ -107,3 +108,27 @@ def _change(draw: DrawFn, talk: ConversationBuilder, step: str, unanswered: list
         said = [entry.id for entry in talk.path if entry.message and entry.message.role == "tool"]
         if said:
             talk.edit(draw(st.sampled_from(said)), *(["edited"] if step == "edit" else []))
+
+
+@st.composite
+def conversations(draw: DrawFn) -> list[Message]:
+    """Conversations with very long and very short messages, with and without calls."""
+    lengths = st.sampled_from([0, 1, 3, 20, 150, 800])
+    said: list[Message] = []
+    for number in range(draw(st.integers(0, 12))):
+        text = words(draw(lengths), f"w{number}") + draw(st.sampled_from(["", "\nend", "\n\n", "é"]))
+        match draw(st.sampled_from(["system", "user", "user", "assistant", "round", "round", "round"])):
+            case "system":
+                said.append(Message(role="system", content=(text,)))
+            case "user":
+                said.append(user_message(text))
+            case "assistant":
+                said.append(assistant_message(text))
+            case _:
+                ids = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
+                arguments = json.dumps({"path": "a.py", "text": words(draw(lengths), "x"), "lines": ["one\ntwo", {"deep": text}]})
+                said.append(
+                    call_message(*ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments])))
+                )
+                said += [result_message(each, words(draw(lengths), f"r{number}")) for each in ids]
+    return said

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,
@@ -58,6 +58,8 @@ class Node:
     limit: int | None = None
     group: tuple[Hashable, ...] = ()
     born_empty: bool = False
+    prioritized: bool = False
+    in_fallback: bool = False
     role: Role = "user"
     name: str | None = None
     calls: list[tuple[int, ToolCall]] = attrs.field(factory=list[tuple[int, ToolCall]])
@@ -107,6 +109,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         key=next(keys),
         priority=default if element.priority is None else element.priority,
         pass_priority=element.pass_priority,
+        prioritized=element.priority is not None and not element.pass_priority,
         required=element.required,
         fallback=element.fallback,
         chunk=isinstance(element, Chunk),
@@ -134,7 +137,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         )
         node.children.append(leaf)
     else:
-        if type(element) in ROLES:
+        if isinstance(element, MessageElement):
             _message(node, element, keys)
         literal = Node(key=-1, priority=MAX if element.priority is None else element.priority)
         build(_rendered(element, tokenizer), literal, tokenizer, keys)
@@ -145,7 +148,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     return node
 
 
-def _message(node: Node, element: PromptElement, keys: itertools.count[int]) -> None:
+def _message(node: Node, element: MessageElement, keys: itertools.count[int]) -> None:
     node.kind, node.role, node.name = "message", ROLES[type(element)], element.name
     if isinstance(element, AssistantMessage):
         node.calls = [(next(keys), call) for call in element.tool_calls]

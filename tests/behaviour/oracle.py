@@ -53,18 +53,30 @@ class Oracle:
         raise DoesNotFitError
 
 
-def oracle(child: Child, tokenizer: Tokenizer) -> Oracle:
+def oracle(child: Child, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> Oracle:
     """All states of a prompt made of grammar elements."""
     tree = planted(child, tokenizer)
+    whole = _count_own_messages(tree)
     for limit in reversed([node for node in tree.nodes() if node.limit is not None]):
-        for step in _steps(tree, limit.key):
+        for step in _steps(tree, limit.key, prompt_tsx=prompt_tsx):
             tree = step
             scope = tree.find(limit.key)
             if scope is None or limited_tokens(scope, tokenizer) <= (limit.limit or 0):
                 break
         else:
             return Oracle((_state(tree),), fits=False)
-    return Oracle(tuple(_state(step) for step in _steps(tree, 0)))
+    states = [(_state(step), _count_own_messages(step)) for step in _steps(tree, 0, prompt_tsx=prompt_tsx)]
+    if prompt_tsx:
+        return Oracle(tuple(state for state, _ in states))
+    wanted = 1 if whole[1] else 0  # D13: a user message, or in a prompt without them any message
+    some = tuple(state for state, counts in states if counts[wanted] or not whole[wanted])
+    return Oracle(some or (states[0][0],), fits=bool(some))
+
+
+def _count_own_messages(tree: Tree) -> tuple[int, int]:
+    """The messages, and the user messages, that are neither in a fallback nor blank from the start."""
+    own = [node for node in tree.nodes() if node.kind == "message" and not (node.in_fallback or node.born_empty or is_empty(node))]
+    return len(own), sum(node.role == "user" for node in own)
 
 
 def _state(tree: Tree) -> State:
@@ -74,14 +86,14 @@ def _state(tree: Tree) -> State:
     return State(messages, count_messages(messages, tree.tokenizer) + around, reserved(tree.root))
 
 
-def _steps(tree: Tree, scope_key: int) -> Iterable[Tree]:
+def _steps(tree: Tree, scope_key: int, *, prompt_tsx: bool) -> Iterable[Tree]:
     """The tree, then the tree after each removal below `scope_key`."""
     yield tree
     skipped: set[int] = set()
     while (scope := tree.find(scope_key)) is not None:
-        held = _held(tree, scope)
+        held = _held(tree, scope) if prompt_tsx else _held(tree, scope) | _kept(tree.root)
         locked = {node.key for node in tree.nodes() if node.key in held and (_says_something(node) or node.group)}
-        unit = _pick(scope, held | skipped)
+        unit = _pick(scope, held | skipped, text_last=not prompt_tsx)
         if unit is None:
             return
         try:
@@ -111,6 +123,23 @@ def _held(tree: Tree, scope: Node) -> set[int]:
     return locked
 
 
+def _kept(root: Node) -> set[int]:
+    """D11: the keys of SystemMessages that have no priority, and of what in them has none."""
+    kept: set[int] = set()
+    stack = [(root, False)]
+    while stack:
+        node, inside = stack.pop()
+        if node.prioritized:
+            continue
+        if node.kind == "message" and node.role == "system" and not node.born_empty:
+            inside = True
+            kept.add(node.key)
+        elif inside and (is_leaf(node) or node.chunk):
+            kept.add(node.key)
+        stack += [(child, inside) for child in node.children]
+    return kept
+
+
 def _spread(nodes: Iterable[Node]) -> Iterable[Node]:
     for node in nodes:
         if node.pass_priority and node.children and not is_leaf(node):
@@ -131,7 +160,7 @@ def _can_leave(node: Node, held: set[int]) -> bool:
     return any(_can_leave(child, held) for child in node.children)
 
 
-def _pick(scope: Node, held: set[int]) -> Node | None:
+def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
     """The next unit to remove below `scope`."""
     if scope.legacy:
         leaves = [node for node in walk(scope) if not node.children and node is not scope and node.key not in held]
@@ -140,9 +169,14 @@ def _pick(scope: Node, held: set[int]) -> Node | None:
     for child in _spread(scope.children):
         if not _can_leave(child, held):
             continue
-        if lowest is None or (child.priority, _lowest_child(child)) < (lowest.priority, _lowest_child(lowest)):
+        if lowest is None or _key(child, text_last=text_last) < _key(lowest, text_last=text_last):
             lowest = child
-    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held)
+    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held, text_last=text_last)
+
+
+def _key(node: Node, *, text_last: bool) -> tuple[bool, float, float]:
+    """D12: text comes after all else, unless the defaults are those of prompt-tsx."""
+    return text_last and node.kind == "text", node.priority, _lowest_child(node)
 
 
 def _lowest_child(node: Node) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from promptkit.testing import WordTokenizer, strategies
+from promptkit.tokens import CalibratedTokenizer
 from tests.behaviour.tokenizers import Chars, Runs
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ def prompts(features: Collection[strategies.Feature] = FEATURES, size: int = 14)
 
 
 def tokenizers() -> SearchStrategy[Tokenizer]:
-    """Additive ones with and without framing, and one that is additive nowhere."""
+    """Additive ones with and without framing, one that is additive nowhere, and calibrated ones."""
     made: tuple[Tokenizer, ...] = (
         WordTokenizer(),
         WordTokenizer(per_message=2, per_call=1, per_image=3),
         Chars(per_message=1, per_call=2, per_image=3),
         Runs(per_message=1, per_call=1, per_image=2),
         Runs(),
+        CalibratedTokenizer(WordTokenizer(per_message=2, per_call=1, per_image=3), 1.3),
+        CalibratedTokenizer(Runs(per_message=1), 0.8, floor=0.5),
     )
     return st.sampled_from(made)

@@ -16,16 +16,16 @@ from promptkit.testing import WordTokenizer
 class Loaded(PromptElement):
     """Awaits, and notes when it began and ended."""
 
-    label: str
+    key: str
     log: Callable[[str], None]
     naps: int = 3
 
     async def render(self, sizing: Sizing) -> Child:
-        self.log(f"+{self.label}")
+        self.log(f"+{self.key}")
         for _ in range(self.naps):
             await asyncio.sleep(0)
-        self.log(f"-{self.label}")
-        return f"{self.label} "
+        self.log(f"-{self.key}")
+        return f"{self.key} "
 
 
 @component
@@ -44,9 +44,7 @@ class Failing(PromptElement):
 
 
 def three(log: list[str]) -> UserMessage:
-    return UserMessage()[
-        Loaded(label="a", log=log.append, naps=5), Loaded(label="b", log=log.append, naps=1), Loaded(label="c", log=log.append)
-    ]
+    return UserMessage()[Loaded(key="a", log=log.append, naps=5), Loaded(key="b", log=log.append, naps=1), Loaded(key="c", log=log.append)]
 
 
 def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
@@ -59,7 +57,7 @@ def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
 
 def test_a_later_group_waits_for_the_earlier_one() -> None:
     log: list[str] = []
-    prompt = UserMessage()[Loaded(label="late", log=log.append, flex_grow=1), Loaded(label="early", log=log.append)]
+    prompt = UserMessage()[Loaded(key="late", log=log.append, flex_grow=1), Loaded(key="early", log=log.append)]
     asyncio.run(render_async(prompt, budget=50, tokenizer=WordTokenizer()))
     assert log.index("-early") < log.index("+late")
 
@@ -81,7 +79,7 @@ def test_render_works_in_a_running_loop_when_nothing_awaits() -> None:
 def test_render_in_a_running_loop_refuses_what_awaits() -> None:
     async def inside() -> None:
         await asyncio.sleep(0)
-        render(UserMessage()[Loaded(label="a", log=list[str]().append)], budget=50, tokenizer=WordTokenizer())
+        render(UserMessage()[Loaded(key="a", log=list[str]().append)], budget=50, tokenizer=WordTokenizer())
 
     with pytest.raises(RunningLoopError, match="render_async"):
         asyncio.run(inside())
@@ -121,7 +119,7 @@ def plain(prompt: Child) -> object:
 @pytest.mark.parametrize("rendered", [awaited, plain])
 def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable[[Child], object]) -> None:
     with pytest.raises(LookupError, match="no such file") as caught:
-        rendered(UserMessage()[Failing(), Loaded(label="a", log=list[str]().append)])
+        rendered(UserMessage()[Failing(), Loaded(key="a", log=list[str]().append)])
     assert "UserMessage > Failing" in "\n".join([str(caught.value), *caught.value.__notes__])
 
 
@@ -138,7 +136,7 @@ def test_a_cancelled_render_leaves_nothing_running() -> None:
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(
-            render_async(UserMessage()[Loaded(label="a", log=log.append, naps=10_000)], budget=50, tokenizer=WordTokenizer())
+            render_async(UserMessage()[Loaded(key="a", log=log.append, naps=10_000)], budget=50, tokenizer=WordTokenizer())
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -170,9 +170,10 @@ class TestJsonKeepsEverything:
             TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]],
             AssistantMessage(tool_calls=[call("1", '{"x": 1}')])["said"],
             ToolMessage(tool_call_id="1")["r"],
+            UserMessage(required=True)["q"],
         )
         travelled = from_json(to_json(prompt, tokenizer=WordTokenizer(), budget=50))
-        for budget in (50, 5, 3):
+        for budget in (50, 6, 4):
             assert (
                 render(travelled, budget=budget, tokenizer=WordTokenizer()).messages
                 == render(prompt, budget=budget, tokenizer=WordTokenizer()).messages

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit import Child, Message
+    from promptkit.emitters.parts import WireFormat
 
 AMPLE = 1_000_000
 SHARES = st.sampled_from((0.0, 0.2, 0.5, 0.8, 0.95, 1.0))
@@ -126,28 +127,26 @@ class Recount:
         return calls + (self.frame(message.role) if message.text or not calls else 0)
 
 
-def adapt(child: Child, *, names: bool, role: type[PromptElement] | None = None) -> Child:
-    """A generated tree that every format takes: media in user messages only, arguments of calls, and names only where they are sent."""
+def adapt(child: Child, *, provider: str | None = None, role: type[PromptElement] | None = None) -> Child:
+    """A generated tree that every format takes: media in user messages only, arguments of calls, and opaque parts of one provider."""
     if not isinstance(child, PromptElement):
-        return [adapt(each, names=names, role=role) for each in flatten(child, "adapt")] if isinstance(child, list | tuple) else child
+        return [adapt(each, provider=provider, role=role) for each in flatten(child, "adapt")] if isinstance(child, list | tuple) else child
     if isinstance(child, Image | Document | Opaque) and role is not UserMessage:
         child = Text(priority=child.priority, required=child.required, fallback=child.fallback)["media"]
     elif isinstance(child, Opaque):
-        child = child.replace(value={"type": "input_audio"})
+        child = child.replace(value={"type": "input_audio"}, provider=provider)
     role = next((each for each in MESSAGES if isinstance(child, each)), role)
-    changes: dict[str, Any] = {"children": flatten(adapt(child.children, names=names, role=role), "adapt")}  # Any: props
+    changes: dict[str, Any] = {"children": flatten(adapt(child.children, provider=provider, role=role), "adapt")}  # Any: props
     if child.fallback is not None:
-        changes["fallback"] = adapt(child.fallback, names=names, role=role)
-    if isinstance(child, MESSAGES) and not names:
-        changes["name"] = None
+        changes["fallback"] = adapt(child.fallback, provider=provider, role=role)
     if isinstance(child, AssistantMessage):
         changes["tool_calls"] = tuple(map(with_arguments, child.tool_calls))
     elif isinstance(child, IfEmpty):
-        changes["alt"] = adapt(child.alt, names=names, role=role)
+        changes["alt"] = adapt(child.alt, provider=provider, role=role)
     elif isinstance(child, ToolRound):
         changes["calls"] = tuple(map(with_arguments, child.calls))
-        changes["results"] = {key: adapt(each, names=names, role=ToolMessage) for key, each in child.results.items()}
-        changes["text"] = adapt(child.text, names=names, role=AssistantMessage)
+        changes["results"] = {key: adapt(each, provider=provider, role=ToolMessage) for key, each in child.results.items()}
+        changes["text"] = adapt(child.text, provider=provider, role=AssistantMessage)
     return child.replace(**changes)
 
 
@@ -166,15 +165,27 @@ def at_share(prompt: Child, tokenizer: Tokenizer, share: float) -> Rendered:
         raise
 
 
+FORMATS: dict[WireFormat, Callable[..., int]] = {"chat": Recount.chat, "responses": Recount.responses, "anthropic": Recount.anthropic}
+
+
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
-@pytest.mark.parametrize("count", [Recount.chat, Recount.responses, Recount.anthropic], ids=["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("target", FORMATS)
 @pytest.mark.parametrize("encoding", TOKENIZERS)
-@given(prompt=strategies.prompts(), share=SHARES)
+@given(prompt=strategies.prompts(), share=SHARES, provider=st.sampled_from((None, *FORMATS)))
 def test_the_tokens_of_a_render_are_those_of_the_request_that_is_sent(
-    encoding: str, count: Callable[..., int], cache: bool, prompt: Child, share: float
+    *, encoding: str, target: WireFormat, cache: bool, prompt: Child, share: float, provider: str | None
 ) -> None:
-    made = at_share(adapt(prompt, names=count is Recount.chat), TOKENIZERS[encoding], share)
-    assert count(Recount(encoding), made, cache=cache) == made.tokens <= made.budget - made.reserved
+    made = at_share(adapt(prompt, provider=provider), TOKENIZERS[encoding], share)
+    assert FORMATS[target](Recount(encoding), made, cache=cache) == made.count_tokens(target)
+    assert made.count_tokens(target) <= made.tokens <= made.budget - made.reserved
+
+
+@pytest.mark.parametrize("target", FORMATS)
+@given(prompt=strategies.prompts(), share=SHARES)
+def test_only_names_and_parts_of_other_providers_count_although_they_are_not_sent(target: WireFormat, prompt: Child, share: float) -> None:
+    made = at_share(adapt(prompt), TOKENIZERS["o200k_base"], share)
+    if target == "chat" or not any(message.name for message in made.messages):
+        assert made.count_tokens(target) == made.tokens
 
 
 @pytest.mark.parametrize("cache", [True, False])

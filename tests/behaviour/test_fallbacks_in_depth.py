@@ -23,7 +23,7 @@ def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> 
         UserMessage(priority=9)["q"],
     )
     for budget in range(10, 70):
-        made = render(prompt, budget=budget, model="gpt-4o")
+        made = render(prompt, budget=budget, model="gpt-4o", defaults="prompt-tsx")  # which sends no message where none fits
         sent = count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens if made.messages else 0
         assert made.tokens == sent <= budget
 
@@ -34,7 +34,7 @@ def test_a_limit_holds_when_a_fallback_takes_its_place_inside_later() -> None:
         UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
         TokenLimit(priority=9, max_tokens=10)[KeepWith(group=1, fallback=long)[UserMessage()["in"]]],
     )
-    assert render(prompt, budget=40).messages == ()
+    assert render(prompt, budget=40, defaults="prompt-tsx").messages == ()
 
 
 def test_a_reserve_cannot_stand_by() -> None:

@@ -23,7 +23,8 @@ def test_the_first_that_fits_is_rendered(budget: int, chosen: str) -> None:
 
 
 def test_where_none_fits_it_is_the_last_and_prunable() -> None:
-    assert texts(UserMessage()[First()[Text()["a b c"], Text()["d e"]]], 1) == []
+    prompt = (UserMessage(priority=1)[First()[Text()["a b c"], Text()["d e"]]], UserMessage()["x"])
+    assert texts(prompt, 2) == ["x"]
 
 
 def test_none_at_the_end_renders_nothing_instead() -> None:

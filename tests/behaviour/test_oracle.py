@@ -63,7 +63,7 @@ def _answer(answers: Oracle, budget: float) -> Case:
 @pytest.mark.parametrize(("case", "tree"), _judged())
 def test_the_oracle_agrees_with_what_was_recorded(case: Case, tree: Any) -> None:
     tokenizer = _tokenizer(case)
-    answers = oracle(tree, tokenizer or WordTokenizer())
+    answers = oracle(tree, tokenizer or WordTokenizer(), prompt_tsx=True)
     expected = case["expected"]
     steps: list[Case] = expected.get("steps") or [{"budget": case["budget"], **expected}]
     if tokenizer is None:

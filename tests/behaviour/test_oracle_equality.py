@@ -16,6 +16,7 @@ from tests.examples import examples
 
 if TYPE_CHECKING:
     from promptkit import Child
+    from promptkit.rendering.renderer import Defaults
     from promptkit.testing.strategies.strategies import Feature
     from promptkit.tokens import Tokenizer
 
@@ -26,16 +27,16 @@ def budgets(answers: Oracle) -> list[int]:
     return sorted({budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0}, reverse=True)
 
 
-def check(prompt: Child, tokenizer: Tokenizer) -> None:
+def check(prompt: Child, tokenizer: Tokenizer, *, defaults: Defaults = "promptkit") -> None:
     note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")  # hypothesis prints values without their children
-    answers = oracle(prompt, tokenizer)
+    answers = oracle(prompt, tokenizer, prompt_tsx=defaults == "prompt-tsx")
     for budget in budgets(answers):
         try:
             want = answers.at(budget)
         except DoesNotFitError:
             want = None
         try:
-            rendered = render(prompt, budget=budget, tokenizer=tokenizer)
+            rendered = render(prompt, budget=budget, tokenizer=tokenizer, defaults=defaults)
         except BudgetExceededError:
             got = None
         else:
@@ -46,6 +47,12 @@ def check(prompt: Child, tokenizer: Tokenizer) -> None:
 @given(prompts(), tokenizers())
 def test_equals_the_oracle_at_every_budget(prompt: Child, tokenizer: Tokenizer) -> None:
     check(prompt, tokenizer)
+
+
+@settings(max_examples=examples(30))
+@given(prompts(), tokenizers())
+def test_equals_the_oracle_at_every_budget_with_the_defaults_of_prompt_tsx(prompt: Child, tokenizer: Tokenizer) -> None:
+    check(prompt, tokenizer, defaults="prompt-tsx")
 
 
 @settings(max_examples=examples(30))
@@ -61,5 +68,6 @@ def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: Feature) 
     @given(prompts((feature,)), tokenizers())
     def law(prompt: Child, tokenizer: Tokenizer) -> None:
         check(prompt, tokenizer)
+        check(prompt, tokenizer, defaults="prompt-tsx")
 
     law()

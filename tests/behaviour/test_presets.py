@@ -14,17 +14,15 @@ import pytest
 from promptkit.compaction.lifecycle.handoff import handoff
 from promptkit.compaction.lifecycle.recall import build_excerpt
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.presets.amp import amp
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
 from promptkit.compaction.presets.gsv import GSV, gsv
-from promptkit.compaction.presets.off import off
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
-from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget

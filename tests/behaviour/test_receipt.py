@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from promptkit import (
     AssistantMessage,
+    BudgetExceededError,
     Child,
+    Chunk,
     Group,
     KeepWith,
     PromptElement,
     Rendered,
     Sizing,
     SystemMessage,
+    Tag,
     Text,
     TextChunk,
     TokenLimit,
@@ -26,6 +31,7 @@ from promptkit import (
 from promptkit.cli.output.messages import rendered_to_json
 from promptkit.testing import WordTokenizer
 from promptkit.tracing import trace_to_html
+from tests.calls import count_calls
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
@@ -119,8 +125,102 @@ class TestSourceMap:
         assert [(span.message, span.part, span.start, span.end) for span in made.source_map] == [(0, 0, 0, 1)]
 
     def test_paths_hold_labels(self) -> None:
-        made = rendered(UserMessage()[Group(name="history")[Text()["a"]]], 9)
+        made = rendered(UserMessage()[Group(label="history")[Text()["a"]]], 9)
         assert made.source_map[0].path == "UserMessage > Group(history) > Text"
+
+
+class TestLabels:
+    def test_a_label_is_what_receipts_show_and_is_not_sent(self) -> None:
+        labelled = render((UserMessage(priority=1, label="old")["one"], UserMessage()["two"]), budget=8, trace=True)
+        assert [removal.path for removal in labelled.removals] == ["UserMessage(old)[0]"]
+        assert labelled.explain().splitlines()[-1].split() == ["1.", "5", "1", "old", "budget"]
+        assert labelled.trace is not None
+        assert "UserMessage(old)[0]" in [item.label for item in labelled.trace.items]
+        prompt = UserMessage()["Hello"]
+        assert render(prompt.replace(label="greeting")).messages == render(prompt).messages
+
+    def test_a_name_is_sent_and_counted_and_is_no_label(self) -> None:
+        named, unnamed = (render((UserMessage(name=name)["Hello"], UserMessage()["you"])) for name in ("ada", None))
+        assert named.to_openai()[0] == {"role": "user", "content": "Hello", "name": "ada"}
+        assert named.tokens > unnamed.tokens
+        assert [span.path for span in named.source_map] == ["UserMessage[0]", "UserMessage[1]"]
+
+    def test_only_messages_have_a_name(self) -> None:
+        assert [field.name for field in Group.__attrs_attrs__ if field.name in {"name", "label"}] == ["label"]
+        with pytest.raises(TypeError, match="name"):
+            Group(name="notes")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # what is tested
+
+
+@component
+class _Step(PromptElement):
+    """A private component, which receipts need not show."""
+
+
+class TestLabelsInReceipts:
+    def test_a_row_is_the_label_of_the_element_without_the_path_to_it(self) -> None:
+        call = ToolCall(id="c", name="run_tests", arguments="{}")
+        step = KeepWith(group="step", priority=1, label="turn 3 · run_tests")[
+            AssistantMessage(tool_calls=(call,))["I test."], ToolMessage(tool_call_id="c")["ok"]
+        ]
+        prompt = (Group()[Chunk()[step]], KeepWith(group="step")[UserMessage()["so"]], UserMessage()["end"])
+        made = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True)
+        assert [(removal.label, removal.partner_label) for removal in made.removals] == [
+            ("UserMessage[1]", "turn 3 · run_tests"),
+            ("turn 3 · run_tests", None),
+        ]
+        assert [removal.path for removal in made.removals] == ["KeepWith[1]", "Group[0]"]
+        assert made.explain().splitlines()[-1].split() == ["2.", "3", "highest", "turn", "3", "·", "run_tests", "budget"]
+        assert made.trace is not None
+        assert [removal.label for removal in made.trace.removals][:2] == [removal.label for removal in made.removals]
+
+    def test_an_only_child_is_called_as_its_group(self) -> None:
+        group = KeepWith(group=1, required=True, label="turn 1 · request")[Chunk()[UserMessage()["one two"]]]
+        with pytest.raises(BudgetExceededError, match=r"Largest: turn 1 · request 2"):
+            rendered((group, UserMessage()["three"]), 1)
+
+    def test_what_is_inside_a_labelled_element_is_shown_from_the_label_on(self) -> None:
+        notes = [Group(priority=at)[TextChunk()[f"note {at}"]] for at in range(2)]
+        everything = rendered(UserMessage()[Group(label="notes", priority=1)[Chunk()["Notes:"], Tag(tag="list", priority=1)[notes]]], 99)
+        made = everything.at_budget(everything.tokens - 1)
+        assert [removal.label for removal in made.removals] == ["notes > Tag[1] > content > TextChunk[0]"]
+
+    @pytest.mark.parametrize(
+        ("first", "label"),
+        [
+            (_Step()[UserMessage(priority=1)["a"]], "UserMessage[0]"),
+            ((Chunk(priority=1)[KeepWith(group=1)[UserMessage()["a"]]],), "UserMessage[0]"),
+            (UserMessage(priority=1)["a"], "UserMessage[0]"),
+            (_Step()[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]], "_Step[0] > UserMessage[0]"),
+            (AssistantMessage()[Group(priority=1)[Text()["a"], Text()["b"]]], "AssistantMessage[0] > Text[0]"),
+        ],
+    )
+    def test_steps_that_only_group_are_left_out_where_the_path_stays_unambiguous(self, first: Child, label: str) -> None:
+        everything = rendered(Group()[[first], UserMessage()["end"]], 9)
+        made = everything.at_budget(everything.tokens - 1)
+        assert [removal.label for removal in made.removals] == [label]
+
+    def test_the_largest_elements_of_an_error_are_shown_by_their_labels(self) -> None:
+        prompt = (UserMessage(required=True, label="rules")["one two three"], UserMessage(required=True)["four"])
+        with pytest.raises(BudgetExceededError, match=r"Largest: rules 3; UserMessage\[1\] 1\.") as caught:
+            rendered(prompt, 2)
+        assert caught.value.largest == {"rules": 3, "UserMessage[1]": 1}
+
+    def test_elements_with_one_label_are_told_apart_by_their_paths_in_an_error(self) -> None:
+        prompt = [UserMessage(required=True, label="rules")["one " * (3 - at)] for at in range(2)]
+        with pytest.raises(BudgetExceededError) as caught:
+            rendered(prompt, 2)
+        assert caught.value.largest == {"rules": 3, "UserMessage(rules)[1]": 2}
+
+    def test_deep_trees_are_listed_in_linear_time(self) -> None:
+        def work(depth: int) -> int:
+            deep: Child = "x "
+            for level in range(depth):
+                deep = Group(priority=level)["y ", deep]
+            made = render(UserMessage()[deep], budget=depth // 10, tokenizer=WordTokenizer())
+            return count_calls(lambda: made.removals)
+
+        work(10)
+        assert work(1_200) <= 4.5 * work(300)
 
 
 WITH_MARKER = (

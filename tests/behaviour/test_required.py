@@ -34,7 +34,7 @@ class TestWhatStays:
         assert texts(UserMessage()[TextChunk(priority=0, required=True)["a"], TextChunk(priority=9)["b"]], 1) == ["a"]
 
     def test_all_below_a_required_element_stays(self) -> None:
-        prompt = (SystemMessage(priority=0, required=True)[Group()["a ", "b"], Chunk(priority=0)["c"]], UserMessage()["d"])
+        prompt = (SystemMessage(priority=0, required=True)[Group()["a ", "b"], Chunk(priority=0)["c"]], AssistantMessage()["d"])
         assert texts(prompt, 3) == ["a b\nc"]
 
     def test_a_chunk_with_something_required_is_kept_as_a_whole(self) -> None:
@@ -68,7 +68,7 @@ class TestWhatStays:
         prompt = (
             AssistantMessage(required=True, tool_calls=[ToolCall(id="1", name="f")]),
             ToolMessage(tool_call_id="1", priority=0)["r"],
-            UserMessage(priority=5)["c"],
+            AssistantMessage(priority=5)["c"],
         )
         assert texts(prompt, 1) == ["", "r"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import BudgetExceededError, Group, Reserve, Text, UserMessage, render
+from promptkit import BudgetExceededError, Group, Reserve, TextChunk, UserMessage, render
 from promptkit.testing import WordTokenizer
 
 
@@ -25,8 +25,9 @@ def test_several_add_up() -> None:
 
 
 def test_it_is_never_pruned_whatever_its_priority() -> None:
-    made = render((Group(priority=0)[Reserve(tokens=3, priority=0)], UserMessage()["a b"]), budget=4, tokenizer=WordTokenizer())
-    assert (made.messages, made.reserved) == ((), 3)
+    prompt = (Group(priority=0)[Reserve(tokens=3, priority=0)], UserMessage(priority=1)["a b"], UserMessage()["c"])
+    made = render(prompt, budget=4, tokenizer=WordTokenizer())
+    assert (made.tokens, made.reserved) == (1, 3)
 
 
 def test_more_than_the_budget_does_not_fit() -> None:
@@ -35,10 +36,11 @@ def test_more_than_the_budget_does_not_fit() -> None:
 
 
 def test_its_siblings_share_what_it_leaves() -> None:
-    made = render((Reserve(tokens=3), UserMessage(flex_grow=1)[Text()["a b c d e f g h"]]), budget=10, tokenizer=WordTokenizer())
-    assert made.tokens <= 7
+    text = TextChunk(break_on_whitespace=True)["a b c d e f g h"]
+    made = render((Reserve(tokens=3), UserMessage(flex_grow=1)[text]), budget=10, tokenizer=WordTokenizer())
+    assert made.tokens == 7
 
 
 def test_a_look_at_another_budget_keeps_the_reserve() -> None:
-    made = render((UserMessage()["a b"], Reserve(tokens=3)), budget=6, tokenizer=WordTokenizer())
-    assert (made.at_budget(4).tokens, made.at_budget(4).reserved) == (0, 3)
+    made = render((UserMessage(priority=1)["a b"], UserMessage()["c"], Reserve(tokens=3)), budget=6, tokenizer=WordTokenizer())
+    assert (made.at_budget(4).tokens, made.at_budget(4).reserved) == (1, 3)

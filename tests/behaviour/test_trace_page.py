@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import BudgetExceededError, Message, Renderer, UserMessage, render
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Message,
+    Renderer,
+    TextChunk,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
 from promptkit.messages import CacheBreakpointPart, ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.html import VIEWER, build_columns, describe_part, trace_to_html
@@ -236,6 +246,110 @@ def test_the_page_opens_in_the_state_that_was_rendered_and_goes_back_to_it(
         assert (page.inner_text("#fit"), page.input_value("#budget"), page.input_value("#slider")) == (fit, "2000", "2000")
 
 
+def dropped_runs(trace: Trace, messages: frozenset[str]) -> list[tuple[int, int]]:
+    """The runs of messages that are not among these: how many, and their tokens."""
+    runs: list[tuple[int, int]] = []
+    was_kept = True
+    for item in trace.items:
+        if item.kind == "message":
+            is_kept = item.path in messages
+            if not is_kept:
+                number, tokens = (0, 0) if was_kept else runs.pop()
+                runs.append((number + 1, tokens + sum(each.tokens for each in trace.items[item.id : item.end])))
+            was_kept = is_kept
+    return runs
+
+
+def test_the_page_opens_on_what_is_sent_with_a_line_for_each_run_of_dropped_messages(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    roles = (UserMessage, AssistantMessage)
+    prompt = [roles[at % 2](priority=at % 7)[f"Message {at}, " + "of some words " * (at % 5)] for at in range(200)]
+    rendered = render(prompt, budget=1_000, trace=True)
+    trace = rendered.trace
+    assert trace
+    assert trace.state is not None
+    kept = frozenset(item.path for item in trace.kept(trace.state))
+    for width in (1_440, 400):
+        with opened(chromium, written(trace), width=width, height=20_000) as (page, _):
+            assert page.locator("#messages .text").all_inner_texts() == [message.text for message in rendered.messages]
+            lines = [f"{n} message{'s'[: n != 1]}, {tokens:,} tokens dropped" for n, tokens in dropped_runs(trace, kept)]
+            assert page.locator("#messages .fold").all_inner_texts() == lines
+            assert len(lines) > 20
+
+
+def test_a_line_of_dropped_messages_opens_and_closes_by_click_and_by_key(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    prompt = (UserMessage(priority=1)["one"], UserMessage(priority=2)["two"], UserMessage()["three"])
+    rendered = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True)
+    with opened(chromium, written(rendered.trace)) as (page, seen):
+        texts, line = page.locator("#messages .text"), page.get_by_role("button", name="2 messages, 2 tokens dropped")
+        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == ("false", ["three"])
+        line.click()
+        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == ("true", ["one", "two", "three"])
+        assert page.get_by_role("article", name="user message, dropped").count() == 2
+        for expected_texts in (["three"], ["one", "two", "three"]):
+            page.keyboard.press("Enter")  # the line keeps the focus
+            assert texts.all_inner_texts() == expected_texts
+        page.evaluate(SLIDE, 2)
+        assert page.locator("#messages .fold").all_inner_texts() == ["1 message, 1 token dropped"]
+        assert texts.all_inner_texts() == ["one", "two", "three"]
+        assert seen.complaints == []
+
+
+def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+    calls = (ToolCall(id="a", name="look", arguments="{}"), ToolCall(id="b", name="find", arguments="{}"))
+    prompt = (
+        UserMessage()[
+            "first", [TextChunk(priority=at)[f"chunk {at}"] for at in range(3)], "between", TextChunk(priority=9)["late"], "last"
+        ],
+        AssistantMessage(tool_calls=calls)["I look."],
+        ToolMessage(tool_call_id="a", priority=1)["gone"],
+        ToolMessage(tool_call_id="b")["found"],
+    )
+    full = render(prompt, budget=1_000, tokenizer=WordTokenizer())
+    rendered = render(prompt, budget=full.tokens - 5, tokenizer=WordTokenizer(), trace=True)
+    assert [message.text for message in rendered.messages] == ["first\nchunk 2between\nlatelast", "I look.", "found"]
+    with opened(chromium, written(rendered.trace)) as (page, _):
+        first = page.locator("#messages .message").first
+        assert first.locator("> *:not(header)").all_inner_texts() == ["first\n", "2 parts, 4 tokens dropped", "chunk 2between\nlatelast"]
+        first.locator(".fold").click()
+        assert first.locator(".gone").all_inner_texts() == ["chunk 0", "chunk 1"]
+        assert json.loads(page.evaluate(READ))["messages"][1]["calls"] == [["b", "find", "{}"]]
+        page.get_by_role("button", name="1 tool call dropped").click()
+        assert page.locator("#messages .gone .function").all_inner_texts() == ["look"]
+        assert page.get_by_role("button", name="1 message, 1 token dropped").count() == 1
+
+
+def test_a_marker_counts_neither_as_dropped_nor_as_written(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+    marker = UserMessage(priority=1)["[older messages left out]"]
+    prompt = (UserMessage(priority=1, fallback=marker)["one two three four five"], UserMessage()["six"])
+    trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
+    with opened(chromium, written(trace)) as (page, _):
+        folds, badges = page.locator("#messages .fold"), page.locator("#messages .badge")
+        assert (folds.count(), badges.count()) == (0, 0)
+        page.evaluate(SLIDE, 5)
+        assert (folds.all_inner_texts(), badges.all_inner_texts()) == (["1 message, 5 tokens dropped"], ["fallback"])
+        page.evaluate(SLIDE, 1)
+        assert (folds.all_inner_texts(), badges.count()) == (["1 message, 5 tokens dropped"], 0)
+
+
+def test_the_tree_hides_what_is_dropped_until_it_is_asked_for(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+    prompt = (UserMessage(priority=1)["one"], UserMessage()["two"])
+    trace = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace
+    with opened(chromium, written(trace)) as (page, _):
+        labels, toggle = page.locator("#tree .label"), page.get_by_role("button", name="Show dropped")
+        assert labels.all_inner_texts() == ["prompt", "UserMessage[1]"]
+        toggle.click()
+        assert (labels.all_inner_texts(), toggle.get_attribute("aria-pressed")) == (["prompt", "UserMessage[0]", "UserMessage[1]"], "true")
+        toggle.click()
+        page.click("#tab-removals")
+        page.click("#removals .removal")
+        page.click("#tab-tree")
+        assert page.locator("#tree .row[aria-selected=true] .label").inner_text() == "UserMessage[0]"
+
+
 def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     renderer = Renderer(budget=6, tokenizer=WordTokenizer(), prune_step=2, trace=True)
     old = UserMessage(priority=1)["old words"]
@@ -310,7 +424,7 @@ def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Call
 
 
 def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    prompt = (UserMessage(name="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
+    prompt = (UserMessage(label="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
     with opened(chromium, written(render(prompt, budget=100, trace=True).trace)) as (page, _):
         selected = page.locator("#tree .row[aria-selected=true] .label")
         page.keyboard.press("/")
@@ -322,7 +436,7 @@ def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, w
         page.keyboard.press("Enter")
         assert (page.inner_text("#found"), selected.inner_text()) == ("2 of 2", "text[0]")
         page.keyboard.press("Shift+Enter")
-        assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 2", "UserMessage(ada)[0]")
+        assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 2", "ada")
         page.fill("#query", "usermessage[1] > text[1]")
         assert (page.inner_text("#found"), selected.inner_text()) == ("1 of 1", "text[1]")
         page.fill("#query", "nowhere")
@@ -361,9 +475,10 @@ def test_labels_for_screen_readers(chromium: Browser, written: Callable[[Trace |
     with opened(chromium, written(render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace)) as (page, _):
         page.get_by_role("slider", name="Budget in tokens").wait_for()
         page.get_by_role("tree", name="Elements of the prompt").wait_for()
+        page.click("#dropped")
         dropped = page.get_by_role("treeitem", name="UserMessage[1], dropped, 1 token")
         assert [dropped.get_attribute(f"aria-{name}") for name in ("level", "posinset", "setsize", "selected")] == ["2", "2", "2", "false"]
-        assert page.get_by_role("tab", selected=True).inner_text().startswith("Messages")
+        assert page.get_by_role("tab", selected=True).inner_text() == "Tree"
         assert page.get_attribute("#slider", "aria-valuetext") == "1 token: fits"
 
 
@@ -374,9 +489,9 @@ def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callab
         page.fill("#query", "To write less")
         removal = next(removal for removal in rendered.trace.removals if removal.reason == "kept-with")
         detail = page.inner_text("#detail")
-        assert f"with {removal.path}" in detail
+        assert f"with {removal.label}" in detail
         assert f"removal {removal.order}, in step {removal.step + 1}" in detail
-        assert f"its KeepWith group was removed, caused by {removal.partner}" in detail
+        assert f"its KeepWith group was removed, caused by {removal.partner_label}" in detail
         assert "To write less." in detail
         page.click("#detail .go")
         assert "Kept at" in page.inner_text("#detail")
@@ -402,7 +517,8 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser,
 def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), dark=dark) as (page, _):
         page.fill("#query", "fallback")
-        for tab in ("messages", "removals", "sizing"):
+        page.locator("#messages .fold").first.click()
+        for tab in ("tree", "removals", "sizing"):
             page.click(f"#tab-{tab}")
             assert page.evaluate(CONTRASTS) == []
 
@@ -411,6 +527,8 @@ def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Brow
 def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     file = written(render(hostile(), budget=100_000, trace=True).trace)
     with opened(chromium, file, width=width, height=800) as (page, seen):
+        if width < 1_000:
+            page.click("#tab-tree")
         page.locator("#tree .row").nth(3).click()
         for tab in page.locator("[role=tab]:visible").all():
             tab.click()
@@ -426,13 +544,15 @@ def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written:
 
 def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), width=400, height=800) as (page, _):
-        assert [page.is_visible(f"#{name}") for name in ("tree", "messages", "detail")] == [True, False, False]
+        assert [page.is_visible(f"#{name}") for name in ("messages", "tree", "detail")] == [True, False, False]
+        page.click("#tab-tree")
+        assert [page.is_visible(f"#{name}") for name in ("messages", "tree")] == [False, True]
         page.locator("#tree .row").nth(5).click()
         assert page.is_visible("#detail")
         page.keyboard.press("Escape")
         assert not page.is_visible("#detail")
         page.click("#tab-messages")
-        assert [page.is_visible(f"#{name}") for name in ("tree", "messages")] == [False, True]
+        assert [page.is_visible(f"#{name}") for name in ("messages", "tree")] == [True, False]
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(5_000, marks=pytest.mark.slow)])
@@ -448,6 +568,7 @@ def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Bro
             again = rendered.at_budget(budget)
             assert f"{again.tokens:,} of {budget:,}" in page.inner_text("#fit")
             assert page.inner_text("#count-messages") == f"{len(again.messages):,}"
+            page.evaluate("if (document.getElementById('dropped').ariaPressed === 'false') document.getElementById('dropped').click()")
             page.evaluate("for (const id of ['tree', 'messages']) document.getElementById(id).scrollTop = 1e9")
             page.locator("#messages .message", has_text=f"Message {count - 1}").wait_for()
             assert page.locator("#messages .text").last.inner_text() == again.messages[-1].text

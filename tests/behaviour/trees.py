@@ -66,8 +66,10 @@ class Tree:
         del parent.children[place]
         self.leaving += [below.group[0] for below in gone if below.group]
         if node.fallback is not None and node.fallback is not False and node.fallback is not True:
-            instead = Node(key=next(self.keys), priority=node.priority, parent=parent)
+            instead = Node(key=next(self.keys), priority=node.priority, prioritized=True, parent=parent)
             build(node.fallback, instead, self.tokenizer, self.keys)
+            for below in walk(instead):
+                below.in_fallback = True
             if instead.children:
                 parent.children.insert(place, instead)
         self._drop_if_hollow(parent, locked)

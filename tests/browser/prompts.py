@@ -106,7 +106,10 @@ def hostile() -> Child:
     """Content that tries to be more than text, wherever a prompt has any."""
     calls = tuple(ToolCall(id=text[:60], name=text[:60], arguments=text) for text in HOSTILE)
     results = [ToolMessage(tool_call_id=text[:60])[text] for text in HOSTILE]
-    messages = [UserMessage(priority=at, name=text[:60])[TextChunk(name=text)[text], Text()[text]] for at, text in enumerate(HOSTILE)]
+    messages = [
+        UserMessage(priority=at, name=text[:60], label=text[:60])[TextChunk(label=text)[text], Text()[text]]
+        for at, text in enumerate(HOSTILE)
+    ]
     images = [
         UserMessage(priority=at)[Image(src=f"https://example.invalid/{text[:40]}", width=8, height=8)] for at, text in enumerate(HOSTILE)
     ]

@@ -43,9 +43,14 @@ READ = """() => {
   const message = (row) => ({
     role: row.querySelector('header .role').textContent,
     of: texts(row, 'header .of'),
-    content: [...row.querySelectorAll('.text, .part')].map((each) => [each.className.split(' ')[0], each.textContent]),
+    content: [...row.querySelectorAll('.text, .part')].reduce((found, each) => {
+      if (each.classList.contains('joined')) found.at(-1)[1] += each.textContent;
+      else found.push([each.className.split(' ')[0], each.textContent]);
+      return found;
+    }, []),
     calls: [...row.querySelectorAll('.call')].map((each) => [texts(each, '.of')[0], texts(each, '.function')[0], texts(each, 'code')[0]]),
   });
+  if (document.getElementById('dropped').getAttribute('aria-pressed') === 'false') document.getElementById('dropped').click();
   const rows = sweep('tree', (row) => row.dataset.kept === 'yes');
   return JSON.stringify({
     rows: rows.length,

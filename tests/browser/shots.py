@@ -33,7 +33,7 @@ def main() -> int:
         file = Path(folder) / "trace.html"
         file.write_text(trace_to_html(trace, title="promptkit_components.demo"), encoding="utf-8")
         with opened(chromium, file, width=1280, height=740) as (page, _):
-            page.locator("#tree .row", has_text="KeepWith[2]").first.click()
+            page.locator("#tree .row", has_text="turn").nth(1).click()
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-light.png")
         with opened(chromium, file, width=1280, height=740, dark=True) as (page, _):
@@ -43,7 +43,7 @@ def main() -> int:
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-dark.png")
         with opened(chromium, file, width=400, height=800) as (page, _):
-            page.locator("#tree .row").nth(6).click()
+            page.locator("#messages .fold").first.click()
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-narrow.png")
     for path in sorted(IMAGES.glob("trace-*.png")):

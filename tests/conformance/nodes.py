@@ -70,12 +70,12 @@ class Throws(PromptElement):
 class Echo(PromptElement):
     """Says what its budget is."""
 
-    label: str
+    key: str
     prefixes: tuple[str, ...] = ()
     in_message: bool = False
 
     def render(self, sizing: Sizing) -> Child:
-        parts = (*self.prefixes, f"{self.label}={sizing.token_budget}")
+        parts = (*self.prefixes, f"{self.key}={sizing.token_budget}")
         return UserMessage()[parts] if self.in_message else parts
 
 
@@ -213,8 +213,8 @@ def _echo(node: Node, context: Context) -> Child:
     prefixes = [f"consume={_text(node['consume'])}, "] if "consume" in node else []
     if node.get("use"):
         prefixes.append(" ".join(["u"] * node["use"]) + " ")
-    label = node.get("name", "undefined")
-    return Echo(label=_text(label), prefixes=tuple(prefixes), in_message=bool(node.get("message")), **_props(node))
+    key = node.get("name", "undefined")
+    return Echo(key=_text(key), prefixes=tuple(prefixes), in_message=bool(node.get("message")), **_props(node))
 
 
 def _opaque(node: Node, context: Context) -> Child:

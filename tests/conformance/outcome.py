@@ -47,7 +47,7 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
     context = Context(make_tokenizer(job.get("tokenizer")))
     try:
         tree = build(job.get("spec"), context)
-        rendered = promptkit.render((tree,), budget=tokens, tokenizer=context.tokenizer, pairing="lenient")
+        rendered = promptkit.render((tree,), budget=tokens, tokenizer=context.tokenizer, pairing="lenient", defaults="prompt-tsx")
     except BudgetExceededError as error:
         metadata = {"errorMetadata": list(error.metadata)} if error.metadata else {}
         return {

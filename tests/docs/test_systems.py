@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from inspect import getfile
+from pathlib import Path
 
 import attrs
 import pytest
@@ -81,7 +83,6 @@ def test_every_preset_is_told_of() -> None:
 
 
 def test_a_preset_is_a_composition_of_eighty_lines_at_most() -> None:
-    folder = ROOT / "promptkit" / "compaction" / "presets"
-    files = [folder / f"{name}.py" for name in PRESETS]
+    files = {Path(getfile(preset)) for preset in PRESETS.values()}
     long = {file.name: count for file in files if (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES}
     assert long == {}

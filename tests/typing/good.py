@@ -73,7 +73,7 @@ assert_type(history.priority, float | None)
 assert_type(UserMessage(priority=2)["text"], UserMessage)
 assert_type(UserMessage()[None, True, "a", ("b", ["c"]), TextChunk()["d"], macro(["e"])], UserMessage)
 
-short = ShortHistory(turns=(), limit=3, required=True, name="short")
+short = ShortHistory(turns=(), limit=3, required=True, label="short")
 assert_type(short.limit, int)
 
 prompt: Child = (SystemMessage()["Be brief."], TokenLimit(max_tokens=10)[history], UserMessage()[Page(url="page")])

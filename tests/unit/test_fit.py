@@ -11,48 +11,22 @@ from openai.types.chat import ChatCompletionMessage
 
 from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
 from promptkit.elements import element_from_message
-from promptkit.elements.history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
-from tests.behaviour.conversation_strategies import talks
+from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hypothesis.strategies import DrawFn
 
     from tests.conversations import ConversationBuilder
 
 GPT = tokenizer_for("gpt-5")
 COUNTED = WordTokenizer(per_message=1, per_call=2, per_image=5)
 READ = ToolDefinition(name="read", description="Read a file.")
-
-
-@st.composite
-def conversations(draw: DrawFn) -> list[Message]:
-    """Conversations with very long and very short messages, with and without calls."""
-    lengths = st.sampled_from([0, 1, 3, 20, 150, 800])
-    said: list[Message] = []
-    for number in range(draw(st.integers(0, 12))):
-        text = words(draw(lengths), f"w{number}") + draw(st.sampled_from(["", "\nend", "\n\n", "é"]))
-        match draw(st.sampled_from(["system", "user", "user", "assistant", "round", "round", "round"])):
-            case "system":
-                said.append(Message(role="system", content=(text,)))
-            case "user":
-                said.append(user_message(text))
-            case "assistant":
-                said.append(assistant_message(text))
-            case _:
-                ids = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
-                arguments = json.dumps({"path": "a.py", "text": words(draw(lengths), "x"), "lines": ["one\ntwo", {"deep": text}]})
-                said.append(
-                    call_message(*ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments])))
-                )
-                said += [result_message(each, words(draw(lengths), f"r{number}")) for each in ids]
-    return said
 
 
 def fit_or_refuse(

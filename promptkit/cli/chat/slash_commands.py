@@ -212,8 +212,8 @@ def _omitted_row(message: Message, size: int, width: int) -> str:
 
 
 def _removal_row(removal: Removal, width: int) -> str:
-    path = " > ".join(removal.path.split(" > ")[-2:])
-    return clip(escape_control_chars(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {path}"), width)
+    label = " > ".join(removal.label.split(" > ")[-2:])
+    return clip(escape_control_chars(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {label}"), width)
 
 
 def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:

@@ -34,8 +34,8 @@ LIST_LINES = 6
 REASONS = {
     "budget": "removed to fit the budget",
     "limit": "removed to fit a TokenLimit inside the prompt",
-    "kept-with": "removed with the named member of its KeepWith group",
-    "tool-pair": "removed with the named tool call or tool result that it belongs to",
+    "kept-with": "removed with an element of its KeepWith group, whose number stands behind it",
+    "tool-pair": "removed with the tool call or tool result that it belongs to, whose number stands behind it",
 }
 """Reason of a removal → what it means."""
 
@@ -117,13 +117,15 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
         console.print("\n  Nothing removed.")
         return
     total = sum(removal.tokens for removal in removals)
-    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, path):")
+    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):")
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
-    reasons = [f"{each.reason} {_last_step(each.partner)}" if each.partner else each.reason for each in shown]
+    orders = {removal.path: removal.order for removal in removals}
+    partners = [orders.get(each.partner) if each.partner else None for each in shown]
+    reasons = [each.reason if partner is None else f"{each.reason} {partner}." for each, partner in zip(shown, partners, strict=True)]
     width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
         _print_row(
-            console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.path)}", "bright_black"
+            console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.label)}", "bright_black"
         )
     if rest := removals[len(shown) :]:
         console.print(f"  {'…':>9} {sum(removal.tokens for removal in rest):>7,}  {len(rest):,} more")
@@ -135,13 +137,9 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _short_path(path: str) -> str:
-    steps = path.split(" > ")
+def _short_path(label: str) -> str:
+    steps = label.split(" > ")
     return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
-
-
-def _last_step(path: str) -> str:
-    return path.rsplit(" > ", 1)[-1]
 
 
 def _first_line(message: Message, console: Console) -> str:
@@ -194,6 +192,7 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
             {
                 "order": removal.order,
                 "path": removal.path,
+                "label": removal.label,
                 # JSON cannot express -inf.
                 "priority": None if removal.priority is None else max(removal.priority, -sys.float_info.max),
                 "tokens": removal.tokens,

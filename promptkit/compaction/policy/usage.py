@@ -100,6 +100,11 @@ class WindowUsage:
         """Counts up to this entry belong to requests whose view was changed before the reply came."""
         self._cached: tuple[TranscriptView, tuple[object, ...], UsageReading] | None = None
 
+    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Count messages with another tokenizer. `fixed_tokens` is measured again at the next render."""
+        self._meter = UsageMeter(tokenizer, model=self._meter.model)
+        self._cached = None
+
     @property
     def moved(self) -> bool:
         """Whether a compaction, an edit or a rewind changed the view after the last render. Appended messages do not."""

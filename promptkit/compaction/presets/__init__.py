@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.presets.amp import amp
 from promptkit.compaction.presets.claude_code import claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import copilot_cli
 from promptkit.compaction.presets.gsv import gsv
-from promptkit.compaction.presets.off import off
 from promptkit.compaction.presets.oh_my_pi import oh_my_pi
 from promptkit.compaction.presets.opencode import opencode
 from promptkit.compaction.presets.pi import pi
-from promptkit.compaction.presets.truncate_only import truncate_only
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
 
 if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset

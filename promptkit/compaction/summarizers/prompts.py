@@ -13,7 +13,7 @@ from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
-from promptkit.elements.from_message import element_from_message
+from promptkit.elements.history import element_from_message
 from promptkit.elements.layout import Chunk, Group, Isolate, PrioritizedList, Reserve, TokenLimit
 from promptkit.elements.media import Metadata
 from promptkit.elements.template.template import Template

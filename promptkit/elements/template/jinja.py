@@ -95,7 +95,7 @@ TAGS: Mapping[str, TagSpec] = {
     "first": TagSpec(cls=layout.First, kind="items"),
     "text": TagSpec(cls=text.TextChunk, kind="content"),
     "truncate": TagSpec(cls=text.Truncate, kind="content"),
-    "tag": TagSpec(cls=text.Tag, kind="content", positional="tag", hidden=("children", "name")),
+    "tag": TagSpec(cls=text.Tag, kind="content", positional="tag"),
     "image": TagSpec(cls=media.Image, kind="content", positional="src"),
     "document": TagSpec(cls=media.Document, kind="content"),
     "cache_breakpoint": TagSpec(cls=layout.CacheBreakpoint, kind="content"),

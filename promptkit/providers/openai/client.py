@@ -1,15 +1,14 @@
-"""Models behind OpenAI's protocol, and the token counts of OpenAI's own endpoint."""
+"""Models behind OpenAI's protocol."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import attrs
 
-from promptkit.emitters import tools_to_responses
-from promptkit.errors import EmptyReplyError, ModelRequestError, TokenizerError
+from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.providers.model import ModelOptions
 from promptkit.providers.openai.compact import build_compact_input, summary_from_compaction
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
@@ -21,16 +20,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from openai import AsyncOpenAI
-    from openai.types.responses.input_token_count_params import Text, ToolChoice
-    from openai.types.shared_params import Reasoning
 
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Reply
     from promptkit.providers.openai.compact import CompactedInput
     from promptkit.providers.openai.request import Body
-    from promptkit.rendering.result import Rendered
 
-__all__ = ["OpenAIModel", "RequestOptions", "count_exact"]
+__all__ = ["OpenAIModel"]
 
 
 @attrs.frozen(eq=False)
@@ -206,69 +202,3 @@ class OpenAIModel:
             message = f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL."
             raise EmptyReplyError(message, model=self.name)
         return response.to_dict(mode="json", warnings=False)
-
-
-class RequestOptions(TypedDict, total=False):
-    """Options of `client.responses.create(...)` that OpenAI counts, under the same names. An option that is not given is not sent."""
-
-    tool_choice: ToolChoice
-    """`"auto"`, `"none"`, `"required"`, or the name of a tool."""
-
-    parallel_tool_calls: bool
-    """Whether the model may call several tools at once."""
-
-    text: Text
-    """The format of the reply. A JSON schema for structured output counts as input."""
-
-    reasoning: Reasoning
-    """The settings of a reasoning model, such as its effort."""
-
-
-async def count_exact(
-    rendered: Rendered,
-    *,
-    client: AsyncOpenAI,
-    model: str,
-    tools: Sequence[ToolDefinition] = (),
-    cache: bool = True,
-    **options: Unpack[RequestOptions],
-) -> int:
-    """Ask OpenAI for the input tokens of a rendered prompt, without running the model.
-
-    It counts the request `client.responses.create(model=model, input=rendered.to_responses(), tools=tools_to_responses(tools))`:
-    framing, images, documents and tool definitions are included, the tokens that Reserve keeps free are not. Each call is one HTTP
-    request that sends the whole prompt. The client sets the time limit and the retries:
-    `client.with_options(timeout=5, max_retries=0)`, in seconds. Needs openai 2.6 or later.
-
-    Args:
-        rendered: The rendered prompt.
-        client: The SDK's client.
-        model: The model's name.
-        tools: The tools that the prompt was rendered with.
-        cache: Whether the request has the prompt's cache breakpoints. Some models refuse them.
-        options: The request's other options that OpenAI counts.
-
-    Returns:
-        The number of input tokens.
-
-    Raises:
-        EmitError: The Responses API cannot express a message. Raised before anything is sent.
-        openai.APIError: The SDK's own errors, such as `openai.APIStatusError`. OpenAI-compatible servers without the endpoint answer
-            404 or 405.
-        TokenizerError: A server answers 200 without a number.
-
-    Source: OpenAI, "Counting tokens" (POST /v1/responses/input_tokens): the exact count that the model will receive.
-    """
-    from openai import omit
-
-    items, definitions = rendered.to_responses(cache=cache), tools_to_responses(tools)
-    answer = await client.responses.input_tokens.count(model=model, input=items, tools=definitions or omit, **options)
-    # The SDK does not check responses: LM Studio answers 200 for a path that it does not know, which would be a count of None.
-    tokens: object = getattr(answer, "input_tokens", None)
-    if not isinstance(tokens, int):
-        message = (  # the repr of a URL hides a password in it, its text does not
-            f"{client.base_url!r} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
-            "It may not have the path /responses/input_tokens: use OpenAI's own API, or rendered.tokens."
-        )
-        raise TokenizerError(message)
-    return tokens

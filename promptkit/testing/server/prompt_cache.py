@@ -25,7 +25,7 @@ from promptkit.tokens.tool_schemas import format_declarations
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+    from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["BLOCK_TOKENS", "MIN_CACHED_TOKENS", "PromptCache", "encode_prompt"]
 
@@ -74,7 +74,7 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     The number of tokens is that of `count_request`, except for a few tokens that tool definitions save if there are instructions.
     """
     model = chat.get("model")
-    tokenizer = tokenizer_for(model if isinstance(model, str) else None)
+    tokenizer = tokenizer_for(model if isinstance(model, str) else None).base  # its name is that of an encoding
     ids = array("I")
     tools = [_read_definition(as_mapping(as_mapping(tool).get("function"))) for tool in as_sequence(chat.get("tools"))]
     if tools:
@@ -87,7 +87,7 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     return ids
 
 
-def _encode_message(message: Mapping[str, Any], tokenizer: OpenAITokenizer) -> Iterator[array[int]]:  # Any: as above
+def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[array[int]]:  # Any: as above
     role = str(message.get("role"))
     calls = [as_mapping(as_mapping(call).get("function")) for call in as_sequence(message.get("tool_calls"))]
     content = message.get("content")
@@ -107,7 +107,7 @@ def _encode_message(message: Mapping[str, Any], tokenizer: OpenAITokenizer) -> I
         yield array("I", (CALL,) * 9)
 
 
-def _encode_content(content: object, tokenizer: OpenAITokenizer) -> Iterator[array[int]]:
+def _encode_content(content: object, tokenizer: Tokenizer) -> Iterator[array[int]]:
     if isinstance(content, str):
         yield _encode_text(tokenizer.name, content)
     for part in map(as_mapping, as_sequence(content)):

@@ -47,10 +47,10 @@ Feature: TypeAlias = Literal[
     "flex",
     "isolate",
     "keep",
+    "labels",
     "legacy",
     "limit",
     "media",
-    "names",
     "pass",
     "required",
     "reserve",
@@ -138,8 +138,8 @@ class PromptGenerator:
     def _generate_container_props(self) -> Props:
         """Generate props that only make a difference on containers."""
         props: Props = {"pass_priority": True} if self._draw_chance(25, "pass") else {}
-        if self._draw_chance(25, "names"):
-            props["name"] = self._mark("n{1}")
+        if self._draw_chance(25, "labels"):
+            props["label"] = self._mark("n{1}")
         return props
 
     def _generate_fallback(self, *, inside: bool, tool: str) -> Child:

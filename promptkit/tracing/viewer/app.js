@@ -7,7 +7,8 @@ const THEMES = ['auto', 'light', 'dark'];
 class View {
   constructor(record) {
     this.record = record;
-    this.sums = new Float64Array(record.count + 1);
+    this.sums = new Float64Array(record.count + 1); // of kept tokens
+    this.dropped = new Float64Array(record.count + 1); // of dropped tokens
     this.selected = 0;
     this.widened = 0;
     this.matches = null; // ids that the search found
@@ -29,6 +30,7 @@ class View {
     this.state = this.fits ? state : lastState(this.record); // if nothing fits, show the required elements
     this.asRendered = budget === this.record.budget && state === this.record.state;
     keptSums(this.record, this.state, this.sums);
+    droppedSums(this.record, this.state, this.dropped);
   }
 
   /* Switch to another budget. */
@@ -125,12 +127,12 @@ function setTheme(view, theme) {
   view.strip.update();
 }
 
-/* Shows one view in a narrow window; a wide window shows the tree beside the other views. */
+/* Shows one view in a narrow window; a wide window shows the messages beside the other views. */
 function showTab(view, name) {
   document.body.dataset.tab = name;
   const wide = matchMedia('(min-width: 1000px)').matches;
   for (const tab of document.querySelectorAll('[role=tab]')) {
-    const on = tab.id === `tab-${name}` || (wide && tab.id === 'tab-tree');
+    const on = tab.id === `tab-${name}` || (wide && tab.id === 'tab-messages');
     tab.setAttribute('aria-selected', String(tab.id === `tab-${name}`));
     tab.tabIndex = tab.id === `tab-${name}` ? 0 : -1;
     byId(tab.getAttribute('aria-controls')).hidden = !on;
@@ -153,9 +155,9 @@ function wireTabs(view) {
     });
   }
   const wide = matchMedia('(min-width: 1000px)');
-  const fit = () => showTab(view, wide.matches && document.body.dataset.tab === 'tree' ? 'messages' : document.body.dataset.tab);
+  const fit = () => showTab(view, wide.matches && document.body.dataset.tab === 'messages' ? 'tree' : document.body.dataset.tab);
   wide.addEventListener('change', fit);
-  document.body.dataset.tab = wide.matches ? 'messages' : 'tree';
+  document.body.dataset.tab = wide.matches ? 'tree' : 'messages';
   fit();
 }
 

@@ -53,8 +53,8 @@ class Detail {
       shown.map((step, index) => [
         index > 0 && el('span', { class: 'sep', 'aria-hidden': 'true' }, '›'),
         step === null && el('span', {}, `… ${figure(steps.length - 10)} more …`),
-        step !== null && step !== id && el('button', { type: 'button', 'data-select': step }, step ? record.label[step] : 'prompt'),
-        step === id && el('bdi', { class: 'here', 'aria-current': 'true' }, step ? record.label[step] : 'prompt'),
+        step !== null && step !== id && el('button', { type: 'button', 'data-select': step }, step ? record.shown[step] : 'prompt'),
+        step === id && el('bdi', { class: 'here', 'aria-current': 'true' }, step ? record.shown[step] : 'prompt'),
       ]),
     );
   }

@@ -26,7 +26,10 @@ function openRecord(data) {
     ...{ blank: flags(items.blank, count), ends: flags(items.ends, count), own: flags(items.own, count), starts: items.starts },
     element: items.element.map((name) => names[name]),
     priority: Float64Array.from(items.priority, openPriority),
+    shown: label.map((name, id) => items.named[id] ?? name), // in lists: the label that the element was given, or the last segment
+    ...{ named: items.named, passesOn: flags(items.passesOn, count) },
     required: flags(items.required, count),
+    fallback: flags(items.fallback, count),
     since: Int32Array.from({ length: count }, (_, id) => items.since[id] || 0),
     until: Int32Array.from(items.until, (state) => (state === null ? FOREVER : state)),
     removals: data.removals.map((fields, index) => openRemoval(fields, index, names)),
@@ -114,6 +117,36 @@ function pathOf(record, id) {
   const missing = labels.length - 2 * LEVELS;
   if (missing > 0) labels.splice(LEVELS, missing, `… ${missing.toLocaleString('en-US')} more …`);
   return [...labels, ...last].join(' > ');
+}
+
+/*
+ * The ids on the path to an item that receipts show: from the innermost label on, without steps that only group and are an only child or
+ * have one.
+ */
+function shownSteps(record, id) {
+  const groups = (at) => record.passesOn[at] && record.named[at] === undefined;
+  let last = id;
+  while (last > 0 && groups(last) && record.siblings[last] === 1) last += 1; // it is what it passes on
+  const steps = [];
+  for (let at = last; at > 0; at = record.parent[at]) {
+    const skipped = at !== last && groups(at) && (record.siblings[record.parent[at]] === 1 || record.siblings[at] === 1);
+    if (!skipped) steps.push(at);
+    if (record.named[at] !== undefined) break;
+  }
+  const [inner, group] = steps;
+  const isGroup = steps.length === 2 && record.passesOn[group] && record.named[group] !== undefined;
+  if (isGroup && record.siblings[group] === 1 && record.siblings[record.parent[inner]] === 1) steps.shift(); // it has the label of its group
+  return steps.reverse();
+}
+
+/* The name of one step of such a path. An only child of something that is left out has the position of that. */
+function shownName(record, id) {
+  if (record.named[id] !== undefined) return record.named[id];
+  let at = id;
+  let above = record.parent[id];
+  while (above > 0 && record.siblings[above] === 1 && record.passesOn[above] && record.named[above] === undefined) [at, above] = [above, record.parent[above]];
+  const name = record.label[id].replace(/\[\d+\]$/, '');
+  return at === id ? record.label[id] : record.siblings[above] > 1 ? `${name}[${record.position[at]}]` : name;
 }
 
 /* Whether an item is a message that consists of one text. */

@@ -62,14 +62,16 @@ class Removals {
   }
 }
 
-/* The last segment of a path that distinguishes an element from its siblings. */
+/* The label of an element, or the last segment of its path that distinguishes it from its siblings. */
 function oneStep(record, id) {
+  if (record.named[id] !== undefined) return record.named[id];
   const steps = stepsTo(record, id).reverse();
   return record.label[steps.find((step) => record.siblings[record.parent[step]] > 1) ?? id];
 }
 
-/* The last segments of a path. */
+/* What receipts call an element: its label, or the last segments of its path. */
 function shortPath(record, id) {
-  const steps = stepsTo(record, id);
-  return steps.slice(-2).map((step) => record.label[step]).join(' › ') || 'prompt';
+  const steps = shownSteps(record, id);
+  const first = record.named[steps[0]] === undefined ? Math.max(0, steps.length - 2) : 0;
+  return steps.slice(first).map((step) => shownName(record, step)).join(' › ') || 'prompt';
 }

@@ -95,5 +95,5 @@ function line(name, share, text) {
 }
 
 function memberLink(record, id) {
-  return el('button', { type: 'button', class: 'link', 'data-select': id, title: pathOf(record, id) }, record.label[id] || 'prompt');
+  return el('button', { type: 'button', class: 'link', 'data-select': id, title: pathOf(record, id) }, record.shown[id] || 'prompt');
 }

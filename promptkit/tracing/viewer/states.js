@@ -5,6 +5,8 @@
 
 const NONE = -1;
 const GHOST = -2; // marks a container without items
+const WRITTEN = -1; // in place of a state: everything that was written, without fallbacks
+const MANY = 400; // pieces of a message from which on dropped parts between its texts are not told apart
 
 /* The state of a render with this budget; null if no state fits. The larger the budget, the smaller the state. */
 function stateAt(record, budget) {
@@ -99,6 +101,22 @@ function keptSums(record, state, sums) {
   sums[count] = sum;
 }
 
+/* Writes sums of dropped tokens into `sums`, like `keptSums`. Fallbacks are not among them: they only replace what is dropped. */
+function droppedSums(record, state, sums) {
+  const { tokens, count } = record;
+  let sum = 0;
+  for (let id = 0; id < count; id += 1) {
+    sums[id] = sum;
+    if (isDropped(record, id, state)) sum += tokens[id];
+  }
+  sums[count] = sum;
+}
+
+/* Whether an item was written in the prompt and is not kept. An unused fallback is neither kept nor dropped. */
+function isDropped(record, id, state) {
+  return !record.fallback[id] && !isKept(record, id, state);
+}
+
 /* The ids of the messages that are sent, in document order. */
 function messageIds(record, state) {
   const ids = [];
@@ -106,22 +124,48 @@ function messageIds(record, state) {
   return ids;
 }
 
+/* The messages that are sent, and between them the runs of dropped messages, in document order: ids, and lists of ids. */
+function messageRuns(record, state) {
+  const rows = [];
+  for (const id of record.messages) {
+    if (isKept(record, id, state) && hasContent(record, id, state)) rows.push(id);
+    else if (!record.fallback[id] && hasContent(record, id, WRITTEN)) {
+      if (Array.isArray(rows.at(-1))) rows.at(-1).push(id);
+      else rows.push([id]);
+    }
+  }
+  return rows;
+}
+
+/* Whether an item is in a message in a state, or in the message as it was written. */
+function isThere(record, id, state) {
+  return state === WRITTEN ? !record.fallback[id] : isKept(record, id, state);
+}
+
 /* Whether a kept message has content. */
 function hasContent(record, id, state) {
   if (isAtom(record, id) || record.role[id] === 'tool' || callsAt(record, id, state).length) return true;
   for (let at = id + 1; at < record.end[id]; at += 1) {
-    if (isKept(record, at, state) && (record.part[at] || (record.text[at] && !record.blank[at]))) return true;
+    if (isThere(record, at, state) && (record.part[at] || (record.text[at] && !record.blank[at]))) return true;
   }
   return false;
 }
 
 /* The tool calls of a message: [id, name, arguments]. */
 function callsAt(record, id, state) {
-  const calls = record.calls[id] || [];
-  return calls.filter(([, , , until]) => until === null || state <= until).map(([call, name, args]) => [call, name, args]);
+  return callsWhere(record, id, (until) => state === WRITTEN || until === null || state <= until);
 }
 
-/* A message as it is sent: its content is a list of texts and of descriptions of other parts. */
+/* The tool calls that a message loses although it is kept. */
+function droppedCallsAt(record, id, state) {
+  return callsWhere(record, id, (until) => state !== WRITTEN && until !== null && until < state);
+}
+
+function callsWhere(record, id, test) {
+  return (record.calls[id] || []).filter(([, , , until]) => test(until)).map(([call, name, args]) => [call, name, args]);
+}
+
+/* A message as it is sent, or in the state WRITTEN as it was written: its content is a list of texts and of descriptions of other parts. */
 function messageAt(record, id, state) {
   return {
     id,
@@ -140,34 +184,66 @@ function messagesAt(record, state) {
 /* The content of a message: joined texts and other parts; of adjacent cache breakpoints, the last. */
 function partsAt(record, id, state) {
   const parts = [];
-  let run = [];
+  for (const { text, joined, part } of piecesAt(record, id, state)) {
+    if (part !== undefined) parts.push(part);
+    else if (joined) parts.push(parts.pop() + text);
+    else if (text !== undefined) parts.push(text);
+  }
+  return parts;
+}
+
+/*
+ * The content of a message in pieces: { text, joined }, where a joined text continues the text before it, { part }, and between them
+ * { dropped }, the ids of the items that a state lacks.
+ */
+function piecesAt(record, id, state) {
+  if (isAtom(record, id)) return [{ text: record.text[id], joined: false }];
+  const pieces = [];
+  let text = null; // the last text of the current part
+  let run = null; // the dropped items since then
+  let folded = null; // the last of such runs
+  let last = null; // the last piece that is sent
   let before = NONE;
   let nearest = NONE;
-  const close = () => {
-    if (run.length) parts.push(run.join(''));
-    run = [];
-    before = NONE;
+  const addText = (at) => {
+    const start = before === NONE ? '' : separator(record, before, at, nearest);
+    if (text !== null && run === null) {
+      text.text += start + record.text[at];
+    } else {
+      if (text !== null) text.text += start;
+      text = last = { text: record.text[at], joined: text !== null };
+      pieces.push(text);
+      run = null;
+    }
+    before = at;
   };
   for (let at = id + 1; at < record.end[id]; at += 1) {
-    if (!isKept(record, at, state)) {
+    if (!isThere(record, at, state)) {
+      if (isDropped(record, at, state) && state !== WRITTEN && hasText(record, at)) {
+        if (run === null && (folded === null || pieces.length < MANY)) pieces.push({ dropped: (run = folded = []) });
+        folded.push(at);
+      }
       at = record.end[at] - 1;
     } else if (record.kind[at] === 't') {
-      if (record.text[at] !== '') {
-        if (before !== NONE) run.push(separator(record, before, at, nearest));
-        run.push(record.text[at]);
-        before = at;
-      }
+      if (record.text[at] !== '') addText(at);
       nearest = at; // an empty text adds no line break of its own
     } else if (record.kind[at] === 'p') {
-      close();
-      if (isCacheBreakpoint(record.part[at]) && isCacheBreakpoint(parts.at(-1))) parts.pop();
-      parts.push(record.part[at]);
+      if (last !== null && isCacheBreakpoint(record.part[at]) && isCacheBreakpoint(last.part)) pieces.splice(pieces.lastIndexOf(last), 1);
+      last = { part: record.part[at] };
+      pieces.push(last);
+      text = run = null;
+      before = NONE;
     } else if (record.end[at] === at + 1) {
       nearest = GHOST;
     }
   }
-  close();
-  return parts;
+  return pieces;
+}
+
+/* Whether an item has content in it that is not a fallback. */
+function hasText(record, id) {
+  for (let at = id; at < record.end[id]; at += 1) if (!record.fallback[at] && (record.text[at] || record.part[at])) return true;
+  return false;
 }
 
 function isCacheBreakpoint(part) {

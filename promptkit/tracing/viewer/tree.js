@@ -1,5 +1,5 @@
 /*
- * The tree: one row for each element, which can be folded.
+ * The tree: one row for each element, which can be folded. What is dropped is hidden at first.
  */
 
 const BAR = 12; // pixels
@@ -10,6 +10,7 @@ class Tree {
     this.box = byId('tree');
     this.folded = new Uint8Array(view.record.count);
     this.foldMessages();
+    this.withDropped = false;
     this.bars = new Bars(view);
     this.previews = new Map();
     this.list = new Windowed(this.box, { make: (id) => this.row(id) });
@@ -17,6 +18,7 @@ class Tree {
     this.box.addEventListener('keydown', (event) => this.pressed(event));
     byId('fold').addEventListener('click', () => this.foldAll(true));
     byId('unfold').addEventListener('click', () => this.foldAll(false));
+    byId('dropped').addEventListener('click', () => this.showDropped(!this.withDropped));
     byId('widen').addEventListener('click', () => this.widen(this.view.widened || this.view.selected));
     this.width = 0; // of a bar
     new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(byId('bar-head'));
@@ -29,11 +31,12 @@ class Tree {
     this.offer();
   }
 
-  /* Set the label and state of the button that widens the bars. */
+  /* Set the labels and states of the buttons that show what is dropped and that widen the bars. */
   offer() {
     const { record, widened, selected } = this.view;
+    byId('dropped').setAttribute('aria-pressed', String(this.withDropped));
     const whole = widened === 0;
-    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.label[widened]}`;
+    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.shown[widened]}`;
     byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole prompt';
     byId('widen').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
   }
@@ -55,6 +58,12 @@ class Tree {
     this.list.reveal(this.nearest(this.view.selected));
   }
 
+  showDropped(shown) {
+    this.withDropped = shown;
+    this.update();
+    this.list.reveal(this.nearest(this.view.selected));
+  }
+
   /* Let bars show this element, or the whole prompt again. */
   widen(id) {
     this.bars.widen(this.view.widened === id ? 0 : id);
@@ -62,9 +71,13 @@ class Tree {
   }
 
   visible() {
-    const { end, count } = this.view.record;
+    const { record, state } = this.view;
     const ids = [];
-    for (let id = 0; id < count; id = this.folded[id] ? end[id] : id + 1) ids.push(id);
+    for (let id = 0; id < record.count; ) {
+      const shown = this.withDropped || isKept(record, id, state);
+      if (shown) ids.push(id);
+      id = !shown || this.folded[id] ? record.end[id] : id + 1;
+    }
     return ids;
   }
 
@@ -78,9 +91,10 @@ class Tree {
     return found;
   }
 
-  /* Unfold the ancestors of an element, and scroll to its row. */
+  /* Unfold the ancestors of an element, show what is dropped if it is, and scroll to its row. */
   reveal(id) {
-    let changed = false;
+    let changed = !this.withDropped && !isKept(this.view.record, id, this.view.state);
+    if (changed) this.withDropped = true;
     for (const step of stepsTo(this.view.record, id)) {
       const parent = this.view.record.parent[step];
       if (this.folded[parent]) {
@@ -121,13 +135,13 @@ class Tree {
         'aria-posinset': record.position[id] + 1,
         'aria-expanded': opens ? String(!this.folded[id]) : null,
         'aria-selected': String(selected === id),
-        'aria-label': `${id ? record.label[id] : 'prompt'}, ${kept ? 'kept' : 'dropped'}, ${counted(kept ? left : all, 'token')}`,
+        'aria-label': `${id ? record.shown[id] : 'prompt'}, ${kept ? 'kept' : 'dropped'}, ${counted(kept ? left : all, 'token')}`,
       },
       el(
         'span',
         { class: 'element' },
         el('span', { class: opens ? `twist ${this.folded[id] ? 'shut' : 'open'}` : 'twist', 'aria-hidden': 'true' }),
-        el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.label[id] : 'prompt'),
+        el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.shown[id] : 'prompt'),
         el('bdi', { class: 'preview' }, this.preview(id)),
       ),
       this.bars.pixels ? this.bars.of(id, BAR) : el('span', { class: 'bar' }),

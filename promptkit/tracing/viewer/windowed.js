@@ -29,8 +29,19 @@ class Windowed {
     const anchor = this.anchor();
     this.keys = keys;
     this.layOut();
+    const held = this.held();
     if (anchor) this.restore(anchor);
     this.draw(true);
+    this.focus(held);
+  }
+
+  /* The `data-hold` of the button that has the focus, which is lost when the rows are made again. */
+  held() {
+    return this.rows.contains(document.activeElement) ? document.activeElement.dataset.hold : undefined;
+  }
+
+  focus(held) {
+    if (held !== undefined) this.rows.querySelector(`[data-hold="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
   }
 
   /* Set the content for an empty list; null removes it. */
@@ -136,7 +147,9 @@ class Windowed {
     if (!anew && needed >= this.first && end <= this.last) return;
     [this.first, this.last] = this.range(OVERSCAN);
     const anchor = this.anchor();
+    const held = this.held();
     this.rows.replaceChildren(...this.keys.slice(this.first, this.last).map((key) => this.make(key)));
+    this.focus(held);
     const otherwise = this.estimate !== null && this.measure();
     this.above.style.height = `${this.offsets[this.first]}px`;
     this.below.style.height = `${this.offsets[this.keys.length] - this.offsets[this.last]}px`;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -12,7 +12,7 @@ from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.tokens import ContextBudget
+from promptkit.tokens import CalibratedTokenizer, ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
 from tests.conversations import summary_reply, words
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent import WindowRequest
+    from promptkit.transcript import Entry
 
 WORDS = WordTokenizer()
 BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
@@ -384,6 +385,60 @@ class TestSync:
 
         asyncio.run(work())
 
+    def test_new_messages_are_written_as_one_batch(self) -> None:
+        batches: list[int] = []
+
+        class Watched(InMemoryStore):
+            def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+                batches.append(len(entries))
+                super().append(entries, expect=expect)
+
+        store = Watched()
+        each = window(transcript=Transcript(store))
+        talk = [user("one"), assistant("1"), user("two")]
+        each.sync(talk)
+        assert batches == [3]
+        asyncio.run(each.request())
+        talk += [assistant("", "c"), result("c", "text"), user("three")]
+        each.sync(talk)
+        assert batches == [3, 1, 2]
+        assert recorded(each) == texts(talk)
+
+    @pytest.mark.parametrize("edited", [-1, -2])
+    def test_a_summary_of_messages_that_stay_survives_an_edit(self, edited: int) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+
+        async def work() -> None:
+            each.sync(talk)
+            await each.request()
+            assert each.sync([*talk[:edited], user("edited")])
+            assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+            request = await each.request()
+            assert request.tokens <= 1_000
+
+        asyncio.run(work())
+        summaries = {entry.payload.summary for entry in each.transcript.entries if isinstance(entry.payload, Checkpoint)}
+        assert len(summaries) == 1, "the summary is not made again"
+        assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+        assert each.view.messages[-1].text == "edited"
+        assert recorded(each) == texts([*talk[:edited], user("edited")])
+
+    def test_a_summary_of_a_message_that_was_edited_is_not_kept(self) -> None:
+        each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+
+        async def work() -> None:
+            each.sync(talk)
+            await each.request()
+            each.sync([*talk[:2], user("edited")])
+
+        asyncio.run(work())
+        assert not any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+        assert texts(each.view.messages) == texts([*talk[:2], user("edited")])
+        assert each.sync(talk) == [], "the first branch is there, with its summary"
+        assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
+
     def test_origins_are_those_of_the_newest_list(self) -> None:
         each = window()
         each.sync([user("one"), assistant("1")], origins=["a", "b"])
@@ -429,3 +484,66 @@ class TestOtherUses:
             calls.append(each.usage)
         with pytest.raises(RuntimeError, match="closed"):
             calls[0]()
+
+
+class TestLearningTheMargin:
+    """A model whose vocabulary is not public: `tokenizer_for` gives a measured margin, and the provider's reports the real one."""
+
+    async def converse(self, each: ContextWindow, turns: int, ratio: float) -> list[int]:
+        """Take some turns with a provider that counts `ratio` tokens for one of the base; return what it counts."""
+        reported: list[int] = []
+        for number in range(turns):
+            each.add(user(f"question {number} {words(400)}"))
+            request = await each.request()
+            tokenizer = each.tokenizer
+            assert isinstance(tokenizer, CalibratedTokenizer)
+            reported.append(int(request.tokens / tokenizer.margin * ratio))
+            each.add_reply(assistant("answer"), usage=Usage(input_tokens=reported[-1], output_tokens=5))
+        return reported
+
+    def test_the_margin_follows_what_the_provider_reports(self) -> None:
+        each = window(model="claude-opus-4-5", tokenizer=None, budget=50_000)
+        assert each.tokenizer.name == "o200k_base*1.45"
+        asyncio.run(self.converse(each, 8, 1.2))
+        assert each.tokenizer.name == "o200k_base*1.26"
+        usage = each.usage()
+        assert usage.provider is not None
+        assert usage.tokens < 1.3 * usage.provider
+
+    def test_no_request_is_above_the_budget_by_the_provider_s_count_once_it_was_reported(self) -> None:
+        each = window(model="claude-opus-4-5", tokenizer=None, budget=ContextBudget(window=8_000, reserved_output_tokens=0))
+        reported = asyncio.run(self.converse(each, 30, 1.6))
+        assert max(reported[8:]) <= 8_000
+        assert max(reported[8:]) > 5_000  # and the room is used
+
+    def test_another_model_has_a_margin_of_its_own(self) -> None:
+        each = window(model="claude-opus-4-5", tokenizer=None, budget=50_000)
+        asyncio.run(self.converse(each, 8, 1.2))
+        each.set_model("claude-opus-4-8")
+        assert each.tokenizer.name == "o200k_base*1.85"
+
+    def test_a_report_that_changes_nothing_makes_nothing_be_counted_again(self) -> None:
+        counted = CountingTokenizer()
+        each = window(tokenizer=CalibratedTokenizer(counted, 1.3), budget=200_000)
+        asyncio.run(self.converse(each, 20, 1.2))
+        counted.texts.clear()
+        asyncio.run(self.converse(each, 1, 1.2))
+        assert 0 < len(counted.texts) < 20
+
+    def test_a_tokenizer_that_is_exact_stays_the_same(self) -> None:
+        each = window(model="gpt-4o", tokenizer=None, budget=50_000)
+        before = each.tokenizer
+        each.add(user(words(3_000)))
+        request = asyncio.run(each.request())
+        each.add_reply(assistant("answer"), usage=Usage(input_tokens=2 * request.tokens))
+        assert each.tokenizer is before
+
+
+class CountingTokenizer(WordTokenizer):
+    """Counts words, and keeps the texts that it counted."""
+
+    texts: ClassVar[list[str]] = []
+
+    def count(self, text: str) -> int:
+        self.texts.append(text)
+        return super().count(text)

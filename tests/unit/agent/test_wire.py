@@ -10,8 +10,9 @@ from anthropic.types import Message as AnthropicReply
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from promptkit import ContextWindow, Message, ToolCall, Usage
+from promptkit import ContextWindow, Message, ToolCall, Usage, to_chat, to_responses
 from promptkit.errors import EmptyReplyError, InvalidArgumentError
+from promptkit.messages import OpaquePart
 from promptkit.transcript import MessageEntry
 
 CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -135,8 +136,42 @@ class TestReplies:
             asyncio.run(each.request())
             payload = each.add_reply(reply).payload
             assert isinstance(payload, MessageEntry)
-            assert payload.message == Message(role="assistant", content="Yes.")
+            assert (payload.message.role, payload.message.text) == ("assistant", "Yes.")
             assert (payload.usage, payload.finish) == (Usage(input_tokens=9, output_tokens=2, cached_tokens=4), "stop")
+
+    def test_of_a_chat_completion_are_recorded_as_sync_records_them(self) -> None:
+        cited = {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "title": "A", "url": "https://a.example"}}
+        reply = completion({"content": "Yes.", "annotations": [cited], "tool_calls": [CALL]})
+        each, other = window(), window()
+        message = each.add_reply(reply).message
+        (synced,) = other.sync([reply.choices[0].message])
+        assert message == synced.message
+        assert to_chat([message] if message else [])[0]["tool_calls"] == [CALL]
+        assert each.sync([reply.choices[0].message]) == []
+
+    @pytest.mark.parametrize("store", [True, False])
+    def test_of_a_response_are_recorded_as_sync_records_them_if_openai_takes_their_items_again(self, store: bool) -> None:
+        reasoning: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
+        cited = {"type": "url_citation", "start_index": 0, "end_index": 3, "title": "A", "url": "https://a.example"}
+        answer = {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Yes.", "annotations": [cited]}],
+        }
+        output: list[dict[str, Any]] = [reasoning, answer]
+        reply = {"output": output, "store": store, "usage": {"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 7}}}
+        each = window()
+        message = each.add_reply(reply).message
+        assert message
+        assert message.text == ("" if store else "Yes.")
+        if store:
+            assert to_responses([message]) == output
+            assert next(part.tokens for part in message.content if isinstance(part, OpaquePart) and part.provider == "responses") == 7
+            assert each.sync(output) == []
+        else:
+            assert to_responses([message]) == [{"type": "message", "role": "assistant", "content": "Yes."}]
 
     def test_that_are_messages_of_a_provider_are_read(self) -> None:
         entry = window().add_reply({"role": "assistant", "content": "Yes."}, usage=Usage(input_tokens=3))

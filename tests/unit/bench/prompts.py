@@ -21,10 +21,10 @@ class Review(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         return (
             SystemMessage(required=True)["You review code."],
-            UserMessage(priority=3 if self.remarks_above else 1, name="remarks")[
+            UserMessage(priority=3 if self.remarks_above else 1, label="remarks")[
                 (TextChunk(priority=n)[f"Remark {n}: name things in full, and say what they are for."] for n in range(self.remarks))
             ],
-            UserMessage(priority=2, name="style")["The guide of style. " * 8],
+            UserMessage(priority=2, label="style")["The guide of style. " * 8],
             UserMessage(required=True)["def area(r): return 3.14 * r * r"],
         )
 

@@ -218,7 +218,7 @@ def traced(prompt: Child, budget: int = ROOM) -> Trace:
 
 
 def test_elements_are_told_apart_by_their_path_and_not_by_their_position() -> None:
-    prompt = Group()[SystemMessage()["Be brief."], Notes(), Notes(name="more"), UserMessage()["Go."]]
+    prompt = Group()[SystemMessage()["Be brief."], Notes(), Notes(label="more"), UserMessage()["Go."]]
     kept = count_kept_tokens(traced(prompt), 3)
     assert list(kept) == [
         "Group > SystemMessage",
@@ -259,14 +259,16 @@ def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
 
 
 def test_what_stands_in_for_something_removed_is_not_kept() -> None:
-    trace = traced(Notes(count=1), 10)
-    assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone"]
-    assert count_kept_tokens(trace, 9) == {"Notes > UserMessage": 0}
+    trace = traced((Notes(count=1), UserMessage()["q"]), 20)
+    assert [item.text for item in trace.kept(trace.state or 0) if item.text] == ["gone", "q"]
+    kept = count_kept_tokens(trace, 9)
+    assert list(kept) == ["Notes > UserMessage", "UserMessage"]
+    assert kept["Notes > UserMessage"] == 0
 
 
 def test_a_limit_that_always_removes_leaves_no_row() -> None:
     limited = UserMessage()[
-        TokenLimit(max_tokens=5)[TextChunk(name="long", priority=1)["far too long " * 10], TextChunk(name="short", priority=2)["short"]]
+        TokenLimit(max_tokens=5)[TextChunk(label="long", priority=1)["far too long " * 10], TextChunk(label="short", priority=2)["short"]]
     ]
     kept = count_kept_tokens(traced(limited), 9)
     assert kept["UserMessage > TokenLimit > TextChunk(long)"] == 0
@@ -274,7 +276,7 @@ def test_a_limit_that_always_removes_leaves_no_row() -> None:
 
 
 def test_names_cannot_move_the_cursor_or_break_a_line() -> None:
-    kept = count_kept_tokens(traced(Group()[Chunk(name="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2)
+    kept = count_kept_tokens(traced(Group()[Chunk(label="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2)
     assert list(kept) == ["Group > Chunk(a b [31m )"]
 
 

@@ -38,7 +38,7 @@ class TestForms:
         assert "word" not in text
 
     def test_never_above_the_budget(self) -> None:
-        for budget in range(20, 800, 60):
+        for budget in range(30, 800, 60):
             rendered = shown(Attachment(path="a.py", text=CODE), Attachment(path="b.py", text=CODE, outline="functions"), budget=budget)
             assert rendered.tokens <= budget
 
@@ -47,7 +47,7 @@ class TestWhatLeaves:
     def test_the_last_file_first(self) -> None:
         files = [Attachment(path="a.py", text="a = 1\n" * 10), Attachment(path="b.py", text="b = 1\n" * 10)]
         prompt = UserMessage()[TextChunk()["word " * 150], Attachments(files=files, priority=1)]
-        shown = ["".join(m.text for m in render(prompt, budget=budget).messages) for budget in range(150, 300, 5)]
+        shown = ["".join(m.text for m in render(prompt, budget=budget).messages) for budget in range(160, 300, 5)]
         assert any("a.py" in text and "b.py" not in text for text in shown)
         assert not any("b.py" in text and "a.py" not in text for text in shown)
 

@@ -32,7 +32,7 @@ def test_counts_what_it_leaves_out() -> None:
     assert files < len(PATHS)
 
 
-@pytest.mark.parametrize("budget", range(10, 1_600, 137))
+@pytest.mark.parametrize("budget", range(20, 1_600, 137))
 def test_fills_its_budget_and_no_more(budget: int) -> None:
     rendered = render(UserMessage()[FileTree(paths=PATHS)], budget=budget)
     assert rendered.tokens <= budget

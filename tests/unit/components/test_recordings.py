@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from promptkit_components import History
 
-from promptkit import Message, Rendered, ToolCall, render
+from promptkit import BudgetExceededError, Message, Rendered, ToolCall, render
 from tests.paths import SHARED, needs_shared
 
 TRANSCRIPTS = SHARED / "transcripts"
@@ -54,12 +54,15 @@ def test_a_recording_renders_well_paired_at_every_budget(name: str, turns: list[
         assert "repeated call id" in {repair.kind for repair in whole.repairs}
     if len(results) < len(made):
         assert "missing result" in {repair.kind for repair in whole.repairs}
+    with pytest.raises(BudgetExceededError) as caught:
+        render(history, budget=0)
+    least = caught.value.required  # of the last user message
     for part in (1.0, 0.7, 0.3, 0.05):
-        budget = int(whole.tokens * part)
+        budget = max(int(whole.tokens * part), least)
         rendered = render(history, budget=budget)
         calls, answers = calls_and_results(rendered)
         assert rendered.tokens <= budget
         assert sorted(calls) == sorted(key or "" for key in answers)
         assert rendered.repairs == whole.repairs
         newest = [m for m in rendered.messages if not m.text.endswith("omitted]")]
-        assert not newest or part < 0.1 or newest[-1] == whole.messages[-1], "the newest stays"
+        assert not newest or part < 0.1 or budget == least or newest[-1] == whole.messages[-1], "the newest stays"

@@ -25,7 +25,7 @@ class TestRounds:
     def test_leave_whole_and_the_oldest_first(self) -> None:
         rounds = [round_of(number) for number in range(6)]
         element = ToolCalls(rounds=rounds)
-        for budget in range(0, render(element).tokens + 1, 3):
+        for budget in range(render(ToolCalls(rounds=rounds[-1:])).tokens, render(element).tokens + 1, 3):
             kept = [m.text for m in render(element, budget=budget).messages]
             assert kept == [t for number in range(6 - len(kept) // 2, 6) for t in (f"Step {number}.", "ok")]
 

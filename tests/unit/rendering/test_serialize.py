@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def shown(prompt: Child, budget: int = 100) -> tuple[Message, ...]:
-    return render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
+    """The messages at a budget. Where nothing fits, there are none in prompt-tsx."""
+    return render(prompt, budget=budget, tokenizer=WordTokenizer(), defaults="prompt-tsx").messages
 
 
 def there_and_back(prompt: Child) -> PromptElement:

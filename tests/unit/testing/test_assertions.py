@@ -51,7 +51,7 @@ class History(PromptElement):
 
 
 PROMPT = (
-    SystemMessage(required=True, name="rules")["You are terse."],
+    SystemMessage(required=True, label="rules")["You are terse."],
     History(turns=4, priority=5),
     UserMessage(priority=9)["Fix the parser.", TextChunk(priority=1)["Be quick about it."]],
 )
@@ -73,7 +73,7 @@ class TestFits:
         assert assert_fits(PROMPT, budget=14, tokenizer=WORDS) == at(14)
 
     def test_an_element_fits_if_what_is_required_does(self) -> None:
-        assert assert_fits(PROMPT, budget=3, tokenizer=WORDS).tokens == 3
+        assert assert_fits(PROMPT, budget=6, tokenizer=WORDS).tokens == 6
 
     def test_what_has_to_stay_and_does_not_fit_is_shown_largest_first(self) -> None:
         prompt = (SystemMessage(required=True)["a b c"], UserMessage(required=True)["d " * 9], UserMessage(priority=1)["old"])
@@ -84,6 +84,12 @@ class TestFits:
             "          3  SystemMessage[0]",
             "Nothing else may be removed; removed already: 1.",
         ]
+
+    def test_the_last_user_message_is_named(self) -> None:
+        lines = failure(
+            lambda: assert_fits((UserMessage(priority=1)["a b c"], UserMessage()["d e"]), budget=1, tokenizer=WORDS)
+        ).splitlines()
+        assert lines[-1] == "The next to be removed would be the last message, UserMessage[1]; removed already: 1."
 
     def test_a_limit_that_does_not_hold_is_named(self) -> None:
         prompt = TokenLimit(max_tokens=1)[UserMessage(required=True)["two words"]]
@@ -140,7 +146,7 @@ class TestKept:
         assert lines[3:] == [f"  {line}" for line in at(18).explain().splitlines()]
 
     def test_text_over_several_pieces_is_found_to_be_dropped_too(self) -> None:
-        assert failure(lambda: assert_kept(at(3), "parser.\nBe quick")).startswith("'parser.\\nBe quick' was dropped.\n")
+        assert failure(lambda: assert_kept(at(6), "parser.\nBe quick")).startswith("'parser.\\nBe quick' was dropped.\n")
 
     def test_text_that_is_nowhere_shows_the_lines_that_come_near(self) -> None:
         lines = failure(lambda: assert_kept(at(26), "Fix the lexer.")).splitlines()
@@ -196,12 +202,12 @@ class TestKept:
         assert "History[1]: removal" in failure(lambda: assert_kept(at(6), path="History"))
 
     def test_an_element_of_which_everything_went_was_dropped(self) -> None:
-        prompt = UserMessage()["stays", Group(name="notes", priority=3)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]]
+        prompt = UserMessage()["stays", Group(label="notes", priority=3)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]]
         assert_kept(at(2, prompt), path="notes")
         assert_dropped(at(1, prompt), path="notes")
 
     def test_an_element_that_rendered_nothing_was_not_kept(self) -> None:
-        prompt = (UserMessage()["hello"], Group(name="empty")[None], Group(name="blank")[UserMessage()[" "]])
+        prompt = (UserMessage()["hello"], Group(label="empty")[None], Group(label="blank")[UserMessage()[" "]])
         text = failure(lambda: assert_kept(at(9, prompt), path="empty"))
         assert text.startswith("Of 'empty', 1 of 1 rendered nothing to begin with:\n  Group(empty)[1]\n")
         assert "rendered nothing" in failure(lambda: assert_kept(at(9, prompt), path="blank"))
@@ -264,19 +270,19 @@ class TestDropped:
         assert lines[:2] == ["Of 'History > UserMessage', 2 of 4 were kept:", "  History[1] > UserMessage[2]"]
 
     def test_what_is_inside_something_dropped_is_dropped(self) -> None:
-        prompt = (Chunk(priority=1)[UserMessage(name="a")["one"], UserMessage(name="b")["two"]], UserMessage()["end"])
+        prompt = (Chunk(priority=1)[UserMessage(label="a")["one"], UserMessage(label="b")["two"]], UserMessage()["end"])
         assert_dropped(at(1, prompt), path="a")
         assert_dropped(at(1, prompt), path="Chunk > *")
 
     def test_an_element_that_rendered_nothing_was_not_dropped(self) -> None:
-        prompt = (UserMessage()["hello"], Group(name="empty")[None])
+        prompt = (UserMessage()["hello"], Group(label="empty")[None])
         assert "so nothing dropped it" in failure(lambda: assert_dropped(at(9, prompt), path="empty"))
 
     def test_a_misspelt_path_is_a_failure(self) -> None:
-        assert "No element is at 'Hystory'." in failure(lambda: assert_dropped(at(3), path="Hystory"))
+        assert "No element is at 'Hystory'." in failure(lambda: assert_dropped(at(6), path="Hystory"))
 
     def test_every_removal_of_the_receipt_was_dropped(self) -> None:
-        rendered = at(3)
+        rendered = at(6)
         for removal in rendered.removals:
             assert_dropped(rendered, path=removal.path)
 
@@ -358,3 +364,12 @@ def test_a_failure_points_at_the_line_of_the_test(pytester: pytest.Pytester) -> 
 
 
 pytest_plugins = ["pytester"]
+
+
+def test_a_path_may_be_written_as_a_receipt_shows_it() -> None:
+    prompt = (KeepWith(group=1, priority=1)[UserMessage()["one"]], UserMessage(priority=2, label="today")["two"], UserMessage()["three"])
+    rendered = render(prompt, budget=1, tokenizer=WordTokenizer())
+    assert [removal.label for removal in rendered.removals] == ["UserMessage[0]", "today"]
+    for removal in rendered.removals:
+        assert_dropped(rendered, path=removal.label)
+        assert_dropped(rendered, path=removal.path)

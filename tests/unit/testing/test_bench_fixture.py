@@ -18,8 +18,8 @@ from promptkit import SystemMessage, UserMessage
 def prompt(first=1, second=2):
     return (
         SystemMessage(required=True)["Be brief."],
-        UserMessage(priority=first, name="old")["An old remark that takes some room. " * 3],
-        UserMessage(priority=second, name="new")["A new remark that takes some room. " * 3],
+        UserMessage(priority=first, label="old")["An old remark that takes some room. " * 3],
+        UserMessage(priority=second, label="new")["A new remark that takes some room. " * 3],
     )
 """
 

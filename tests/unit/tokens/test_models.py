@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+from math import ceil
+from typing import TYPE_CHECKING
+
 import pytest
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
-from promptkit.tokens import models
+from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, count_request, models
 from promptkit.tokens.images import PatchImages, TileImages
 from promptkit.tokens.models import model_info, register_model, tokenizer_for
+
+if TYPE_CHECKING:
+    from promptkit.messages import Json
 
 
 @pytest.fixture(autouse=True)
@@ -90,13 +96,56 @@ class TestEncodings:
 
     def test_models_that_count_alike_share_a_tokenizer(self) -> None:
         assert tokenizer_for("gpt-4o") is tokenizer_for("gpt-4o-2024-08-06")
-        assert tokenizer_for("gpt-4o")._counter is tokenizer_for("gpt-5")._counter
+        one, other = tokenizer_for("gpt-4o"), tokenizer_for("gpt-5")
+        assert isinstance(one, OpenAITokenizer)
+        assert isinstance(other, OpenAITokenizer)
+        assert one._counter is other._counter
 
-    @pytest.mark.parametrize(
-        ("name", "exact"), [(None, True), ("gpt-4o", True), ("gpt-5", False), ("claude-opus-4-6", False), ("mine", False)]
-    )
+    @pytest.mark.parametrize(("name", "exact"), [(None, True), ("gpt-4o", True), ("gpt-5", False), ("grok-4", False), ("mine", False)])
     def test_framing_that_was_never_checked_is_an_estimate(self, name: str | None, exact: bool) -> None:
         assert tokenizer_for(name).count_framing("user") == (4, exact)
+
+
+class TestMargins:
+    @pytest.mark.parametrize(
+        ("name", "margin"),
+        [
+            *((name, 1.45) for name in ("claude-3-opus-20240229", "claude-3-5-sonnet-latest", "claude-sonnet-4-20250514")),
+            *((name, 1.45) for name in ("anthropic/claude-sonnet-4-5", "claude-haiku-4-5-20251001", "us.anthropic.claude-opus-4-1-v1:0")),
+            *((name, 1.45) for name in ("claude-opus-4-6", "openrouter/anthropic/claude-opus-4.6", "claude-sonnet-4@20250514")),
+            *((name, 1.85) for name in ("claude-opus-4-7", "claude-opus-4.8", "claude-sonnet-5", "claude-fable-5-1", "claude-next")),
+            *((name, 1.15) for name in ("gemini-2.5-pro", "google/gemini-3.1-pro-preview", "gemma-3-27b-it")),
+            *((name, 1.55) for name in ("open-mistral-7b", "mixtral-8x7b-instruct", "mistral-large-2411", "Llama-2-7b-chat")),
+            *((name, 1.25) for name in ("mistral-large-latest", "mistral-small-2506", "open-mistral-nemo", "devstral-medium")),
+            *((name, 1.05) for name in ("meta-llama/Llama-3.3-70B-Instruct", "llama3.1:8b")),
+            ("deepseek-chat", 1.1),
+        ],
+    )
+    def test_each_family_without_a_vocabulary_of_its_own_here_has_the_measured_one(self, name: str, margin: float) -> None:
+        tokenizer = tokenizer_for(name)
+        assert isinstance(tokenizer, CalibratedTokenizer)
+        assert (tokenizer.base.name, tokenizer.margin) == ("o200k_base", margin)
+        assert not tokenizer.count_overhead().exact
+
+    @pytest.mark.parametrize("name", [None, "gpt-4o", "gpt-5", "o3", "gpt-oss-20b", "ft:gpt-4o:claude::id", "qwen3-32b", "mine"])
+    def test_models_of_openai_and_unmeasured_ones_have_none(self, name: str | None) -> None:
+        assert isinstance(tokenizer_for(name), OpenAITokenizer)
+
+    def test_models_with_one_margin_share_a_tokenizer(self) -> None:
+        assert tokenizer_for("claude-opus-4-5") is tokenizer_for("claude-sonnet-4-5")
+
+    def test_a_request_is_raised_as_a_whole(self) -> None:
+        request: Json = {"messages": [{"role": "user", "content": "Hi"} for _ in range(3)]}
+        assert isinstance(request, dict)
+        assert count_request(request, model="claude-opus-4-5") == (ceil(1.45 * count_request(request, model="gpt-5").tokens), False)
+
+    def test_a_registered_margin_wins_and_an_encoding_needs_none(self) -> None:
+        register_model("house-1", margin=1.3)
+        register_model("deepseek-house", encoding="cl100k_base")
+        assert tokenizer_for("house-1").name == "o200k_base*1.3"
+        assert tokenizer_for("deepseek-house").name == "cl100k_base"
+        with pytest.raises(InvalidArgumentError, match="margin must be positive"):
+            register_model("house-2", margin=0)
 
 
 class TestRegister:

@@ -137,7 +137,7 @@ def traced(*prompt: Any, budget: int = 100) -> Trace:
 
 
 def test_no_path_is_written_and_every_name_once() -> None:
-    trace = traced(Group(name="outer")[[Group(name="inner")[UserMessage(name="user")["a", "b"]] for _ in range(50)]])
+    trace = traced(Group(label="outer")[[Group(label="inner")[UserMessage(label="user")["a", "b"]] for _ in range(50)]])
     text = json.dumps(build_columns(trace))
     assert " > " not in text
     assert [text.count(word) for word in ("(outer)", "(inner)")] == [1, 1]

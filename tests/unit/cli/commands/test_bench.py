@@ -32,7 +32,7 @@ class Review(PromptElement):
         return (
             SystemMessage(required=True)["You review code."],
             UserMessage(priority=1)[[TextChunk(priority=n)[f"Note {n}: " + "something long " * 10] for n in range(self.notes)]],
-            UserMessage(priority=2, name="style")["The guide of style. " * 8],
+            UserMessage(priority=2, label="style")["The guide of style. " * 8],
             UserMessage(required=True)[self.query],
         )
 

@@ -113,6 +113,7 @@ class TestElements:
 
 EVERY_TAG: Sequence[tuple[str, Child]] = [
     ("{% system priority=1000 %}a{% endsystem %}", SystemMessage(priority=1000)["a"]),
+    ("{% group label='notes' %}{% user label='note' %}a{% enduser %}{% endgroup %}", Group(label="notes")[UserMessage(label="note")["a"]]),
     ("{% user priority=9.5, name='ada' %}a{% enduser %}", UserMessage(priority=9.5, name="ada")["a"]),
     ("{% assistant required=true %}a{% endassistant %}", AssistantMessage(required=True)["a"]),
     ("{% tool call_id='c1' %}a{% endtool %}", ToolMessage(tool_call_id="c1")["a"]),

@@ -130,10 +130,10 @@ def test_an_error_may_name_what_no_file_can_hold(project: Project) -> None:
     project.write("""\
 from promptkit import SystemMessage
 def test_review(prompt_snapshot):
-    assert SystemMessage(required=True, name="\\ud800")["Be brief."] == prompt_snapshot.at(budgets=[3])
+    assert SystemMessage(required=True, label="\\ud800")["Be brief."] == prompt_snapshot.at(budgets=[3])
 """)
     assert project.counts("--snapshot-update") == {"passed": 1, "snapshot generated": 1}
-    assert "SystemMessage(\\ud800)" in project.files()["test_prompt/test_review.md"]
+    assert "Largest: \\ud800 7." in project.files()["test_prompt/test_review.md"]
 
 
 EVERY_KIND = """\

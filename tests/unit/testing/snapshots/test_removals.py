@@ -20,7 +20,7 @@ def document(prompt: object, *budgets: int, ids: bool = False) -> str:
 PROMPT = (
     SystemMessage(required=True)["Be brief."],
     PrioritizedList(priority=5, descending=False)[UserMessage()["one one one"], UserMessage()["two two"]],
-    KeepWith(group="pair", priority=1)[UserMessage(name="question")["three"]],
+    KeepWith(group="pair", priority=1)[UserMessage(label="question")["three"]],
     KeepWith(group="pair", priority=7)[UserMessage()["four", Reference(to="four.md")]],
     Metadata(value=Repair(kind="missing result", detail="call c1 has none.")),
 )
@@ -41,13 +41,14 @@ repaired: missing result: call c1 has none.
 reference left out: four.md
 removed: 3 pieces, first to last
    tokens  priority  reason     element
-        1         1  budget     KeepWith[2]
-        1         7  kept-with  KeepWith[3] (with KeepWith[2])
+        1         1  budget     question
+        1         7  kept-with  UserMessage[3] (with question)
         3         3  budget     PrioritizedList[1] > UserMessage[0]
 
 == 1 tokens ==
-2 required tokens do not fit a budget of 1 (over by 1). Largest: SystemMessage[0] 2. Make one of them prunable, give it a shorter \
-variant, or raise the budget.
+4 tokens do not fit a budget of 1 (over by 3), and what would be pruned next is the last user message, PrioritizedList[1] > \
+UserMessage[1]. Largest: SystemMessage[0] 2; PrioritizedList[1] > UserMessage[1] 2. Give what may go before it a lower priority, \
+shorten one of them, or raise the budget.
 """
 
 
@@ -56,9 +57,9 @@ def test_says_at_each_budget_what_was_used_and_what_was_dropped_and_why() -> Non
 
 
 def test_one_more_removal_is_one_more_line() -> None:
-    before, after = (document(PROMPT, budget).split("\n") for budget in (5, 3))
-    removals = [line for line in after if line not in before and not line.startswith(("== ", "budget", "2 of", "removed"))]
-    assert removals == ["        2         5  budget     PrioritizedList[1]"]
+    before, after = (document(PROMPT, budget).split("\n") for budget in (7, 5))
+    removals = [line for line in after if line not in before and not line.startswith(("== ", "budget", "4 of", "removed"))]
+    assert removals == ["        3         3  budget     PrioritizedList[1] > UserMessage[0]"]
 
 
 def test_what_is_reserved_is_said() -> None:
@@ -71,7 +72,7 @@ def test_ids_in_repairs_are_stable_too() -> None:
 
 
 def test_each_removal_is_one_line_whatever_its_name_is() -> None:
-    lines = document((UserMessage(name="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
+    lines = document((UserMessage(label="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
     assert len(lines) == len(document((UserMessage(priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n"))
     assert "\r" not in "".join(lines)
 

@@ -38,10 +38,10 @@ def test_keys_stand_in_the_order_in_which_they_are_sent() -> None:
 
 
 def test_several_budgets_are_an_object_largest_first() -> None:
-    found = document(PROMPT, "openai", 15, 5, 100)
-    assert list(found) == ["100 tokens", "15 tokens", "5 tokens"]
-    assert [len(found[key]) for key in list(found)[:2]] == [2, 1]
-    assert found["5 tokens"]["error"].startswith("10 required tokens do not fit a budget of 5")
+    found = document((AssistantMessage(priority=0)["Hello."], *PROMPT), "openai", 18, 5, 100)
+    assert list(found) == ["100 tokens", "18 tokens", "5 tokens"]
+    assert [len(found[key]) for key in list(found)[:2]] == [3, 2]
+    assert found["5 tokens"]["error"].startswith("18 tokens do not fit a budget of 5")
 
 
 @pytest.mark.parametrize("form", ["openai", "responses", "anthropic"])

@@ -68,7 +68,7 @@ SIGNS: dict[strategies.Feature, str] = {
     "legacy": "LegacyPrioritization",
     "limit": "TokenLimit",
     "media": "Image|Opaque",
-    "names": r"name='n\d",
+    "labels": r"label='n\d",
     "pass": "pass_priority",
     "required": "required=True",
     "reserve": "Reserve",
@@ -211,7 +211,7 @@ class TestPrompts:
         }
         assert features == set(strategies.FEATURES)
         assert grammar - kinds == set()
-        assert {"priority", "pass_priority", "flex_grow", "flex_basis", "flex_reserve", "required", "fallback", "name"} <= props
+        assert {"priority", "pass_priority", "flex_grow", "flex_basis", "flex_reserve", "required", "fallback", "label", "name"} <= props
         assert {"keep_with", "alt", "descending", "local", "break_on", "break_on_whitespace", "keep", "ttl"} <= props
 
     @pytest.mark.parametrize("feature", strategies.FEATURES)

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import anthropic
 import openai
 import pytest
 
@@ -26,8 +28,10 @@ from promptkit import (
     render,
     tools_to_responses,
 )
+from promptkit.elements import Opaque
+from promptkit.emitters import tools_to_anthropic
 from promptkit.errors import EmitError, TokenizerError
-from promptkit.providers.openai.client import count_exact
+from promptkit.providers import count_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,6 +211,96 @@ def test_what_has_no_form_is_refused_before_anything_is_sent(endpoint: Endpoint)
 
 
 def test_importing_the_provider_does_not_load_its_sdk() -> None:
-    code = "import sys, promptkit.providers.openai.client; print('openai' in sys.modules)"
+    code = "import sys, promptkit.providers.counting; print('openai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"
+
+
+class TestAnthropic:
+    @pytest.fixture(autouse=True)
+    def _answer(self, endpoint: Endpoint) -> None:
+        endpoint.reply = {"input_tokens": 2_095}
+
+    def test_the_sdks_endpoint_gets_the_request_that_is_sent_later(self, endpoint: Endpoint, rendered: Rendered) -> None:
+        async def count() -> int:
+            url = endpoint.url.removesuffix("/v1")
+            async with anthropic.AsyncAnthropic(base_url=url, api_key="x", max_retries=0, timeout=10) as client:
+                thinking = {"type": "enabled", "budget_tokens": 1_024}
+                return await count_exact(rendered, client=client, model="claude-opus-4-5", tools=TOOLS, thinking=thinking)
+
+        assert asyncio.run(count()) == 2_095
+        ((path, body),) = endpoint.requests
+        assert path == "/v1/messages/count_tokens"
+        assert body == {
+            "model": "claude-opus-4-5",
+            "tools": tools_to_anthropic(TOOLS),
+            "thinking": {"type": "enabled", "budget_tokens": 1_024},
+            **rendered.to_anthropic(),
+        }
+
+    def test_a_synchronous_client_works_as_well(self, endpoint: Endpoint, rendered: Rendered) -> None:
+        with anthropic.Anthropic(base_url=endpoint.url.removesuffix("/v1"), api_key="x", max_retries=0, timeout=10) as client:
+            assert asyncio.run(count_exact(rendered, client=client, model="m", cache=False)) == 2_095
+        assert endpoint.requests[0][1] == {"model": "m", **rendered.to_anthropic(cache=False)}
+
+    def test_an_http_error_is_the_sdks_own(self, endpoint: Endpoint, rendered: Rendered) -> None:
+        endpoint.status, endpoint.reply = 404, {"error": {"message": "Not here."}}
+        with (
+            anthropic.Anthropic(base_url=endpoint.url, api_key="x", max_retries=0) as client,
+            pytest.raises(anthropic.NotFoundError, match="Not here"),
+        ):
+            asyncio.run(count_exact(rendered, client=client, model="m"))
+
+
+class TestGoogle:
+    CONTENTS: ClassVar[list[Any]] = [
+        {
+            "role": "user",
+            "parts": [{"text": "Fix größe.py 👩‍👩‍👧 \x00 \u2028"}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}],
+        },
+        {"role": "model", "parts": [{"functionCall": {"name": "read", "args": json.loads(ARGUMENTS)}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"result": "x = 1"}}}]},
+    ]
+
+    def ask(self, rendered: Rendered, *, vertexai: bool = False) -> dict[str, Any]:
+        """Count with an object that has the SDK's methods; return what it was asked."""
+        asked: dict[str, Any] = {}
+
+        async def count_tokens(**arguments: Any) -> object:
+            asked.update(arguments)
+            return SimpleNamespace(total_tokens=77, cached_content_token_count=None)
+
+        models = SimpleNamespace(count_tokens=count_tokens)
+        client = SimpleNamespace(models=models, aio=SimpleNamespace(models=models), vertexai=vertexai)
+        assert asyncio.run(count_exact(rendered, client=client, model="gemini-2.5-pro", tools=TOOLS)) == 77
+        return asked
+
+    def test_the_messages_are_gemini_s_contents(self, rendered: Rendered) -> None:
+        assert self.ask(rendered)["contents"] == self.CONTENTS
+
+    def test_instructions_and_tools_are_counted_with_them(self, rendered: Rendered) -> None:
+        declared = [{"name": "read", "description": "Reads a file.", "parametersJsonSchema": TOOLS[0].parameters}]
+        extra = {"systemInstruction": {"parts": [{"text": "Be terse."}]}, "tools": [{"functionDeclarations": declared}]}
+        whole = {"model": "models/gemini-2.5-pro", "contents": self.CONTENTS, **extra}
+        assert self.ask(rendered)["config"] == {"http_options": {"extra_body": {"generateContentRequest": whole}}}
+        assert self.ask(rendered, vertexai=True)["config"] == {"http_options": {"extra_body": extra}}
+
+    def test_the_sdk_sends_them(self, endpoint: Endpoint, rendered: Rendered) -> None:
+        genai = pytest.importorskip("google.genai", reason="google-genai is not installed: it is no dependency of promptkit")
+        endpoint.reply = {"totalTokens": 31}
+        options = {"base_url": endpoint.url.removesuffix("/v1"), "timeout": 10_000}
+        client = genai.Client(api_key="x", http_options=options)
+        assert asyncio.run(count_exact(rendered, client=client, model="gemini-2.5-pro", tools=TOOLS)) == 31
+        ((path, body),) = endpoint.requests
+        assert path.endswith("/models/gemini-2.5-pro:countTokens")
+        assert body["generateContentRequest"]["contents"] == self.CONTENTS
+        assert body["generateContentRequest"]["tools"][0]["functionDeclarations"][0]["name"] == "read"
+
+    def test_what_gemini_has_no_form_for_is_refused(self) -> None:
+        with pytest.raises(EmitError, match="an opaque part"):
+            self.ask(render(UserMessage()["Hi", Opaque(value={"type": "input_audio"})], budget=10_000))
+
+
+def test_a_client_that_cannot_count_is_named(rendered: Rendered) -> None:
+    with pytest.raises(TypeError, match="openai, anthropic or google-genai, which can count tokens, not SimpleNamespace"):
+        asyncio.run(count_exact(rendered, client=SimpleNamespace(), model="m"))

@@ -1,0 +1,26 @@
+"""Presets that never summarize on their own: a request that is too large fails, or loses its oldest rounds."""
+
+from __future__ import annotations
+
+from promptkit.compaction.policy.rules import compact_on_demand, fail_on, first_match, render_pruned_on
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.pruning.processors import truncate_history
+
+__all__ = ["amp", "off", "truncate_only"]
+
+
+def off() -> Preset:
+    """Return the preset without automatic compaction: only a compaction that the user asks for is done."""
+    return Preset(name="off", policy=lambda _: first_match((compact_on_demand, fail_on())))
+
+
+def amp() -> Preset:
+    """Return Amp's preset. A request that is too large fails; `handoff` and `fork` are what the user does before that."""
+    return Preset(name="amp", policy=lambda _: first_match((compact_on_demand, fail_on())))
+
+
+def truncate_only() -> Preset:
+    """Return the preset: Copilot CLI's truncator, with a quarter of the limit left free so that the next requests drop the same messages."""
+    return Preset(
+        name="truncate_only", policy=lambda _: first_match((compact_on_demand, render_pruned_on())), processors=(truncate_history(0.25),)
+    )

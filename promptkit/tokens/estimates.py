@@ -1,0 +1,247 @@
+"""Estimated token counts, for models without a known tokenizer: from another model's tokens, or from characters.
+
+An estimate is rather too high than too low.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, Self
+
+import attrs
+
+from promptkit.errors import InvalidArgumentError
+from promptkit.tokens.tokenizer import Count, Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
+
+__all__ = ["CalibratedTokenizer", "HeuristicTokenizer"]
+
+LEAST_TOKENS = 1_000
+"""Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the provider adds weighs too much."""
+
+HEADROOM = 1.05
+"""How far a learned margin is above the highest ratio that was seen: the next messages may be denser than those before."""
+
+STEP = 0.02
+"""Learned margins are multiples of this, and fall by two steps at least, so that they seldom change."""
+
+MAX_RATIOS = 5
+"""Number of the newest requests that a learned margin is made of."""
+
+RATIO_RANGE = (0.5, 3.0)
+"""The ratios that are learned. One below has another cause than the way of counting, such as a report without the cached tokens, and is
+ignored; one above counts as the highest."""
+
+
+@attrs.frozen
+class CalibratedTokenizer(Tokenizer):
+    """Counts with another tokenizer and raises its counts by a margin, for models whose vocabulary is not public.
+
+    `tokenizer_for` returns one for the families in `promptkit.tokens.models.MARGINS`, with margins that were measured. The margin holds
+    for text and for everything that is written as text: framing, tool calls and tool definitions. The counts are never exact. A
+    `ContextWindow` learns from the usage that the provider reports: it continues with the tokenizer that `learn` returns.
+
+    Args:
+        base: Counts the text.
+        margin: The provider's tokens for each token that `base` counts.
+        floor: The lowest margin that is learned.
+
+    >>> CalibratedTokenizer(tokenizer_for("gpt-5"), margin=1.4).count("Fix the parser in the morning.")
+    10
+    """
+
+    _base: Tokenizer
+    margin: float = 1.2
+    """The provider's tokens for each token of `base`."""
+    floor: float = attrs.field(default=1.0, kw_only=True)
+    """The lowest margin that is learned."""
+    ratios: tuple[float, ...] = attrs.field(default=(), kw_only=True, eq=False)  # they do not change what is counted
+    """The newest ratios of reported tokens to tokens of `base`, oldest first."""
+
+    def __attrs_post_init__(self) -> None:
+        if not (0 < self.margin < math.inf and 0 < self.floor < math.inf):
+            problem = f"margin={self.margin:g} and floor={self.floor:g} must be above 0: write margin=1.2 for 20 % more tokens than `base` counts."
+            raise InvalidArgumentError(problem)
+        if self._base.base is not self._base:
+            problem = f"base is {self._base.name}, which is calibrated already: give its base, and the product of the margins."
+            raise InvalidArgumentError(problem)
+
+    @property
+    def base(self) -> Tokenizer:
+        """The tokenizer whose counts are raised."""
+        return self._base
+
+    @property
+    def name(self) -> str:
+        """Return the tokenizer and the margin, such as `o200k_base*1.4`."""
+        return f"{self._base.name}*{self.margin:g}"
+
+    def scale(self, tokens: int) -> int:
+        """Return a number of tokens of `base`, raised by the margin and rounded up."""
+        return math.ceil(tokens * self.margin - 1e-9)
+
+    def count(self, text: str) -> int:
+        """Estimate the tokens of a text, rounded up."""
+        return self.scale(self._base.count(text))
+
+    def upper_bound(self, text: str) -> int | None:
+        """Return the bound of `base`, raised by the margin."""
+        bound = self._base.upper_bound(text)
+        return None if bound is None else self.scale(bound)
+
+    def lower_bound(self, text: str) -> int:
+        """Return the bound of `base`, raised by the margin."""
+        return self.scale(self._base.lower_bound(text))
+
+    def count_framing(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool | None = None,
+    ) -> Count:
+        """Estimate the tokens of a message apart from its content: framing, role, name and tool calls."""
+        counted = self._base.count_framing(role, name=name, tool_calls=tool_calls, tool_call_id=tool_call_id, text=text)
+        return Count(self.scale(counted.tokens), exact=False)
+
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        """Count the tokens of a part that is not text, as `base` does: no text, no margin."""
+        return self._base.count_part(part)
+
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """Estimate the tokens of a request apart from its messages: the start of the reply, and tool definitions."""
+        return Count(self.scale(self._base.count_overhead(tools, system=system).tokens), exact=False)
+
+    def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
+        """Return the head or tail that `base` finds within the tokens without the margin."""
+        return self._base.truncate(text, math.floor(tokens / self.margin + 1e-9), keep=keep)
+
+    def learn(self, *, counted: int, reported: int) -> Self:
+        """Return the tokenizer with the margin that the newest reports of the provider give.
+
+        The margin is the highest ratio of the last five requests and 5 % more, rounded up to a multiple of 0.02, and never below
+        `floor`. It rises at once. It falls when it is 0.04 too high, so that requests are not pruned differently after every reply.
+        Requests below 1,000 counted tokens are ignored, and reports of less than half a token for one of `base`.
+
+        Args:
+            counted: The tokens that this tokenizer counted for the request.
+            reported: The input tokens that the provider reported, cached ones included.
+        """
+        lowest, highest = RATIO_RANGE
+        if counted < LEAST_TOKENS or reported * self.margin < lowest * counted:
+            return self
+        ratios = (*self.ratios, min(reported * self.margin / counted, highest))[-MAX_RATIOS:]
+        needed = max(self.floor, max(ratios) * HEADROOM)
+        if self.margin - 2 * STEP < needed <= self.margin:
+            return attrs.evolve(self, ratios=ratios)
+        return attrs.evolve(self, ratios=ratios, margin=round(math.ceil(needed / STEP - 1e-9) * STEP, 4))
+
+
+_LATIN_END = "\u0250"
+"""The first letter after the blocks of Latin script in everyday use."""
+
+_BASE64_PER_TOKEN = 3
+"""Characters of base64 that count as a token of a document whose tokens are unknown."""
+
+
+@attrs.frozen(kw_only=True)
+class HeuristicTokenizer(Tokenizer):
+    """Counts one token for a number of characters, and adds a margin.
+
+    pi and Claude Code count 4 characters as a token, GSV with a margin of 1.2 or 1.15. A character beyond Latin script counts as a
+    whole token: there, four of them are almost never one. Where a provider has counted a request, `UsageMeter` uses that count, and
+    this one only for the messages after it.
+
+    >>> HeuristicTokenizer().count("Fix the parser.")
+    5
+    """
+
+    characters_per_token: float = 4.0
+    """Characters of one token."""
+    margin: float = 1.2
+    """Factor by which the estimate is raised."""
+    image_tokens: int = 1_600
+    """Tokens of any image, whatever its size."""
+    message_tokens: int = 4
+    """Tokens of a message apart from its content."""
+
+    def __attrs_post_init__(self) -> None:
+        if not (self.characters_per_token > 0 and self.margin > 0):
+            problem = f"characters_per_token={self.characters_per_token:g} and margin={self.margin:g} must be above 0."
+            raise InvalidArgumentError(problem)
+
+    @property
+    def name(self) -> str:
+        """Return the rule, such as `characters/4*1.2`."""
+        return f"characters/{self.characters_per_token:g}*{self.margin:g}"
+
+    def count(self, text: str) -> int:
+        """Estimate the tokens of a text, rounded up. More text never has fewer tokens."""
+        return self._estimate(self._weight(text))
+
+    def upper_bound(self, text: str) -> int | None:
+        """Return the estimate for a text of this length without any Latin character."""
+        return self._estimate(len(text) * max(1.0, self.characters_per_token))
+
+    def lower_bound(self, text: str) -> int:
+        """Return the estimate for a text of this length with Latin characters only."""
+        return self._estimate(len(text))
+
+    def count_framing(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool | None = None,
+    ) -> Count:
+        """Estimate the framing of a message, with names, ids and the arguments of tool calls."""
+        _ = role, text
+        texts = [name or "", tool_call_id or "", *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls)]
+        return Count(self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False)
+
+    def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
+        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, and otherwise by its length."""
+        from promptkit.messages import DocumentPart, ImagePart
+
+        if isinstance(part, ImagePart):
+            return Count(self.image_tokens, exact=False)
+        if part.tokens is not None:
+            return Count(part.tokens, exact=False)
+        if isinstance(part, DocumentPart):
+            return Count(math.ceil(len(part.data) / _BASE64_PER_TOKEN), exact=False)
+        return Count(self.count(str(part.value)), exact=False)
+
+    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+        """Estimate the tokens of tool definitions by the length of their texts."""
+        _ = system
+        texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
+        return Count(sum(self.message_tokens + self.count(text) for text in texts), exact=False)
+
+    def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
+        """Return the longest head or tail of a text within `tokens`, in linear time."""
+        max_weight = tokens / self.margin * self.characters_per_token
+        weight = 0.0
+        heavy = max(1.0, self.characters_per_token)
+        for taken, letter in enumerate(text if keep == "head" else reversed(text)):
+            weight += 1.0 if letter < _LATIN_END else heavy
+            if weight > max_weight:
+                return text[:taken] if keep == "head" else text[len(text) - taken :]
+        return text
+
+    def _estimate(self, weight: float) -> int:
+        return math.ceil(weight / self.characters_per_token * self.margin - 1e-9)
+
+    def _weight(self, text: str) -> float:
+        """Return the number of characters, with those beyond Latin script weighing a token each."""
+        if text.isascii():
+            return float(len(text))
+        wide = sum(letter >= _LATIN_END for letter in text)
+        return len(text) + wide * (max(1.0, self.characters_per_token) - 1)

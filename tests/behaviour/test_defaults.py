@@ -1,0 +1,318 @@
+"""What has no priority: system messages (D11), literal text (D12), and the last message (D13); `defaults="prompt-tsx"` takes it back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, note, strategies as st
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    CacheBreakpoint,
+    Child,
+    Chunk,
+    Group,
+    Image,
+    Isolate,
+    KeepWith,
+    Message,
+    PrioritizedList,
+    PromptElement,
+    Renderer,
+    Sizing,
+    SystemMessage,
+    Tag,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    component,
+    render,
+    render_async,
+)
+from promptkit.bench.sweep import measure
+from promptkit.errors import InvalidArgumentError
+from promptkit.rendering import Removal, from_json, to_json
+from promptkit.testing import WordTokenizer
+from promptkit.tracing.trace import Trace
+from tests.behaviour.strategies import prompts, tokenizers
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
+    from promptkit.tokens import Tokenizer
+
+WORDS = WordTokenizer()
+
+
+def texts(prompt: Child, budget: int, defaults: Defaults = "promptkit") -> list[str]:
+    return [message.text for message in render(prompt, budget=budget, tokenizer=WORDS, defaults=defaults).messages]
+
+
+def failure(prompt: Child, budget: int) -> BudgetExceededError:
+    with pytest.raises(BudgetExceededError) as caught:
+        render(prompt, budget=budget, tokenizer=WORDS)
+    return caught.value
+
+
+@component
+class Instructions(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return SystemMessage()[self.children]
+
+
+@pytest.mark.spec("D11")
+class TestSystemMessages:
+    def test_one_without_a_priority_outlives_what_has_none_either(self) -> None:
+        prompt = (SystemMessage()["be brief"], AssistantMessage()["hello there"], UserMessage()["question"])
+        assert texts(prompt, 3) == ["be brief", "question"]
+        assert texts(prompt, 3, "prompt-tsx") == ["hello there", "question"]
+
+    def test_one_that_does_not_fit_is_reported_and_not_dropped(self) -> None:
+        error = failure((SystemMessage()["be brief"], AssistantMessage()["hello"]), 1)
+        assert (error.required, error.largest, error.last_message) == (2, {"SystemMessage[0]": 2}, "")
+
+    @pytest.mark.parametrize(
+        "system",
+        [
+            SystemMessage(priority=1)["be brief"],
+            Group(priority=1)[SystemMessage()["be brief"]],
+            Group(priority=1)[Group()[SystemMessage()["be brief"]]],
+            Chunk(priority=1)[SystemMessage()["be brief"]],
+            Instructions(priority=1)["be brief"],
+            PrioritizedList()[SystemMessage()["be brief"]],
+        ],
+    )
+    def test_one_with_a_priority_of_its_own_or_around_it_is_pruned_like_anything_else(self, system: Child) -> None:
+        assert texts((system, UserMessage()["question"]), 2) == ["question"]
+
+    def test_a_priority_that_is_passed_on_is_none(self) -> None:
+        prompt = (Group(priority=1, pass_priority=True)[SystemMessage()["a"]], AssistantMessage()["b"], UserMessage()["q"])
+        assert texts(prompt, 2) == ["a", "q"]
+
+    def test_children_with_priorities_are_pruned_and_all_else_in_it_stays(self) -> None:
+        prompt = (
+            SystemMessage()[
+                "rules",
+                TextChunk()["more"],
+                TextChunk(priority=1)["example one"],
+                Tag(tag="t")["inner", Text(priority=2)[" example"]],
+                Chunk()["whole ", Text(priority=0)["chunk"]],
+                Image(src="https://x/y.png"),
+            ],
+            UserMessage()["q"],
+        )
+        full = render(prompt, budget=99, tokenizer=WORDS)
+        small = render(prompt, budget=full.tokens - 3, tokenizer=WORDS)
+        assert small.messages[0].text == "rules\nmore\n<t>\ninner\n</t>\nwhole chunk"
+        assert len(small.messages[0].content) == 2  # the image, too
+        assert [removal.path for removal in small.removals] == [
+            "SystemMessage[0] > TextChunk[2]",
+            "SystemMessage[0] > Tag[3] > content > Text[1]",
+        ]
+        assert failure(prompt, small.tokens - 1).largest["SystemMessage[0]"] == small.tokens - 1
+
+    def test_if_all_children_have_priorities_the_last_one_stays(self) -> None:
+        prompt = (SystemMessage()[PrioritizedList()["one", "two", "three"]], UserMessage()["q"])
+        assert [texts(prompt, budget) for budget in (4, 3, 2)] == [["one\ntwo\nthree", "q"], ["two\nthree", "q"], ["three", "q"]]
+        assert failure(prompt, 1).required == 2
+
+    def test_a_group_does_not_take_it_along(self) -> None:
+        prompt = (KeepWith(group=1)[SystemMessage()["about x"]], KeepWith(group=1, priority=1)[UserMessage()["x"]], UserMessage()["q"])
+        assert texts(prompt, 9) == ["about x", "x", "q"]
+        assert failure(prompt, 2).required == 3
+
+    def test_a_limit_around_it_or_in_it_does_not_remove_it(self) -> None:
+        for prompt in (
+            TokenLimit(max_tokens=1)[SystemMessage()["be brief"]],
+            SystemMessage()[TokenLimit(max_tokens=1)["be brief"]],
+            Isolate(tokens=1)[SystemMessage()["be brief"]],
+        ):
+            assert failure((prompt, UserMessage()["q"]), 99).where
+
+    def test_as_a_marker_it_is_as_prunable_as_what_it_replaces(self) -> None:
+        prompt = (UserMessage(priority=1, fallback=SystemMessage()["omitted"])["old question"], UserMessage()["q"])
+        assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["old question", "q"], ["omitted", "q"], ["q"]]
+
+    def test_the_same_element_is_kept_in_one_place_and_pruned_in_another(self) -> None:
+        system = SystemMessage()["be brief"]
+        renderer = Renderer(budget=2, tokenizer=WORDS)
+        assert len(renderer.render((Group(priority=1)[system], UserMessage()["q"])).messages) == 1
+        with pytest.raises(BudgetExceededError):
+            renderer.render((system, UserMessage()["q"]))
+
+    def test_a_tree_that_went_through_json_keeps_it(self) -> None:
+        prompt = (SystemMessage()["a"], AssistantMessage()["b"], UserMessage()["q"])
+        assert texts(from_json(to_json(prompt)), 2) == ["a", "q"]
+
+    def test_in_prompt_tsx_it_is_the_first_of_those_without_a_priority(self) -> None:
+        assert texts((SystemMessage()["a"], UserMessage()["q"]), 1, "prompt-tsx") == ["q"]
+
+
+@pytest.mark.spec("D12")
+class TestLiteralText:
+    def test_a_heading_outlives_its_list(self) -> None:
+        prompt = (UserMessage(priority=1)["Notes:", PrioritizedList()["one", "two"]], UserMessage()["q"])
+        assert [texts(prompt, budget)[0] for budget in (4, 3, 2, 1)] == ["Notes:\none\ntwo", "Notes:\ntwo", "Notes:", "q"]
+        assert texts(prompt, 3, "prompt-tsx")[0] == "one\ntwo"
+
+    @pytest.mark.parametrize("priority", [None, 0, 5, 2**60])
+    def test_it_outlives_siblings_of_any_priority(self, priority: float | None) -> None:
+        assert texts(UserMessage(priority=3)["Notes:", TextChunk(priority=priority)["one"]], 1) == ["Notes:"]
+        assert texts(UserMessage(priority=3)[TextChunk(priority=priority)["one"], " Notes:"], 1) == [" Notes:"]
+        assert texts(UserMessage(priority=3)["Notes:", Group(priority=priority)[TextChunk()["one"]]], 1) == ["Notes:"]
+
+    def test_texts_of_one_element_leave_in_written_order(self) -> None:
+        assert texts(UserMessage()["a ", TextChunk()["b"], "c"], 1) == ["c"]
+
+    def test_it_leaves_with_the_element_around_it(self) -> None:
+        prompt = UserMessage()[Group(priority=1)["heading", TextChunk(priority=9)["note"]], TextChunk(priority=2)["other"]]
+        assert [texts(prompt, budget)[0] for budget in (3, 2, 1)] == ["heading\nnote\nother", "heading\nother", "other"]
+
+    def test_in_a_chunk_it_leaves_with_the_chunk(self) -> None:
+        assert texts(UserMessage()[Chunk(priority=1)["a ", Text(priority=0)["b"]], TextChunk()["c"]], 2) == ["c"]
+
+    def test_in_a_container_that_passes_its_priority_it_outlives_the_siblings_too(self) -> None:
+        prompt = UserMessage()[Group(pass_priority=True, priority=0)["heading", TextChunk(priority=1)["a"]], TextChunk(priority=9)["b"]]
+        assert [texts(prompt, budget)[0] for budget in (2, 1)] == ["heading\nb", "heading"]
+
+    def test_in_a_limit_it_outlives_the_rest_of_it(self) -> None:
+        assert texts(UserMessage()[TokenLimit(max_tokens=2)["Notes:", TextChunk(priority=7)["one"], TextChunk(priority=8)["two"]]], 9) == [
+            "Notes:\ntwo"
+        ]
+
+    def test_what_stands_before_a_cache_breakpoint_still_stays(self) -> None:
+        assert texts(UserMessage()[TextChunk(priority=0)["a"], CacheBreakpoint(), "b", TextChunk(priority=9)["c"]], 2) == ["ab"]
+
+    def test_ties_between_elements_are_as_before(self) -> None:
+        prompt = (UserMessage(priority=1)[TextChunk(priority=0)["low"]], UserMessage(priority=1)["text"], UserMessage(required=True)["q"])
+        for defaults in ("promptkit", "prompt-tsx"):
+            assert texts(prompt, 2, defaults) == ["text", "q"]
+
+
+TOOL_STEP = (AssistantMessage(tool_calls=[ToolCall(id="1", name="f")]), ToolMessage(tool_call_id="1")["result"])
+
+
+@pytest.mark.spec("D13")
+class TestTheLastMessage:
+    def test_a_prompt_is_never_emptied(self) -> None:
+        error = failure(UserMessage()["far too long"], 2)
+        assert (error.required, error.over, error.last_message) == (3, 1, "UserMessage")
+        assert str(error) == (
+            "3 tokens do not fit a budget of 2 (over by 1), and what would be pruned next is the last user message, UserMessage. "
+            "Largest: UserMessage 3. Give what may go before it a lower priority, shorten one of them, or raise the budget."
+        )
+        assert texts(UserMessage()["far too long"], 2, "prompt-tsx") == []
+
+    def test_instructions_are_never_sent_alone(self) -> None:
+        prompt = (SystemMessage(priority=9)["rules"], AssistantMessage(priority=1)["old"], UserMessage(priority=5)["the question"])
+        assert texts(prompt, 3) == ["rules", "the question"]
+        error = failure(prompt, 2)
+        assert (error.required, error.last_message) == (3, "UserMessage[2]")
+        assert [removal.path for removal in error.removed if isinstance(removal, Removal)] == ["AssistantMessage[1]"]
+
+    def test_the_last_user_message_is_the_one_that_would_be_left_last(self) -> None:
+        prompt = (UserMessage(priority=9)["question"], UserMessage(priority=1)["do not forget"])
+        assert texts(prompt, 1) == ["question"]
+        assert failure(prompt, 0).last_message == "UserMessage[0]"
+
+    def test_what_is_in_it_is_pruned_as_before(self) -> None:
+        assert texts(UserMessage()["question", TextChunk(priority=1)["note"]], 1) == ["question"]
+
+    def test_a_marker_in_a_fallback_does_not_stand_for_it(self) -> None:
+        marker = UserMessage()["omitted"]
+        prompt = (UserMessage(priority=1, fallback=marker)["old one"], UserMessage(priority=2, fallback=marker)["the newest question"])
+        assert texts(prompt, 4) == ["omitted", "the newest question"]
+        assert texts(prompt, 3) == ["the newest question"]
+        assert failure(prompt, 2).last_message == "UserMessage[2]"
+
+    def test_a_shorter_variant_inside_it_does(self) -> None:
+        prompt = UserMessage()[Group(priority=1, fallback="short")["a long question"]]
+        assert texts(prompt, 1) == ["short"]
+
+    def test_a_prompt_without_user_messages_keeps_its_last_message(self) -> None:
+        prompt = (AssistantMessage(priority=1)["one"], AssistantMessage(priority=2)["two"])
+        assert texts(prompt, 1) == ["two"]
+        error = failure(prompt, 0)
+        assert error.last_message == "AssistantMessage[1]"
+        assert "the last message, AssistantMessage[1]" in str(error)
+
+    @pytest.mark.parametrize("prompt", [(), None, UserMessage()[""], Group()[()]])
+    def test_a_tree_without_messages_renders_none(self, prompt: Child) -> None:
+        assert texts(prompt, 0) == []
+
+    def test_a_group_takes_nothing_along_with_the_last_user_message(self) -> None:
+        prompt = (KeepWith(group=1, priority=1)[UserMessage()["q"]], KeepWith(group=1)[AssistantMessage()["a a"]], *TOOL_STEP)
+        assert failure(prompt, 1).last_message == "UserMessage[0]"
+
+    def test_a_user_message_in_a_chunk_counts(self) -> None:
+        prompt = (Chunk(priority=5)[UserMessage()["q"], AssistantMessage()["a"]], AssistantMessage()["prefix"])
+        assert failure(prompt, 1).last_message == "Chunk[0] > UserMessage[0]"
+
+    def test_a_limit_that_loses_it_is_named(self) -> None:
+        prompt = (SystemMessage()["rules"], UserMessage()[TokenLimit(max_tokens=2)["far too long"]])
+        error = failure(prompt, 99)
+        assert (error.where, error.budget, error.required) == ("UserMessage[1] > TokenLimit", 2, 3)
+        assert error.last_message == "UserMessage[1]"
+        assert texts(prompt, 99, "prompt-tsx") == ["rules"]
+        assert texts((*prompt, UserMessage()["q"]), 99) == ["rules", "q"]
+
+    def test_with_a_prune_step_too(self) -> None:
+        prompt = (AssistantMessage(priority=1)["a"], UserMessage(priority=2)["q"])
+        assert [m.text for m in render(prompt, budget=1, tokenizer=WORDS, prune_step=50).messages] == ["q"]
+        with pytest.raises(BudgetExceededError):
+            render(prompt, budget=0, tokenizer=WORDS, prune_step=50)
+
+    def test_other_budgets_traces_and_sweeps_call_it_too_small(self) -> None:
+        prompt = (AssistantMessage(priority=1)["hello there"], UserMessage(priority=2)["question"])
+        whole = render(prompt, budget=99)
+        needed = whole.at_budget(render(prompt[1]).tokens).tokens
+        with pytest.raises(BudgetExceededError) as caught:
+            whole.at_budget(needed - 1)
+        assert caught.value.required == needed
+        points = measure(prompt, budgets=[needed - 1, needed]).sweeps[0].points
+        assert [point.required for point in points] == [needed, None]
+        with pytest.raises(BudgetExceededError) as caught:
+            render(prompt, budget=needed - 1, trace=True)
+        trace = caught.value.trace
+        assert isinstance(trace, Trace)
+        assert trace.counts[-1] == needed
+        assert len(trace.removals) == 1
+
+
+class TestTheOption:
+    def test_is_checked(self) -> None:
+        with pytest.raises(InvalidArgumentError, match='write "promptkit" or "prompt-tsx"'):
+            render(UserMessage()["a"], budget=9, defaults="tsx")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is tested
+
+    def test_renderers_and_asynchronous_renders_take_it(self) -> None:
+        prompt = UserMessage()["far too long"]
+        assert Renderer(budget=2, tokenizer=WORDS, defaults="prompt-tsx").render(prompt).messages == ()
+        assert asyncio.run(render_async(prompt, budget=2, tokenizer=WORDS, defaults="prompt-tsx")).messages == ()
+
+    def test_other_budgets_of_a_render_keep_it(self) -> None:
+        assert render(UserMessage()["far too long"], budget=3, tokenizer=WORDS, defaults="prompt-tsx").at_budget(2).messages == ()
+
+
+def kept(prompt: Child, tokenizer: Tokenizer, budget: int) -> tuple[Message, ...] | None:
+    try:
+        return render(prompt, budget=budget, tokenizer=tokenizer).messages
+    except BudgetExceededError:
+        return None
+
+
+@given(prompts(), tokenizers(), st.floats(0, 1))
+def test_a_request_has_a_user_message_if_the_prompt_has_one_and_the_system_message_that_has_no_priority(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
+    note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
+    prompt = (SystemMessage()["rules"], prompt, UserMessage(priority=1)["question"])
+    whole = kept(prompt, tokenizer, 10_000)
+    if whole is None:
+        return
+    messages = kept(prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole)))
+    assert messages is None or (messages[0].text == "rules" and any(message.role == "user" for message in messages))

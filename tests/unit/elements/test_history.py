@@ -1,0 +1,292 @@
+"""`RecordedMessages`: a conversation uses the room that it has, and is never above the budget."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from promptkit import BudgetExceededError, Group, Message, Rendered, Renderer, Sizing, SystemMessage, UserMessage, render
+from promptkit.elements import RecordedMessages, element_from_message
+from promptkit.elements.fit_history import CUT_MARKER, fit_history
+from promptkit.messages import CacheBreakpointPart
+from promptkit.testing import WordTokenizer
+from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.tokens.tokenizer import count_message
+from promptkit.tool_pairing import pair_tool_calls
+from tests.behaviour.conversation_strategies import conversations
+from tests.conversations import assistant_message, call_message, result_message, user_message, words
+from tests.examples import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit import PromptElement
+
+GPT = tokenizer_for("gpt-5")
+COUNTED = WordTokenizer(per_message=1, per_call=2)
+MARKER = re.compile(r"\[(\d+) omitted\]")
+
+
+def mark(count: int) -> str:
+    return f"[{count} omitted]"
+
+
+def recorded(messages: Sequence[Message], **props: object) -> RecordedMessages:
+    return RecordedMessages(messages=messages, marker=mark, **props)  # type: ignore[arg-type]  # props of a test
+
+
+def shown(rendered: Rendered) -> list[Message]:
+    """The messages without the marker."""
+    return [message for message in rendered.messages if not MARKER.fullmatch(message.text)]
+
+
+def marked(rendered: Rendered) -> list[int]:
+    """The numbers of omitted messages that markers tell."""
+    return [int(found[1]) for message in rendered.messages if (found := MARKER.fullmatch(message.text))]
+
+
+def least(messages: Sequence[Message], tokenizer: Tokenizer, *, marker: bool = True) -> int:
+    """The smallest budget in which everything that always stays fits, with a marker."""
+    overhead = tokenizer.count_overhead().tokens
+    room = count_message(user_message(mark(len(messages))), tokenizer) if marker else 0
+    return fit_history(messages, 0, tokenizer=tokenizer).tokens + overhead + room
+
+
+def as_sent(messages: Sequence[Message]) -> list[Message]:
+    """Messages as a render shows them: without empty texts, and without messages in which nothing is."""
+    full = [attrs.evolve(each, content=tuple(part for part in each.content if part)) for each in messages]
+    return [each for each in full if each.text.strip() or each.tool_calls or each.role == "tool"]
+
+
+class TestLaws:
+    @given(messages=conversations(), more=st.integers(0, 2_000), shorten=st.booleans(), data=st.data())
+    @settings(deadline=None, max_examples=examples(80))
+    def test_a_render_shows_what_fits_and_how_much_is_omitted(
+        self, messages: list[Message], more: int, data: st.DataObject, *, shorten: bool
+    ) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, COUNTED]))
+        messages = as_sent(messages)
+        budget = least(messages, tokenizer) + more
+        fitted = fit_history(
+            messages,
+            budget - tokenizer.count_overhead().tokens,
+            tokenizer=tokenizer,
+            shorten="any" if shorten else "request",
+            count_marker=lambda count: count_message(user_message(mark(count)), tokenizer),
+        )
+        rendered = render(recorded(messages, shorten=shorten), budget=budget, tokenizer=tokenizer)
+        assert shown(rendered) == list(fitted.messages)
+        assert marked(rendered) == [len(messages) - len(fitted.messages)] * (len(messages) > len(fitted.messages))
+        alone = render(Group(required=True)[[element_from_message(each) for each in rendered.messages]], tokenizer=tokenizer)
+        assert alone.tokens == rendered.tokens <= budget
+        assert not pair_tool_calls(rendered.messages).repairs
+
+    @given(messages=conversations(), more=st.integers(0, 1_500), other=st.integers(0, 400), shorten=st.booleans())
+    @settings(deadline=None, max_examples=examples(50))
+    def test_beside_anything_it_is_within_the_budget_and_the_marker_is_right(
+        self, messages: list[Message], more: int, other: int, *, shorten: bool
+    ) -> None:
+        messages = [each for each in as_sent(messages) if each.role != "system"]
+        tree = (
+            SystemMessage(required=True)[words(other)],
+            recorded(messages, shorten=shorten, flex_grow=None),
+            UserMessage(required=True)[words(other // 2)],
+        )
+        rendered = render(tree, budget=other + other // 2 + 3 + more, tokenizer=COUNTED)
+        assert rendered.tokens <= rendered.budget
+        assert not pair_tool_calls(rendered.messages).repairs
+        left = len(rendered.messages) - 1 - (other > 1) - len(marked(rendered))
+        assert len(marked(rendered)) <= 1
+        if marked(rendered):
+            assert left == len(messages) - marked(rendered)[0]
+
+    @given(messages=conversations(), budget=st.integers(1, 1_000), shorten=st.booleans())
+    @settings(deadline=None, max_examples=examples(50))
+    def test_the_last_request_stays_or_the_render_raises_where_it_cannot(
+        self, messages: list[Message], budget: int, *, shorten: bool
+    ) -> None:
+        messages = [*as_sent(messages), Message(role="user", content=(words(200),), name="ada")]
+        try:
+            rendered = render(recorded(messages, shorten=shorten), budget=budget, tokenizer=COUNTED)
+        except BudgetExceededError:
+            assert budget < least(messages, COUNTED)
+        else:
+            assert shown(rendered)[-1].name == "ada"
+
+    @given(messages=conversations(), budget=st.integers(20, 2_000), more=st.integers(1, 800), shorten=st.booleans())
+    @settings(deadline=None, max_examples=examples(50))
+    def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
+        self, messages: list[Message], budget: int, more: int, *, shorten: bool
+    ) -> None:
+        named = [
+            Message(role=each.role, content=each.content, tool_calls=each.tool_calls, tool_call_id=each.tool_call_id, name=f"n{at}")
+            for at, each in enumerate(messages)
+        ]
+        try:
+            smaller = render(recorded(named, shorten=shorten), budget=budget, tokenizer=COUNTED)
+        except BudgetExceededError:
+            return
+        larger = render(recorded(named, shorten=shorten), budget=budget + more, tokenizer=COUNTED)
+        assert {each.name for each in smaller.messages} - {None} <= {each.name for each in larger.messages}
+
+    @given(messages=conversations(), budget=st.integers(20, 2_000))
+    @settings(deadline=None, max_examples=examples(30))
+    def test_the_same_history_gives_the_same_bytes_also_after_other_renders(self, messages: list[Message], budget: int) -> None:
+        messages = [*messages, user_message("And now?")]
+        renderer = Renderer(budget=budget, tokenizer=COUNTED)
+        for end in range(max(1, len(messages) - 3), len(messages) + 1):
+            try:
+                again = renderer.render(recorded(messages[:end]))
+            except BudgetExceededError:
+                continue
+            assert again.messages == render(recorded(messages[:end]), budget=budget, tokenizer=COUNTED).messages
+
+
+class TestRoom:
+    def test_one_long_request_is_shortened_to_the_budget(self) -> None:
+        rendered = render(recorded([assistant_message("Hi."), user_message(words(5_000))]), budget=1_000, tokenizer=COUNTED)
+        assert CUT_MARKER in shown(rendered)[-1].text
+        assert rendered.tokens > 980
+
+    def test_it_has_the_room_that_siblings_leave(self) -> None:
+        messages = [user_message(words(40, f"u{at}")) for at in range(40)]
+        tree = (SystemMessage(required=True)["Be brief."], recorded(messages), UserMessage(required=True)[words(100)])
+        rendered = render(tree, budget=1_000, tokenizer=COUNTED)
+        assert rendered.tokens > 990
+
+    def test_a_tool_result_is_shortened_before_its_round_leaves(self) -> None:
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(900)),
+            user_message(words(30)),
+            assistant_message("Yes."),
+        ]
+        rendered = render(recorded(messages), budget=300, tokenizer=COUNTED)
+        assert len(rendered.messages) == len(messages)
+        assert CUT_MARKER in rendered.messages[2].text
+
+    def test_turns_that_are_kept_are_whole(self) -> None:
+        messages = [user_message(words(300)), assistant_message("Yes."), user_message("So?"), assistant_message(words(200, "a"))]
+        rendered = render(recorded(messages, keep_turns=1), budget=250, tokenizer=COUNTED)
+        assert shown(rendered)[-2:] == messages[2:]
+        with pytest.raises(BudgetExceededError):
+            render(recorded(messages, keep_turns=1), budget=200, tokenizer=COUNTED)
+
+    def test_system_messages_and_messages_that_are_kept_are_whole(self) -> None:
+        rules, plan = Message(role="system", content=(words(50, "s"),)), user_message(words(50, "plan"))
+        messages = [plan, *(user_message(words(40, f"u{at}")) for at in range(9)), rules, user_message("So?")]
+        rendered = render(recorded(messages, keep=[plan].__contains__), budget=150, tokenizer=COUNTED)
+        assert {plan, rules} <= set(rendered.messages)
+        assert marked(rendered)
+
+    def test_the_request_and_the_newest_round_are_required_where_asked_for(self) -> None:
+        messages = [user_message("Go."), call_message("a", "b"), result_message("a", words(900)), result_message("b", words(300))]
+        rendered = render(recorded(messages, keep_request=True), budget=200, tokenizer=COUNTED)
+        assert [message.role for message in rendered.messages] == ["user", "assistant", "tool", "tool"]
+        assert all(CUT_MARKER in message.text for message in rendered.messages[2:])
+        with pytest.raises(BudgetExceededError):
+            render(recorded(messages, keep_request=True), budget=8, tokenizer=COUNTED)
+
+    def test_a_result_is_truncated_also_where_there_is_room(self) -> None:
+        messages = [user_message("Go."), call_message("a"), result_message("a", words(900)), assistant_message("Yes.")]
+        for budget, shorten in ((2_000, True), (2_000, False), (60, True)):
+            rendered = render(recorded(messages, truncate_at=20, shorten=shorten), budget=budget, tokenizer=COUNTED)
+            assert COUNTED.count(rendered.messages[2].text) <= 20
+            assert CUT_MARKER in rendered.messages[2].text
+
+    def test_parts_of_a_text_are_counted_as_they_are_sent(self) -> None:
+        parts = ("one ", CacheBreakpointPart(), "two", "three")
+        messages = [user_message(*parts) for _ in range(30)]
+        rendered = render(recorded(messages), budget=100, tokenizer=GPT)
+        assert {message.content for message in shown(rendered)} == {("one twothree",)}
+        assert rendered.tokens > 90
+
+    def test_a_text_that_surely_does_not_fit_is_not_counted(self) -> None:
+        class Bounded(WordTokenizer):
+            def lower_bound(self, text: str) -> int:
+                return len(text) // 10
+
+            def count(self, text: str) -> int:
+                assert len(text) < 20_000
+                return super().count(text)
+
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(20_000)),
+            assistant_message("Yes."),
+            user_message("So?"),
+        ]
+        rendered = render(recorded(messages), budget=100, tokenizer=Bounded(per_message=1))
+        assert len(rendered.messages) == len(messages)
+
+
+class TestHeldPrefix:
+    MESSAGES = tuple(user_message(words(30, f"u{at}")) for at in range(60))
+
+    @pytest.mark.parametrize(("step", "shorten"), [(0, False), (200, True)], ids=["shorten=False", "prune_step"])
+    def test_older_rounds_are_whole_or_gone(self, step: int, *, shorten: bool) -> None:
+        messages = [user_message("Go."), call_message("a"), result_message("a", words(400)), *self.MESSAGES[:8]]
+        rendered = render(recorded(messages, shorten=shorten), budget=500, tokenizer=COUNTED, prune_step=step)
+        assert set(shown(rendered)) <= set(messages)
+        assert marked(rendered)
+
+    def test_with_a_prune_step_the_first_kept_message_stays_for_many_turns(self) -> None:
+        renderer = Renderer(budget=600, tokenizer=COUNTED, prune_step=300)
+        firsts = [shown(renderer.render(recorded(self.MESSAGES[:end])))[0].text for end in range(25, 55)]
+        assert len(set(firsts)) <= 4
+
+    def test_what_always_stays_is_shortened_where_it_must_be(self) -> None:
+        messages = [*self.MESSAGES[:3], user_message("Go."), call_message("a"), result_message("a", words(900))]
+        rendered = render(recorded(messages, keep_request=True), budget=300, tokenizer=COUNTED, prune_step=50)
+        assert [message.role for message in shown(rendered)] == ["user", "assistant", "tool"]
+        assert CUT_MARKER in rendered.messages[-1].text
+        assert rendered.tokens <= 300
+
+
+class TestReceipt:
+    def test_a_row_is_a_round_in_the_users_words(self) -> None:
+        messages = [
+            *(user_message(words(20, "old")), assistant_message(words(20))),
+            *(
+                user_message("Go."),
+                call_message("a", "b", name="read_file"),
+                result_message("a", words(20)),
+                result_message("b", words(20)),
+            ),
+            *(call_message("c", name="run_tests"), result_message("c", words(20)), assistant_message(words(30))),
+        ]
+        removals = render(recorded(messages, shorten=False), budget=50, tokenizer=COUNTED).removals
+        assert [(removal.label, removal.reason, removal.partner) for removal in removals] == [
+            ("turn 1 · reply", "budget", None),
+            ("turn 1 · request", "budget", None),
+            ("turn 2 · read_file results", "budget", None),
+            ("turn 2 · run_tests result", "budget", None),
+        ]
+
+
+class TestReuse:
+    def test_old_rounds_are_equal_elements_from_render_to_render(self) -> None:
+        def build(messages: Sequence[Message]) -> list[PromptElement]:
+            _, rounds = recorded(messages).render(Sizing(lambda: 100_000, COUNTED))  # type: ignore[misc]  # a tuple of metadata and rounds
+            return list(rounds)  # type: ignore[arg-type]  # as above
+
+        messages = [message for at in range(40) for message in (user_message(f"u{at}"), assistant_message(f"a{at}"))]
+        before, after = build(messages), build([*messages, user_message("And now?")])
+        assert after[: len(before) - 1] == before[:-1]
+        assert len(before) > 3
+
+    def test_a_long_history_is_counted_only_as_far_as_it_is_kept(self) -> None:
+        class Counting(WordTokenizer):
+            def count(self, text: str) -> int:
+                counted.append(text)
+                return super().count(text)
+
+        counted: list[str] = []
+        render(recorded([user_message(words(10, f"u{at}")) for at in range(500)]), budget=120, tokenizer=Counting())
+        assert len({text.split()[0] for text in counted if text.startswith("u")}) < 20

@@ -1,0 +1,230 @@
+"""Estimated tokens: by characters, and by the tokens of another model with a margin that is learned."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from promptkit import TextChunk, UserMessage, render
+from promptkit.compaction.policy.usage import UsageMeter
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
+from promptkit.rendering.sizing import Sizer
+from promptkit.testing import WordTokenizer
+from promptkit.tokens import Count, Tokenizer, tokenizer_for
+from promptkit.tokens.estimates import CalibratedTokenizer, HeuristicTokenizer
+from promptkit.tokens.tokenizer import truncate_by_counting
+from tests.conversations import ConversationBuilder
+from tests.examples import examples
+
+if TYPE_CHECKING:
+    import re
+
+    from promptkit.messages import Role
+
+EXACT = HeuristicTokenizer(margin=1.0)
+USUAL = HeuristicTokenizer()
+BASE = tokenizer_for("gpt-5")
+
+
+def test_four_characters_are_a_token_and_the_margin_comes_on_top() -> None:
+    assert EXACT.count("x" * 400) == 100
+    assert USUAL.count("x" * 400) == 120
+    assert EXACT.count("xxxxx") == 2
+    assert EXACT.count("") == 0
+    assert USUAL.name == "characters/4*1.2"
+
+
+def test_letters_beyond_latin_script_are_a_token_each() -> None:
+    assert EXACT.count("漢字漢字") == 4
+    assert EXACT.count("größe") == 2
+
+
+def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_arguments() -> None:
+    image = ImagePart(url="https://example.org/a.png")
+    sizer = Sizer(EXACT)
+    asked = sizer.count_message(Message(role="user", content=(image,)))
+    returned = sizer.count_message(Message(role="tool", content=(image,), tool_call_id="c"))
+    assert asked == EXACT.image_tokens + EXACT.message_tokens
+    assert returned == asked + 1  # the call id
+    call = Message(role="assistant", tool_calls=(ToolCall(id="c1c1", name="read", arguments="x" * 400),))
+    assert sizer.count_message(call) >= 102
+
+
+def test_opaque_parts_documents_and_tools_are_counted() -> None:
+    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400})).tokens > 100
+    assert EXACT.count_part(OpaquePart(value=None, tokens=7)) == (7, False)
+    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")).tokens == 100
+    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]).tokens > 100
+
+
+@given(text=st.text(), more=st.text())
+def test_more_text_never_has_fewer_tokens(text: str, more: str) -> None:
+    assert USUAL.count(text) <= USUAL.count(text + more) <= (USUAL.upper_bound(text + more) or 0)
+
+
+@given(text=st.text(), tokens=st.integers(min_value=0, max_value=30), keep=st.sampled_from(["head", "tail"]))
+def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: str) -> None:
+    kept = USUAL.truncate(text, tokens, keep="head" if keep == "head" else "tail")
+    assert USUAL.count(kept) <= tokens
+    if kept != text:
+        longer = text[: len(kept) + 1] if keep == "head" else text[len(text) - len(kept) - 1 :]
+        assert USUAL.count(longer) > tokens
+
+
+@pytest.mark.parametrize("wrong", [{"characters_per_token": 0.0}, {"margin": -1.0}])
+def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InvalidArgumentError, match="above 0"):
+        HeuristicTokenizer(**wrong)  # type: ignore[arg-type]  # both are figures
+
+
+def test_the_provider_s_count_goes_first_and_the_estimate_is_for_what_came_since() -> None:
+    talk = ConversationBuilder()
+    talk.user("x" * 4_000)
+    meter = UsageMeter(EXACT)
+    assert meter.read(talk.path, talk.view).tokens == 1_004  # nothing else is known
+    talk.answer("y" * 40, used=Usage(input_tokens=1_500, output_tokens=10))
+    talk.user("z" * 400)
+    assert meter.read(talk.path, talk.view).provider == 1_500 + 10 + 104
+
+
+class TestCalibrated:
+    @given(text=st.text(), more=st.text(), margin=st.floats(0.5, 3))
+    def test_a_count_is_that_of_the_base_raised_by_the_margin(self, text: str, more: str, margin: float) -> None:
+        calibrated = CalibratedTokenizer(BASE, margin)
+        tokens = calibrated.count(text)
+        assert tokens == calibrated.scale(calibrated.base.count(text)) == ceil(round(margin * BASE.count(text), 6))
+        assert calibrated.lower_bound(text) <= tokens <= (calibrated.upper_bound(text) or 0)
+        assert tokens <= calibrated.scale(BASE.count(text) + BASE.count(more))
+
+    @given(text=st.text(), tokens=st.integers(0, 30), margin=st.floats(0.5, 3), keep=st.sampled_from(["head", "tail"]))
+    def test_a_cut_fits(self, text: str, tokens: int, margin: float, keep: Literal["head", "tail"]) -> None:
+        calibrated = CalibratedTokenizer(BASE, margin)
+        kept = calibrated.truncate(text, tokens, keep=keep)
+        assert calibrated.count(kept) <= tokens
+        assert text.startswith(kept) if keep == "head" else text.endswith(kept)
+
+    def test_framing_and_tools_are_raised_and_images_are_not(self) -> None:
+        calibrated = CalibratedTokenizer(BASE, 1.5)
+        image = ImagePart(url="https://example.org/a.png")
+        read = ToolDefinition(name="read", description="Read a file.")
+        assert calibrated.count_framing("user") == (6, False)
+        assert calibrated.count_part(image).tokens == BASE.count_part(image).tokens
+        assert calibrated.count_overhead([read]) == (ceil(1.5 * BASE.count_overhead([read]).tokens), False)
+        assert calibrated.name == "o200k_base*1.5"
+
+    def test_text_that_is_cut_into_parts_is_counted_once(self) -> None:
+        counted = Witness()
+        lines = [f"line {number} of the log\n" for number in range(2_000)]
+        rendered = render(
+            UserMessage()[[TextChunk(priority=1)[line] for line in lines]], budget=10**6, tokenizer=CalibratedTokenizer(counted, 1.3)
+        )
+        text = "".join(lines)
+        assert rendered.tokens == ceil(1.3 * BASE.count(text)) + 6 + 4  # the message and the start of the reply
+        assert counted.characters < 10 * len(text)
+
+    @pytest.mark.parametrize(
+        ("reports", "margin"),
+        [
+            ([1.2], 1.26),  # 5 % above the highest ratio
+            ([1.2, 1.3, 1.2], 1.38),  # it rises at once
+            ([1.2, 1.19, 1.21], 1.28),
+            ([1.3] + [1.0] * 4, 1.38),  # one high report counts five requests long
+            ([1.3] + [1.0] * 5, 1.06),
+            ([0.6], 1.0),  # never below the floor
+            ([0.4], 1.45),  # a report without the cached tokens
+            ([50.0], 3.16),  # hidden content of the provider is no way of counting
+            ([1.371, 1.36, 1.35, 1.35, 1.35, 1.36], 1.45),  # a fall of one step is none
+        ],
+    )
+    def test_it_learns_from_what_the_provider_reports(self, reports: list[float], margin: float) -> None:
+        tokenizer = CalibratedTokenizer(BASE, 1.45)
+        for ratio in reports:
+            tokenizer = tokenizer.learn(counted=tokenizer.scale(100_000), reported=int(100_000 * ratio))
+        assert tokenizer.margin == margin
+
+    def test_small_requests_and_missing_reports_teach_nothing(self) -> None:
+        tokenizer = CalibratedTokenizer(BASE, 1.45)
+        assert tokenizer.learn(counted=999, reported=5_000) is tokenizer
+        assert tokenizer.learn(counted=10_000, reported=0) is tokenizer
+        assert BASE.learn(counted=10_000, reported=20_000) is BASE
+
+    def test_a_report_that_changes_no_margin_gives_an_equal_tokenizer(self) -> None:
+        tokenizer = CalibratedTokenizer(BASE, 1.3)
+        assert tokenizer.learn(counted=13_000, reported=12_200) == tokenizer
+
+    def test_margins_without_a_sense_are_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="must be above 0"):
+            CalibratedTokenizer(BASE, 0)
+        with pytest.raises(InvalidArgumentError, match="calibrated already"):
+            CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
+
+
+class TenLetters(Tokenizer):
+    """Counts runs of ten letters, whatever stands before them: a short piece says nothing of the whole."""
+
+    characters = 0
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return -(-len(text) // 10)
+
+
+class Witness(Tokenizer):
+    """Counts with the base, and the characters that it counts."""
+
+    characters = 0
+
+    @property
+    def safe_cut(self) -> re.Pattern[str] | None:
+        return BASE.safe_cut
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return BASE.count(text)
+
+    def count_framing(self, role: Role, **_: Any) -> Count:
+        return BASE.count_framing(role)
+
+    def count_overhead(self, *_: Any, **__: Any) -> Count:
+        return BASE.count_overhead()
+
+
+class TestTruncateByCounting:
+    """What a tokenizer inherits that only counts."""
+
+    @settings(max_examples=examples(200))
+    @given(
+        text=st.text(alphabet="ab \n1é漢", max_size=300),
+        tokens=st.integers(-1, 60),
+        keep=st.sampled_from(["head", "tail"]),
+        words=st.booleans(),
+    )
+    def test_the_end_that_is_kept_fits_and_cannot_grow(self, text: str, tokens: int, keep: Literal["head", "tail"], words: bool) -> None:
+        count = (WordTokenizer() if words else BASE).count
+        kept = truncate_by_counting(text, tokens, count, keep=keep)
+        assert text.startswith(kept) if keep == "head" else text.endswith(kept)
+        assert count(kept) <= max(tokens, 0)
+        longer = text[: len(kept) + 1] if keep == "head" else text[len(text) - len(kept) - 1 :]
+        assert kept == text or count(longer) > tokens
+
+    def test_a_text_whose_pieces_mislead_takes_no_longer_than_halving(self) -> None:
+        witness = TenLetters()
+        assert len(witness.truncate("a" * 1_000_000, 4_000)) == 40_000
+        assert witness.characters < 30 * 40_000
+
+    @pytest.mark.parametrize("tokens", [1, 100, 4_000, 100_000])
+    @pytest.mark.parametrize("keep", ["head", "tail"])
+    @pytest.mark.parametrize("sample", ["The quick brown fox jumps over it. ", "x = {'a': [1, 2, 3]}\n", "漢字 ", "a"])
+    def test_three_times_what_the_built_in_one_encodes_is_counted_at_most(
+        self, tokens: int, keep: Literal["head", "tail"], sample: str
+    ) -> None:
+        witness = Witness()
+        text = sample * (1_000_000 // len(sample))
+        kept = witness.truncate(text, tokens, keep=keep)
+        assert BASE.count(kept) <= tokens
+        assert len(kept) >= 0.99 * len(BASE.truncate(text, tokens, keep=keep))
+        assert witness.characters <= 3 * (6 * tokens + 64 + 1_024 + len(kept)) + 4_000  # the excerpt of `TextCounter`, and its result

@@ -1,0 +1,240 @@
+# pyright: reportPrivateUsage=false
+# The libraries that counts are compared with can only be seen from inside.
+
+"""Models with a public vocabulary: text is counted as their own libraries do, and framing as their chat templates write it."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from promptkit import Message, SystemMessage, TextChunk, ToolCall, ToolDefinition, UserMessage, render
+from promptkit.errors import TokenizerError
+from promptkit.tokens import HuggingFaceTokenizer, MistralTokenizer, Tokenizer
+from promptkit.tokens.tokenizer import count_message
+from tests.examples import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SAMPLE = "The parser reads a file, line by line. Its tests run in a second!\n    def parse(text): return text.split('\\n')\n größe 漢字 123"
+CHATML = """{%- if tools %}<|im_start|>system
+# Tools
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}<|im_end|>
+{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{% generation %}{{ message.content }}{% endgeneration %}
+{%- for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+TEXTS = st.text(alphabet="abe \n\t.1é漢/'", max_size=60)
+READ = ToolDefinition(name="read", description="Read a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+CALL = ToolCall(id="abcdef123", name="read", arguments='{"path": "a.py"}')
+CONVERSATION = (
+    Message(role="system", content=("Be brief.",)),
+    Message(role="user", content=("Fix the parser.",)),
+    Message(role="assistant", content=("I read it.",), tool_calls=(CALL,)),
+    Message(role="tool", content=("def parse",), tool_call_id="abcdef123"),
+    Message(role="assistant", content=("Done.",)),
+    Message(role="user", content=("Run the tests.",)),
+)
+
+
+def total(messages: Sequence[Message], tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = ()) -> int:
+    system = any(message.role == "system" for message in messages)
+    return tokenizer.count_overhead(tools, system=system).tokens + sum(count_message(message, tokenizer) for message in messages)
+
+
+def as_chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages as chat templates take them."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        one: dict[str, Any] = {"role": message.role, "content": message.text}
+        if message.tool_calls:
+            one["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": json.loads(call.arguments)}}
+                for call in message.tool_calls
+            ]
+        if message.tool_call_id:
+            one |= {"tool_call_id": message.tool_call_id, "name": "read"}
+        written.append(one)
+    return written
+
+
+def train(pattern: str | None = None) -> Any:  # Any: `tokenizers` need not be installed
+    """A small byte-level vocabulary, split as GPT-2's is, or by a pattern."""
+    library: Any = pytest.importorskip("tokenizers", reason="tokenizers is not installed: it comes with the extra `huggingface`")
+    made = library.Tokenizer(library.models.BPE())
+    level = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    if pattern:
+        split = library.pre_tokenizers.Split(library.Regex(pattern), "isolated")
+        level = library.pre_tokenizers.Sequence([split, level])
+    made.pre_tokenizer = level
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=500,
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+    )
+    made.train_from_iterator([SAMPLE], trainer)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model's folder, as it is published."""
+    made = train()
+    made.enable_padding(length=64)  # as some are published
+    made.enable_truncation(8)
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML, "eos_token": {"content": "<|im_end|>"}}))
+    return tmp_path
+
+
+class TestHuggingFace:
+    def test_text_is_counted_as_the_library_encodes_it(self, folder: Path) -> None:
+        tokenizer = HuggingFaceTokenizer(folder)
+        plain = train()
+        for text in ("", "Fix the parser.", SAMPLE, SAMPLE * 50):
+            assert tokenizer.count(text) == len(plain.encode(text).ids)
+        assert tokenizer.count("<|im_end|>") > 1  # in the text of a user, it is text
+        assert tokenizer.count("a\ud800b") > 2
+
+    def test_a_conversation_costs_what_the_template_writes(self, folder: Path) -> None:
+        tokenizer = HuggingFaceTokenizer(folder)
+        plain, template = train(), tokenizer._template
+        for messages in (CONVERSATION[:2], CONVERSATION[1:2], CONVERSATION):
+            written = template.render(messages=as_chat(messages), tools=None, add_generation_prompt=True)
+            assert total(messages, tokenizer) == len(plain.encode(written).ids)
+        tools = [{"type": "function", "function": {"name": READ.name, "description": READ.description, "parameters": READ.parameters}}]
+        written = template.render(messages=as_chat(CONVERSATION), tools=tools, add_generation_prompt=True)
+        assert total(CONVERSATION, tokenizer, [READ]) == len(plain.encode(written).ids)
+
+    def test_a_render_fits_and_is_an_estimate_beside_text(self, folder: Path) -> None:
+        tokenizer = HuggingFaceTokenizer(folder, name="small")
+        rendered = render(
+            (SystemMessage()["Be brief."], UserMessage()[[TextChunk(priority=1)[f"line {number} of the file"] for number in range(50)]]),
+            budget=300,
+            tokenizer=tokenizer,
+        )
+        assert rendered.tokens == total(rendered.messages, tokenizer) <= 300
+        assert not rendered.exact
+        assert tokenizer.name == "small"
+
+    def test_a_template_without_system_messages_counts_them_as_messages_of_the_user(self) -> None:
+        template = (
+            "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}[{{ m.content }}]{% endfor %}"
+        )
+        tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
+        assert tokenizer.count_framing("system") == tokenizer.count_framing("user") == (2, False)
+        assert tokenizer.count_overhead(system=True).tokens == 0
+
+    def test_without_a_template_a_message_costs_a_few_tokens_and_its_calls(self) -> None:
+        tokenizer = HuggingFaceTokenizer(train())
+        assert [tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")] == [4, 4, 4, 4]
+        assert tokenizer.count_framing("assistant", tool_calls=[CALL]).tokens > 10
+        assert tokenizer.count_overhead([READ]).tokens > tokenizer.count_overhead().tokens == 4
+
+    def test_a_template_may_take_arguments_as_text_or_no_calls(self) -> None:
+        head = "{% for m in messages %}[{{ m.content }}"
+        call = "{% for c in m.tool_calls or [] %}{{ c.function.name + ':' + c.function.arguments }}{% endfor %}"
+        written = HuggingFaceTokenizer(train(), chat_template=head + call + "]{% endfor %}")
+        assert written.count_framing("assistant", tool_calls=[CALL]).tokens == 2 + written.count("read:" + CALL.arguments)
+        refused = "{% if m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}]{% endfor %}"
+        without = HuggingFaceTokenizer(train(), chat_template=head + refused)
+        assert without.count_framing("assistant", tool_calls=[CALL]).tokens > 10
+        assert without.count_framing("tool", tool_call_id="c") == without.count_framing("user")
+
+    def test_a_template_runs_in_a_sandbox(self) -> None:
+        tokenizer = HuggingFaceTokenizer(train(), chat_template="{{ messages.append(1) }}")
+        with pytest.raises(TokenizerError, match="chat template"):
+            tokenizer.count_overhead()
+
+    @pytest.mark.parametrize("pattern", [None, r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
+    def test_counts_add_up_at_its_safe_cuts(self, pattern: str | None) -> None:
+        tokenizer = HuggingFaceTokenizer(train(pattern))
+        cut = tokenizer.safe_cut
+        assert cut is not None
+
+        @settings(max_examples=examples(200))
+        @given(TEXTS)
+        def adds_up(text: str) -> None:
+            for place in cut.finditer(text):
+                assert tokenizer.count(text) == tokenizer.count(text[: place.start()]) + tokenizer.count(text[place.start() :])
+
+        adds_up()
+
+    def test_a_vocabulary_that_is_split_in_another_way_has_no_safe_cut(self) -> None:
+        assert HuggingFaceTokenizer(train("a+")).safe_cut is None
+
+    @pytest.mark.parametrize("keep", ["head", "tail"])
+    def test_a_cut_fits(self, folder: Path, keep: Literal["head", "tail"]) -> None:
+        tokenizer, text = HuggingFaceTokenizer(folder), SAMPLE * 200
+        for tokens in (0, 1, 10, 1_000, 10**6):
+            assert tokenizer.count(tokenizer.truncate(text, tokens, keep=keep)) <= tokens
+        assert tokenizer.truncate(text, 10**6) == text
+
+    def test_errors_say_what_to_give(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("tokenizers", reason="tokenizers is not installed: it comes with the extra `huggingface`")
+        with pytest.raises(TokenizerError, match=re.escape(str(tmp_path / "tokenizer.json"))):
+            HuggingFaceTokenizer(tmp_path)
+        with pytest.raises(TokenizerError, match="Nothing is downloaded by name"):
+            HuggingFaceTokenizer("meta-llama/Llama-3.3-70B-Instruct")
+        monkeypatch.setitem(import_module("sys").modules, "tokenizers", None)
+        with pytest.raises(TokenizerError, match="tokenizers is not installed: run"):
+            HuggingFaceTokenizer(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def mistral() -> MistralTokenizer:
+    pytest.importorskip("mistral_common", reason="mistral-common is not installed: it comes with the extra `mistral`")
+    return MistralTokenizer()
+
+
+class TestMistral:
+    def test_text_is_counted_as_the_library_encodes_it(self, mistral: MistralTokenizer) -> None:
+        for text in ("", "Fix the parser.", SAMPLE):
+            assert mistral.count(text) == len(mistral._vocabulary.encode(text, bos=False, eos=False))
+        assert mistral.count("[INST]") > 1
+        assert mistral.name == "mistral v3 Tekkenizer"
+
+    @pytest.mark.parametrize("messages", [CONVERSATION[1:2], CONVERSATION[:2], (*CONVERSATION[1:2], *CONVERSATION[4:])], ids=len)
+    def test_a_conversation_costs_what_the_library_encodes(self, mistral: MistralTokenizer, messages: Sequence[Message]) -> None:
+        encoded = len(mistral._chat.encode_chat_completion(mistral._requests.from_openai(messages=as_chat(messages))).tokens)
+        merged = messages[0].role == "system"  # the end of its text with the line breaks behind it
+        assert total(messages, mistral) == encoded + merged
+
+    def test_tools_are_about_what_the_library_encodes(self, mistral: MistralTokenizer) -> None:
+        tools: list[Any] = [
+            {"type": "function", "function": {"name": "read", "description": READ.description, "parameters": READ.parameters}}
+        ]
+        messages = [attrs.evolve(message, content=()) if message.tool_calls else message for message in CONVERSATION]
+        request = mistral._requests.from_openai(messages=as_chat(messages), tools=tools)
+        encoded = len(mistral._chat.encode_chat_completion(request).tokens)
+        assert encoded <= total(messages, mistral, [READ]) <= encoded + 3
+
+    def test_counts_add_up_at_its_safe_cuts(self, mistral: MistralTokenizer) -> None:
+        cut = mistral.safe_cut
+        assert cut is not None
+
+        @settings(max_examples=examples(200))
+        @given(TEXTS)
+        def adds_up(text: str) -> None:
+            for place in cut.finditer(text):
+                assert mistral.count(text) == mistral.count(text[: place.start()]) + mistral.count(text[place.start() :])
+
+        adds_up()
+
+    def test_a_file_that_is_not_there_is_named(self) -> None:
+        pytest.importorskip("mistral_common", reason="mistral-common is not installed: it comes with the extra `mistral`")
+        with pytest.raises(TokenizerError, match=r"no file nowhere/tekken\.json"):
+            MistralTokenizer("nowhere/tekken.json")
