@@ -58,4 +58,5 @@ def test_a_rule_of_a_program_s_own_comes_first() -> None:
 
 
 def test_arguments_of_any_shape_are_survived() -> None:
-    assert find_file_call("read_file", {"path": None, "files": [1, {"x": 2}, [], "  "]}) == FileCall("read", ())
+    odd: list[object] = [1, {"x": 2}, [], "  "]
+    assert find_file_call("read_file", {"path": None, "files": odd}) == FileCall("read", ())

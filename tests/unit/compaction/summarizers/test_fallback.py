@@ -26,7 +26,7 @@ from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, 
 from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from promptkit.compaction.planning.plan import Summary
     from promptkit.compaction.summarizers.summarizer import Summarizer
@@ -367,7 +367,7 @@ class TestRequireModel:
 class TestOverHttp:
     """The same with a real client, over a server on this machine."""
 
-    def asked(self, answer: Answer, seconds: float | None = None) -> tuple[list[Exchange], Summary, Reports]:
+    def asked(self, answer: Answer, seconds: float | None = None) -> tuple[Sequence[Exchange], Summary, Reports]:
         """The requests for a summary, what came of them, and the attempts that failed. The connection is open before."""
         reports = Reports()
         task = attrs.evolve(reports.of(task_of(parser_talk(), max_tokens=100)), seconds=seconds)
