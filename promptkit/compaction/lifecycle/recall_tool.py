@@ -28,17 +28,14 @@ __all__ = ["RECALL", "recall_tool", "suggest_call"]
 
 RECALL = ToolDefinition(
     name="recall",
-    description=(
-        "Search this conversation from its beginning, or read one entry of it in full. Use it for details that a summary has left out: "
-        "earlier messages, tool calls and complete tool results. Give a query, a pattern or an entry."
-    ),
+    description="Find what a summary left out: search this conversation from its beginning, or read one entry of it in full.",
     parameters={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words, names or file names to look for. The best matches come first."},
-            "pattern": {"type": "string", "description": "A regular expression, searched in each line. The newest matches come first."},
-            "entry": {"type": "string", "description": "The id of an entry to read in full, as a search returns it."},
-            "page": {"type": "integer", "description": "The page of a long result, from 1."},
+            "query": {"type": "string", "description": "Words or file names. Best matches first."},
+            "pattern": {"type": "string", "description": "A regular expression. Newest matches first."},
+            "entry": {"type": "string", "description": "The id of an entry, as a search shows it."},
+            "page": {"type": "integer", "description": "From 1."},
         },
     },
 )

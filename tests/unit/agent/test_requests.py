@@ -26,6 +26,7 @@ from promptkit import (
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
+from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.errors import BudgetExceededError
@@ -175,7 +176,7 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
 
     asyncio.run(talk())
     (task,) = later.writer.tasks
-    assert (task.last_request, task.tools) == (None, (READ,))
+    assert (task.last_request, task.tools) == (None, (READ, RECALL))
 
 
 def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:

@@ -92,14 +92,16 @@ def test_an_empty_transcript_is_nothing_to_compact() -> None:
 
 def test_the_breadcrumb_leads_to_the_file_with_the_lines_that_it_had(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
-    each = made(Transcript(JsonlStore(file)))
-    each.log.append_messages(Message(role="user", content=(words(9),)))  # so that something is gained
-    each.compactor.keep = KeepNothing()
+    log = made(Transcript(JsonlStore(file))).log
+    log.append_messages(Message(role="user", content=(words(9),)))  # so that something is gained
     lines = file.read_bytes().count(b"\n")
-    payload = checkpoint(compact(each))
+    compactor = Compactor(
+        log, summarizer=Writer(), keep=KeepNothing(), tokenizer=WordTokenizer(), max_summary_tokens=15, look_up=lambda _: "look(1)"
+    )
+    payload = checkpoint(asyncio.run(compactor.compact(trigger="manual")))
     assert json.dumps(str(file)) in payload.summary
     assert f"{lines} lines" in payload.summary
-    assert f"read_file({json.dumps({'path': str(file)})})" in payload.summary
+    assert payload.summary.endswith("look it up there: look(1)")
 
 
 def test_facts_are_carried_whoever_writes_the_summary() -> None:

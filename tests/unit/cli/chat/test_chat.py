@@ -103,7 +103,7 @@ class TestSummaries:
         assert "summary applied" in shown[0]
 
     def test_where_no_summary_is_to_be_had_the_receipt_says_what_was_left_out(self, folder: Path) -> None:
-        done = chat(folder, "--folder", "docs", "--window", "600", *LONG[:6], "-m", "/receipt")
+        done = chat(folder, "--folder", "docs", "--window", "750", *LONG[:6], "-m", "/receipt")
 
         assert done.returncode == 0
         assert "no summary was made: " in done.stdout

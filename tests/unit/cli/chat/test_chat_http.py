@@ -86,7 +86,8 @@ class TestModel:
             tools = server.requests[0].body["tools"]
             offered.append(set(re.findall(r"'name': '(\w+)'", str(tools))))
 
-        assert offered == [{"list_files", "read_file", "search"}, {"list_files", "read_file", "search", "write_file", "edit_file"}]
+        reading = {"list_files", "read_file", "search", "recall"}
+        assert offered == [reading, reading | {"write_file", "edit_file"}]
 
     def test_instructions_take_the_place_of_the_usual_ones(self, folder: Path) -> None:
         with serve(script=["Yes."]) as server:

@@ -113,7 +113,7 @@ class TestPrompt:
         with Terminal(folder, "--folder", "docs") as terminal:
             place = terminal.until(r"Ctrl-D leaves\.(.*\n)+> ")
             terminal.press("read alpha.md\n")
-            place = terminal.until(r"877 of 4,500 tokens, \d+% cached(.*\n)+> ", after=place)
+            place = terminal.until(r"960 of 4,500 tokens, \d+% cached(.*\n)+> ", after=place)
             terminal.press(CTRL_D)
 
             assert terminal.end() == 0
