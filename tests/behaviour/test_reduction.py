@@ -128,10 +128,19 @@ def test_the_report_is_true_and_nothing_grows(reducers: Reducers, kind: str, giv
     assert not changed & same
 
 
+def newest_round(given_: list[Message]) -> list[Message]:
+    """The last reply with the results behind it, if no user message comes after it."""
+    answer = next((at for at in range(len(given_) - 1, -1, -1) if given_[at].role != "tool"), None)
+    if answer is None or given_[answer].role != "assistant":
+        return []
+    calls = {call.id for call in given_[answer].tool_calls}
+    return [given_[answer], *(message for message in given_[answer + 1 :] if message.tool_call_id in calls)]
+
+
 @given(given_=messages(), limit=st.integers(0, 400), beside=st.integers(0, 50), headroom=st.sampled_from([0, 0.05, 0.5]))
 def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, beside: int, headroom: float) -> None:
     last = [message for message in given_ if message.role == "user"][-1:]
-    least = tokens([*(message for message in given_ if message.role == "system"), *last]) + beside
+    least = tokens([*(message for message in given_ if message.role == "system"), *last, *newest_round(given_)]) + beside
     if least > limit:
         with pytest.raises(BudgetExceededError) as caught:
             truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom)

@@ -77,11 +77,11 @@ def truncate_messages(  # noqa: PLR0913  # keywords
     step: int = 0,
     count_message: Callable[[Message], int] | None = None,
 ) -> Reduction:
-    """Drop messages until a request fits its limit, by the rules of Copilot CLI's truncator. Linear in the number of messages.
+    """Drop messages until a request fits its limit, after the rules of Copilot CLI's truncator. Linear in the number of messages.
 
     Tool results without a call are always dropped. If the request is still too large, messages are dropped in this order, each time from
     the oldest on, and tool calls together with their results: replies and rounds before the last user message, older user messages,
-    rounds after the last user message, and last a summary of earlier messages.
+    rounds after the last user message except the newest, and last a summary of earlier messages.
 
     Args:
         messages: The messages.
@@ -246,7 +246,10 @@ def _orphans(messages: Sequence[Message]) -> set[int]:
 
 
 def _removal_order(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Iterate over the blocks that may be dropped, in the order in which they are dropped."""
+    """Iterate over the blocks that may be dropped, in the order in which they are dropped.
+
+    The newest round is none of them: a model that does not see its own calls makes them again.
+    """
     last = _last_user(messages)
     blocks = [(start, end) for start, end in block_spans(messages) if messages[start].role != "system" and start != last]
     edge = -1 if last is None else last
@@ -255,7 +258,7 @@ def _removal_order(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
     summaries = {block for block in user_messages if extract_summary_text(messages[block[0]]) is not None}
     yield from (block for block in answers if block[0] < edge)
     yield from (block for block in user_messages if block not in summaries)
-    yield from (block for block in answers if block[0] > edge)
+    yield from (block for block in answers if block[0] > edge and block[1] < len(messages))
     yield from sorted(summaries)
 
 

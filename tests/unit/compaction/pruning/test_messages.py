@@ -66,8 +66,6 @@ def left(limit: int, messages: tuple[Message, ...] = REQUEST, beside: int = 0) -
         (6, "s u3 call r2 call r3"),
         (5, "s u3 call r3"),
         (4, "s u3 call r3"),
-        (3, "s u3"),
-        (2, "s u3"),
     ],
 )
 def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: int, texts: str) -> None:
@@ -75,16 +73,17 @@ def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: 
 
 
 @pytest.mark.spec("E81")
-@pytest.mark.parametrize("limit", [0, 1])
-def test_system_and_the_last_request_never_go_and_the_failure_is_explicit(limit: int) -> None:
-    with pytest.raises(BudgetExceededError, match=rf"2 required tokens do not fit a budget of {limit}") as caught:
+@pytest.mark.parametrize("limit", [0, 3])
+def test_system_the_last_request_and_the_newest_round_never_go_and_the_failure_is_explicit(limit: int) -> None:
+    with pytest.raises(BudgetExceededError, match=rf"4 required tokens do not fit a budget of {limit}") as caught:
         truncate_messages(REQUEST, limit, tokenizer=TOKENIZER)
-    assert caught.value.largest == {"messages[0] (system)": 1, "messages[7] (user)": 1}
+    names = ("messages[0] (system)", "messages[7] (user)", "messages[10] (assistant)", "messages[11] (tool)")
+    assert caught.value.largest == dict.fromkeys(names, 1)
     assert caught.value.messages == REQUEST
 
 
 def test_what_stands_beside_the_messages_counts() -> None:
-    assert left(9, beside=6) == "s u3"
+    assert left(10, beside=6) == "s u3 call r3"
     with pytest.raises(BudgetExceededError) as caught:
         truncate_messages(REQUEST, 9, tokenizer=TOKENIZER, fixed_tokens=8)
     assert caught.value.largest["tools and framing"] == 8
@@ -105,13 +104,15 @@ def test_headroom_is_a_wish_and_the_limit_is_not() -> None:
 
 def test_a_summary_of_what_was_before_goes_last() -> None:
     talk = (system("s"), build_summary_message("what was"), user("u1"), answer("a1"), user("u2"), *rounds("a", "r"))
-    size = sum(TOKENIZER.count(message.text) for message in (talk[0], talk[1], talk[4]))
+    size = sum(TOKENIZER.count(message.text) for message in (talk[0], talk[1], *talk[4:]))
     assert [message.text for message in truncate_messages(talk, size, tokenizer=TOKENIZER, headroom=0).messages] == [
         "s",
         talk[1].text,
         "u2",
+        "call",
+        "r",
     ]
-    assert left(size - 1, talk) == "s u2"
+    assert left(size - 1, talk) == "s u2 call r"
 
 
 @pytest.mark.parametrize("limit", [100, 5])
@@ -135,7 +136,6 @@ def test_two_calls_with_one_id_keep_their_results() -> None:
 
 
 def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
-    assert left(2, (*rounds("a", "1"), *rounds("b", "2"))) == "call 2"
     assert left(0, rounds("a", "1")) == ""
     assert left(0, ()) == ""
 
