@@ -126,6 +126,7 @@ class Walk:
             tokenizer=TOKENIZER,
             events=Events(self._hears),
             promotions=[self.model(name) for name in promotions],
+            recall=False,
             rng=lambda: 0.5,
         )
 

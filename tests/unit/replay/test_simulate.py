@@ -103,6 +103,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
                 tokenizer=tokenizer,
                 summarizer=ExtractiveSummarizer(tokenizer=tokenizer),
                 rng=_Draws(),
+                recall=False,
             )
             for message in talk:
                 if message.role == "user":
