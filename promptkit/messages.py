@@ -69,6 +69,11 @@ def _check_optional_number(instance: object, attribute: attrs.Attribute[int | No
         _refuse_field(instance, attribute.name, "a whole number or None", value)
 
 
+def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < 0:  # as above
+        _refuse_field(instance, attribute.name, "a whole number from 0 on (where no usage is known, write usage=None)", value)
+
+
 def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
     problem = f"{name} of {type(instance).__name__} must be {wanted}, not {value!r:.80}."
     raise TypeError(problem)
@@ -361,13 +366,13 @@ class Repair:
 class Usage:
     """The tokens that a provider reports for one request."""
 
-    input_tokens: int
+    input_tokens: int = attrs.field(validator=_check_count)
     """Tokens of the request, the cached ones included."""
 
-    output_tokens: int = 0
+    output_tokens: int = attrs.field(default=0, validator=_check_count)
     """Tokens of the reply."""
 
-    cached_tokens: int = 0
+    cached_tokens: int = attrs.field(default=0, validator=_check_count)
     """Input tokens that the provider read from its prompt cache."""
 
 

@@ -14,9 +14,9 @@ def describe_omitted(count: int) -> str:
     """Return the default text of the marker that replaces pruned messages.
 
     >>> describe_omitted(12)
-    '[12 older messages omitted]'
+    '[12 messages omitted]'
     """
-    return f"[{count:,} older message{'' if count == 1 else 's'} omitted]"
+    return f"[{count:,} message{'' if count == 1 else 's'} omitted]"
 
 
 @component
@@ -35,7 +35,7 @@ class History(PromptElement):
     ... ]
     >>> for message in render(History(turns=turns), budget=35).messages:
     ...     print(f"{message.role}: {message.text}")
-    user: [2 older messages omitted]
+    user: [2 messages omitted]
     user: Does it have tests?
     assistant: No.
     """

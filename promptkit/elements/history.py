@@ -124,9 +124,12 @@ class RecordedMessages(PromptElement):
         labels = _describe_rounds(messages, blocks)
         rounds: dict[int, _Round] = {}
         pruned = 0
-        for priority, block in enumerate(reversed(order_newest(messages, blocks))):
+        order = order_newest(messages, blocks)
+        last = next((block for block in order if block[0] not in required), None)
+        for priority, block in enumerate(reversed(order)):
             stays = block[0] in required
-            rounds[block[0]] = tuple(messages[at] for at in block), labels[block[0]], priority, None if stays else pruned
+            place = None if stays else (pruned, pruned == 0 or block is last)
+            rounds[block[0]] = tuple(messages[at] for at in block), labels[block[0]], priority, place
             pruned += 0 if stays else len(block)
         ordered = [rounds[block[0]] for block in blocks]
         return [
@@ -144,8 +147,11 @@ class RecordedMessages(PromptElement):
 RUN = 16
 """Rounds whose elements are kept together between renders: only a run with a new or changed round is built again."""
 
-_Round: TypeAlias = "tuple[tuple[Message, ...], str, float, int | None]"
-"""The messages of a round, its label, its priority, and the number of messages that are pruned before it; None if it never is."""
+_Round: TypeAlias = "tuple[tuple[Message, ...], str, float, tuple[int, bool] | None]"
+"""The messages of a round, its label, its priority, and its place in the order of pruning; None if it is never pruned.
+
+The place is the number of messages that are pruned before it, and whether it is the first or the last round that is pruned.
+"""
 
 
 @component
@@ -162,18 +168,20 @@ class _Rounds(PromptElement):
         return [self._build_round(*each, sizing.tokenizer) for each in self.rounds]
 
     def _build_round(
-        self, messages: Sequence[Message], label: str, priority: float, before: int | None, tokenizer: Tokenizer
+        self, messages: Sequence[Message], label: str, priority: float, place: tuple[int, bool] | None, tokenizer: Tokenizer
     ) -> PromptElement:
         shown = [element_from_message(_truncate_result(message, self.truncate_at, tokenizer)) for message in messages]
-        if before is None:
+        if place is None:
             return Group(label=label, required=True)[shown]
         if self.marker is None:
             return Chunk(label=label, priority=priority)[shown]
+        before, is_end = place
         after = before + len(messages)
         marker = KeepWith(group=(self.conversation, after), label="marker")[element_from_message(_build_marker(self.marker, after))]
+        if is_end:  # No marker is before the first round. The one before the last leaves first: it must not cost the last its place.
+            return Chunk(label=label, priority=priority, fallback=marker)[shown]
         # The marker before this round is pruned together with the round, so that at every budget one of two markers fits.
-        together = Chunk()[shown] if before == 0 else shown
-        return KeepWith(group=(self.conversation, before), label=label, priority=priority, fallback=marker)[together]
+        return KeepWith(group=(self.conversation, before), label=label, priority=priority, fallback=marker)[shown]
 
 
 def _describe_rounds(messages: Sequence[Message], blocks: Sequence[range]) -> dict[int, str]:

@@ -6,7 +6,7 @@ An estimate is rather too high than too low.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import attrs
 
@@ -33,8 +33,8 @@ MAX_RATIOS = 5
 """Number of the newest requests that a learned margin is made of."""
 
 RATIO_RANGE = (0.5, 3.0)
-"""The ratios that are learned. One below has another cause than the way of counting, such as a report without the cached tokens, and is
-ignored; one above counts as the highest."""
+"""The ratios that are learned. Another one has another cause than the way of counting, such as a report without the cached tokens, or with
+content that only the provider has, and is ignored."""
 
 
 @attrs.frozen
@@ -127,16 +127,23 @@ class CalibratedTokenizer(Tokenizer):
 
         The margin is the highest ratio of the last five requests and 5 % more, rounded up to a multiple of 0.02, and never below
         `floor`. It rises at once. It falls when it is 0.04 too high, so that requests are not pruned differently after every reply.
-        Requests below 1,000 counted tokens are ignored, and reports of less than half a token for one of `base`.
+        Requests below 1,000 counted tokens are ignored, and reports of less than half a token, or more than three, for one of `base`.
 
         Args:
             counted: The tokens that this tokenizer counted for the request.
             reported: The input tokens that the provider reported, cached ones included.
+
+        Raises:
+            InvalidArgumentError: A value is no whole number.
         """
+        for name, tokens in (("counted", counted), ("reported", reported)):
+            if not isinstance(cast("object", tokens), int) or isinstance(tokens, bool):  # callers without a type checker pass anything
+                problem = f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
+                raise InvalidArgumentError(problem)
         lowest, highest = RATIO_RANGE
-        if counted < LEAST_TOKENS or reported * self.margin < lowest * counted:
+        if counted < LEAST_TOKENS or not lowest * counted <= reported * self.margin <= highest * counted:
             return self
-        ratios = (*self.ratios, min(reported * self.margin / counted, highest))[-MAX_RATIOS:]
+        ratios = (*self.ratios, reported * self.margin / counted)[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
         if self.margin - 2 * STEP < needed <= self.margin:
             return attrs.evolve(self, ratios=ratios)

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageFunctionToolCall
 from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, render, to_anthropic, to_chat, to_responses
 from promptkit.elements import element_from_message
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, Usage
 from promptkit.transcript.jsonl.records import message_from_json, message_to_json
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -201,6 +201,9 @@ class TestFields:
             (lambda: DocumentPart(data=b"", media_type=""), "data of DocumentPart must be a string"),  # type: ignore[arg-type]  # as above
             (lambda: OpaquePart(value=1, tokens=1.5), "tokens of OpaquePart must be"),  # type: ignore[arg-type]  # as above
             (lambda: CacheBreakpointPart(ttl=5), "ttl of CacheBreakpointPart must be"),  # type: ignore[arg-type]  # as above
+            (lambda: Usage(input_tokens=None), "input_tokens of Usage must be a whole number.*usage=None.*not None"),  # type: ignore[arg-type]  # as above
+            (lambda: Usage(input_tokens=1, output_tokens=1.5), "output_tokens of Usage must be a whole number"),  # type: ignore[arg-type]  # as above
+            (lambda: Usage(input_tokens=1, cached_tokens=True), "cached_tokens of Usage must be a whole number"),
         ],
     )
     def test_a_wrong_type_is_refused_with_the_name_of_the_field(self, build: Any, says: str) -> None:

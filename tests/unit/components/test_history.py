@@ -13,7 +13,7 @@ from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from tests.examples import examples
 
-MARKER = re.compile(r"\[([\d,]+) older messages? omitted\]")
+MARKER = re.compile(r"\[([\d,]+) messages? omitted\]")
 
 
 def said(text: str) -> Message:
@@ -171,8 +171,8 @@ class TestMarker:
     @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
     def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
         history = History(turns=turns)
-        marker = render(UserMessage()["[99 older messages omitted]"]).tokens
-        for budget in range(max(marker, find_least_budget(history)), render(history).tokens, 3):
+        marker = render(UserMessage()["[99 messages omitted]"]).tokens
+        for budget in range(marker + find_least_budget(history), render(history).tokens, 3):
             rendered = render(history, budget=budget)
             assert bool(markers(rendered)) == (len(rendered.messages) - len(markers(rendered)) < len(turns))
 

@@ -146,6 +146,21 @@ class TestLaws:
             assert again.messages == render(recorded(messages[:end]), budget=budget, tokenizer=COUNTED).messages
 
 
+class TestMarker:
+    @pytest.mark.parametrize("keep", [False, True], ids=["", "keep_request"])
+    @pytest.mark.parametrize("older", [0, 3])
+    def test_it_never_costs_a_render_that_fits_without_it(self, older: int, *, keep: bool) -> None:
+        work = [user_message("Fix."), call_message("a"), result_message("a", words(900))]
+        messages = [*(user_message(words(9, f"u{at}")) for at in range(older)), *work]
+        for budget in range(1, 60):
+            try:
+                without = render(RecordedMessages(messages=messages, keep_request=keep), budget=budget, tokenizer=GPT)
+            except BudgetExceededError:
+                continue
+            rendered = render(recorded(messages, keep_request=keep), budget=budget, tokenizer=GPT)
+            assert 1 <= len(shown(rendered)) <= len(without.messages)
+
+
 class TestRoom:
     def test_one_long_request_is_shortened_to_the_budget(self) -> None:
         rendered = render(recorded([assistant_message("Hi."), user_message(words(5_000))]), budget=1_000, tokenizer=COUNTED)

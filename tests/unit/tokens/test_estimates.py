@@ -136,7 +136,9 @@ class TestCalibrated:
             ([1.3] + [1.0] * 5, 1.06),
             ([0.6], 1.0),  # never below the floor
             ([0.4], 1.45),  # a report without the cached tokens
-            ([50.0], 3.16),  # hidden content of the provider is no way of counting
+            ([50.0], 1.45),  # hidden content of the provider is no way of counting
+            ([2.9], 3.06),
+            ([1e7, 1.371], 1.45),  # a report of another request
             ([1.371, 1.36, 1.35, 1.35, 1.35, 1.36], 1.45),  # a fall of one step is none
         ],
     )
@@ -151,6 +153,11 @@ class TestCalibrated:
         assert tokenizer.learn(counted=999, reported=5_000) is tokenizer
         assert tokenizer.learn(counted=10_000, reported=0) is tokenizer
         assert BASE.learn(counted=10_000, reported=20_000) is BASE
+
+    @pytest.mark.parametrize("reported", [None, "12000", True])
+    def test_a_report_that_is_no_number_is_refused_with_a_sentence(self, reported: Any) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"reported must be a whole number.*without a report, do not call learn"):
+            CalibratedTokenizer(BASE, 1.45).learn(counted=10_000, reported=reported)
 
     def test_a_report_that_changes_no_margin_gives_an_equal_tokenizer(self) -> None:
         tokenizer = CalibratedTokenizer(BASE, 1.3)
