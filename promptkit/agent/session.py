@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
@@ -392,7 +392,7 @@ class AgentSession:
         await self.close()
 
     @asynccontextmanager
-    async def _between_turns(self) -> AsyncIterator[None]:
+    async def _between_turns(self) -> AsyncGenerator[None]:
         """Hold off turns. Raises TurnInProgressError if one is running."""
         if self._turn.locked():
             raise TurnInProgressError
