@@ -136,7 +136,7 @@ def test_two_calls_with_one_id_keep_their_results() -> None:
 
 
 def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
-    assert left(0, rounds("a", "1")) == ""
+    assert left(2, (*rounds("a", "1"), *rounds("b", "2"))) == "call 2"
     assert left(0, ()) == ""
 
 
