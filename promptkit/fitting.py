@@ -16,7 +16,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tokens.tokenizer import count_message
+from promptkit.tokens.tokenizer import Count, count_message, is_exact
 from promptkit.tool_pairing import pair_tool_calls
 from promptkit.tools import tool_definitions
 
@@ -40,6 +40,8 @@ class Fitted(Generic[T]):
     """The messages that fit, in order and in the format that was given. A message that did not change is the object that was given."""
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
+    exact: bool
+    """Whether `tokens` is the number that the provider bills, and not an estimate."""
     budget: int
     """The most tokens that the request may have."""
     kept: tuple[int, ...]
@@ -54,7 +56,8 @@ class Fitted(Generic[T]):
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share} in {_count(len(self.messages))}"]
+        estimated = "" if self.exact else ", estimated"
+        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"]
         lines += [
             f"{name} {_count(len(indices))}: {_format_ranges(indices)}"
             for name, indices in (("kept", self.kept), ("changed", self.changed), ("removed", self.removed))
@@ -120,7 +123,7 @@ def fit(  # noqa: PLR0913  # keywords
     owners = [-1] * len(instructions) + [at for at, group in enumerate(read) for _ in group.messages]
     paired = pair_tool_calls(flat)
     first = next((message.text for message in paired.messages if message.role == "system"), False)
-    overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
+    overhead, exact = counter.count_overhead(definitions, system=first) if flat or definitions else Count(0)
     fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
     if fitted.tokens + overhead > limit:
         sizes = {f"messages[{at}]": count_message(message, counter) for at, message in zip(fitted.sources, fitted.messages, strict=True)}
@@ -151,6 +154,7 @@ def fit(  # noqa: PLR0913  # keywords
     return Fitted(
         messages=tuple(shown),
         tokens=fitted.tokens + overhead,
+        exact=exact and all(is_exact(message, counter) for message in fitted.messages),
         budget=limit,
         kept=tuple(sorted(kept)),
         changed=tuple(sorted(changed - kept)),

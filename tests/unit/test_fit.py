@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
-from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
-from promptkit.elements import element_from_message
+from promptkit import (
+    BudgetExceededError,
+    Fitted,
+    Group,
+    Message,
+    ToolCall,
+    ToolDefinition,
+    fit,
+    render,
+)
+from promptkit.elements import RecordedMessages, element_from_message
 from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.emitters import messages_from_chat
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.tokens import Tokenizer, count_request, tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
@@ -22,6 +32,7 @@ from tests.conversations import assistant_message, call_message, result_message,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.emitters.parts import WireFormat
     from tests.conversations import ConversationBuilder
 
 GPT = tokenizer_for("gpt-5")
@@ -109,6 +120,46 @@ class TestLaws:
             assert level >= max(wants, default=0) or sum(min(want, level + 1) for want in wants) > room
 
 
+class TestTextInOpaqueParts:
+    """A refusal, thinking and summaries count as the text that they are."""
+
+    LONG = "I can not do that. " * 100
+
+    def test_a_refusal_counts_as_its_text_and_its_round_is_removed(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: of a request
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": None, "refusal": self.LONG},
+            {"role": "user", "content": "why?"},
+        ]
+        whole = fit(asked, budget=5_000, model="gpt-4o")
+        counted = count_request({"model": "gpt-4o", "messages": [*asked]})
+        assert (whole.tokens, whole.exact) == counted
+        assert counted.exact
+        rendered = render(RecordedMessages(messages=messages_from_chat(asked)), budget=5_000, model="gpt-4o")
+        assert (rendered.tokens, rendered.exact) == counted
+        fitted = fit(asked, budget=40, model="gpt-4o")
+        assert 1 in fitted.removed
+        assert fitted.tokens == count_request({"model": "gpt-4o", "messages": list(fitted.messages)}).tokens <= 40
+
+    @pytest.mark.parametrize(
+        ("asked", "form"),
+        [
+            ({"role": "assistant", "content": [{"type": "thinking", "thinking": "think " * 500, "signature": "c2ln" * 500}]}, "anthropic"),
+            ({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "think " * 500}]}, "responses"),
+            ({"type": "reasoning", "id": "r" * 900, "summary": [{"type": "summary_text", "text": "think " * 500}]}, "responses"),
+            ({"role": "assistant", "content": "ok", "reasoning_content": "think " * 500}, "chat"),
+        ],
+        ids=["thinking", "refusal", "reasoning", "field"],
+    )
+    @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-5", "an-unknown-model"])
+    def test_the_text_in_a_part_counts_and_its_signature_does_not(self, asked: dict[str, Any], form: WireFormat, model: str) -> None:
+        fitted = fit([asked], budget=9_000, model=model, format=form)
+        text = tokenizer_for(model).count("think " * 500)
+        assert text <= fitted.tokens <= text + 30
+        assert not fitted.exact
+        assert "estimated" in fitted.explain()
+
+
 class TestWhatStays:
     def test_a_long_tool_result_is_shortened_before_a_round_is_removed(self) -> None:
         messages = [
@@ -154,7 +205,7 @@ class TestWhatStays:
 
     def test_what_fits_is_what_was_given(self) -> None:
         messages = [user_message("a"), assistant_message("b")]
-        fitted = fit(messages, budget="1k", model="gpt-5")
+        fitted = fit(messages, budget="1k", model="gpt-4o")
         assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
         assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2 messages: 0-1"]
 
