@@ -54,11 +54,21 @@ def given_indices(fitted: Fitted[Message]) -> set[int]:
     return {*fitted.kept, *fitted.changed}
 
 
+def is_blank(message: Message) -> bool:
+    return (
+        message.role in ("user", "assistant")
+        and not message.text.strip()
+        and not message.tool_calls
+        and set(message.content) <= {message.text}
+    )
+
+
 def required(messages: Sequence[Message]) -> set[int]:
     """The system messages, the last user message, and the newest round."""
-    users = [at for at, message in enumerate(messages) if message.role == "user"]
-    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system")]
+    users = [at for at, message in enumerate(messages) if message.role == "user" and not is_blank(message)]
+    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system") and not is_blank(message)]
     newest = {at for at in range(starts[-1], len(messages)) if messages[at].role != "system"} if starts else set[int]()
+    newest = {at for at in newest if not is_blank(messages[at])}
     return {at for at, message in enumerate(messages) if message.role == "system"} | newest | set(users[-1:])
 
 
@@ -158,6 +168,57 @@ class TestTextInOpaqueParts:
         assert text <= fitted.tokens <= text + 30
         assert not fitted.exact
         assert "estimated" in fitted.explain()
+
+
+class TestBlankMessages:
+    def test_blank_text_beside_a_tool_result_is_no_user_message(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: of a request
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {"q": words(300)}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(300)}, {"type": "text", "text": " \n"}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+        ]
+        fitted = fit(asked, budget=30, model="gpt-4o", format="anthropic")
+        assert fitted.messages == (asked[0], asked[3])
+        assert (fitted.kept, fitted.changed, fitted.removed) == ((0, 3), (), (1, 2))
+        assert fitted.tokens == fit(fitted.messages, budget=900, model="gpt-4o", format="anthropic").tokens
+        whole = fit(asked, budget=9_000, model="gpt-4o", format="anthropic")
+        assert whole.kept == (0, 1, 2, 3)
+        assert whole.messages[2] is asked[2]
+
+    def test_a_blank_message_is_removed_and_not_counted(self) -> None:
+        asked: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, {"role": "user", "content": " \n"}]  # Any: as above
+        fitted = fit(asked, budget=20, model="gpt-4o")
+        assert fitted.messages == (asked[0],)
+        assert fitted.removed == (1,)
+        assert fitted.tokens == count_request({"messages": [asked[0]]}).tokens
+
+    def test_a_repair_names_the_message_that_was_given(self) -> None:
+        asked = [user_message(" "), user_message("Go."), result_message("a", "lost")]
+        assert [repair.detail.partition(":")[0] for repair in fit(asked, budget=90, tokenizer=COUNTED, system="Be brief.").repairs] == [
+            "turns[2]"
+        ]
+
+
+class TestErrors:
+    def test_an_error_names_the_messages_that_were_given_and_what_helps(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: as above
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(30)}, {"type": "text", "text": words(50)}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": words(90)}]},
+        ]
+        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or allow shorten=True\.$") as raised:
+            fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(20), shorten=False)
+        assert set(raised.value.largest) == {"messages[2]", "messages[3]", "system"}
+        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or shorten these yourself\.$"):
+            fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(200))
 
 
 class TestWhatStays:
