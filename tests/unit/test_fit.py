@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 from openai.types.chat import ChatCompletionMessage
@@ -23,8 +24,10 @@ from promptkit.elements import RecordedMessages, element_from_message
 from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
 from promptkit.emitters import messages_from_chat
 from promptkit.errors import InvalidArgumentError
+from promptkit.messages import OpaquePart
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import Tokenizer, count_request, tokenizer_for
+from promptkit.tokens import HeuristicTokenizer, Tokenizer, count_request, tokenizer_for
+from promptkit.tokens.tokenizer import count_message
 from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from tests.conversations import ConversationBuilder
 
 GPT = tokenizer_for("gpt-5")
+CALIBRATED = tokenizer_for("claude-opus-4-5")
 COUNTED = WordTokenizer(per_message=1, per_call=2, per_image=5)
 READ = ToolDefinition(name="read", description="Read a file.")
 
@@ -72,6 +76,10 @@ def required(messages: Sequence[Message]) -> set[int]:
     return {at for at, message in enumerate(messages) if message.role == "system"} | newest | set(users[-1:])
 
 
+def as_parts(content: Any) -> list[dict[str, str]]:  # Any: of a request
+    return [{"text": content}] if isinstance(content, str) else content
+
+
 class TestLaws:
     @given(messages=conversations(), budget=st.integers(1, 3_000), tools=st.booleans(), shorten=st.booleans(), data=st.data())
     @settings(deadline=None, max_examples=150)
@@ -99,6 +107,34 @@ class TestLaws:
             assert fitted == fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
         else:
             assert list(fitted.messages) == messages
+
+    @given(texts=st.lists(st.text("ab \n", max_size=9), min_size=1, max_size=5), data=st.data())
+    @settings(deadline=None, max_examples=80)
+    def test_a_message_counts_what_a_render_of_it_counts(self, texts: list[str], data: st.DataObject) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, HeuristicTokenizer(), COUNTED]))
+        role = data.draw(st.sampled_from(["system", "user", "assistant"]))
+        messages = messages_from_chat([{"role": role, "content": [{"type": "text", "text": text} for text in texts]}])
+        if role == "assistant" and data.draw(st.booleans()):
+            messages = [
+                attrs.evolve(messages[0], tool_calls=(ToolCall(id="a", name="read", arguments='{"path": "a b"}'),)),
+                result_message("a", "R"),
+            ]
+        if data.draw(st.booleans()):
+            thinking = OpaquePart(value={"type": "thinking", "thinking": "Hm, so."})
+            messages[0] = attrs.evolve(messages[0], content=(*messages[0].content, thinking))
+        rendered = render([element_from_message(message) for message in messages], budget=9_000, tokenizer=tokenizer)
+        overhead = tokenizer.count_overhead().tokens
+        if rendered.messages:
+            assert rendered.tokens == sum(count_message(message, tokenizer) for message in messages) + overhead
+            assert fit(messages, budget=9_000, tokenizer=tokenizer).tokens in (rendered.tokens, overhead, 0)
+
+    @given(parts=st.lists(st.integers(0, 40), min_size=1, max_size=6), budget=st.integers(5, 120))
+    @settings(deadline=None, max_examples=80)
+    def test_what_fits_a_calibrated_budget_counts_the_same_when_it_is_fit_again(self, parts: list[int], budget: int) -> None:
+        message = Message(role="user", content=[{"type": "text", "text": words(length, "w")} for length in parts])
+        fitted = fit_or_refuse([user_message("Hi"), message], budget=budget, tokenizer=CALIBRATED)
+        if not isinstance(fitted, int):
+            assert fitted.tokens == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens <= budget
 
     @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
     @settings(deadline=None, max_examples=150)
@@ -201,6 +237,26 @@ class TestBlankMessages:
         assert [repair.detail.partition(":")[0] for repair in fit(asked, budget=90, tokenizer=COUNTED, system="Be brief.").repairs] == [
             "turns[2]"
         ]
+
+
+class TestManyParts:
+    @pytest.mark.parametrize("budget", [20, 60, 1_000, 1_300, 3_000])
+    def test_a_last_request_of_many_texts_is_cut_in_the_middle(self, budget: int) -> None:
+        parts: Any = [{"type": "text", "text": f"m{at} " * 20} for at in range(200)]  # Any: of a request
+        asked: list[dict[str, Any]] = [{"role": "user", "content": parts}]  # Any: as above
+        fitted = fit(asked, budget=budget, model="gpt-4o")
+        texts = [part["text"] for part in as_parts(fitted.messages[0]["content"])]
+        assert budget * 0.7 - 10 <= fitted.tokens <= budget
+        assert fitted.tokens == count_request({"messages": [*fitted.messages]}).tokens
+        if budget <= 1_300:
+            assert sum(CUT_MARKER.strip() in text for text in texts) == 1
+        if budget == 1_000:
+            assert texts[0] == parts[0]["text"]
+            assert texts[-1] == parts[-1]["text"]
+
+    def test_a_short_text_stays_beside_one_that_is_cut(self) -> None:
+        least = fit([user_message("Hi", words(900))], budget=9, tokenizer=COUNTED)
+        assert least.messages[0].content[0] == "Hi"
 
 
 class TestErrors:
