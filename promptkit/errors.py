@@ -202,6 +202,7 @@ class BudgetExceededError(PromptKitError):
         where: str = "",
         last_message: str = "",
         last_role: str | None = None,
+        advice: str | None = None,
     ) -> None:
         over = required - budget
         listed = "; ".join(f"{path} {tokens:,}" for path, tokens in largest.items())
@@ -211,10 +212,10 @@ class BudgetExceededError(PromptKitError):
             problem = (
                 f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
             )
-            advice = "Give what may go before it a lower priority, shorten one of them, or raise the budget."
+            advice = advice or "Give what may go before it a lower priority, shorten one of them, or raise the budget."
         else:
             problem = f"{required:,} required tokens do not fit {limit} (over by {over:,})."
-            advice = "Make one of them prunable, give it a shorter variant, or raise the budget."
+            advice = advice or "Make one of them prunable, give it a shorter variant, or raise the budget."
         super().__init__(" ".join(filter(None, (problem, listed and f"Largest: {listed}.", advice))))
         self.budget = budget
         self.required = required

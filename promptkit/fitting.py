@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, get_args
@@ -13,15 +14,15 @@ from promptkit.emitters import messages_from_anthropic, messages_from_chat, mess
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.messages import Message, as_wire_object
+from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tokens.tokenizer import count_message
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.tokens.tokenizer import Count, count_message, is_exact
+from promptkit.tool_pairing import ToolCallPairer
 from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
-    from promptkit.messages import Json, Repair, ToolDefinition
+    from promptkit.messages import Json, Part, Repair, ToolDefinition
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
@@ -40,6 +41,8 @@ class Fitted(Generic[T]):
     """The messages that fit, in order and in the format that was given. A message that did not change is the object that was given."""
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
+    exact: bool
+    """Whether `tokens` is the number that the provider bills, and not an estimate."""
     budget: int
     """The most tokens that the request may have."""
     kept: tuple[int, ...]
@@ -54,7 +57,8 @@ class Fitted(Generic[T]):
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share} in {_count(len(self.messages))}"]
+        estimated = "" if self.exact else ", estimated"
+        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"]
         lines += [
             f"{name} {_count(len(indices))}: {_format_ranges(indices)}"
             for name, indices in (("kept", self.kept), ("changed", self.changed), ("removed", self.removed))
@@ -79,7 +83,8 @@ def fit(  # noqa: PLR0913  # keywords
     """Make messages fit a budget: long tool results and messages are shortened, then the oldest rounds are removed.
 
     System messages stay as they are. The last user message and the newest round always stay; they are shortened if they must be, the
-    user message last. Tool calls and their results stay together. Messages that did not change are the objects that were given.
+    user message last. Tool calls and their results stay together. User and assistant messages without content are removed. Messages that
+    did not change are the objects that were given.
 
     Args:
         messages: The messages of a request, oldest first: `Message` values, or dicts or SDK objects of one provider.
@@ -115,22 +120,30 @@ def fit(  # noqa: PLR0913  # keywords
         problem = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(problem)
     read, emit = _read(messages, format)
+    read = [_Group(group.indices, [message for message in group.messages if not _is_blank(message)]) for group in read]
     instructions = [] if system is None else [Message(role="system", content=(system,))]
     flat = [*instructions, *(message for group in read for message in group.messages)]
     owners = [-1] * len(instructions) + [at for at, group in enumerate(read) for _ in group.messages]
-    paired = pair_tool_calls(flat)
+    paired = ToolCallPairer(describe_turn=lambda at: f"turns[{read[owners[at]].indices[0]}]")  # no system prompt has anything to repair
+    for message in flat:
+        paired.add(message)
+    paired.settle()
     first = next((message.text for message in paired.messages if message.role == "system"), False)
-    overhead = counter.count_overhead(definitions, system=first).tokens if flat or definitions else 0
+    overhead, exact = counter.count_overhead(definitions, system=first) if flat or definitions else Count(0)
     fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
     if fitted.tokens + overhead > limit:
-        sizes = {f"messages[{at}]": count_message(message, counter) for at, message in zip(fitted.sources, fitted.messages, strict=True)}
+        sizes: Counter[str] = Counter()
+        for at, message in zip(fitted.sources, fitted.messages, strict=True):
+            owner = owners[paired.sources[at]]
+            sizes["system" if owner < 0 else read[owner].label] += count_message(message, counter)
         raise BudgetExceededError(
             budget=limit,
             required=fitted.tokens + overhead,
-            largest=dict(sorted(sizes.items(), key=lambda pair: -pair[1])[:3]),
+            largest=dict(sizes.most_common(3)),
             messages=paired.messages,
             metadata=(),
             removed=(),
+            advice="Raise the budget, or shorten these yourself." if shorten else "Raise the budget, or allow shorten=True.",
         )
     shown: list[T] = []
     kept: set[int] = set()
@@ -151,6 +164,7 @@ def fit(  # noqa: PLR0913  # keywords
     return Fitted(
         messages=tuple(shown),
         tokens=fitted.tokens + overhead,
+        exact=exact and all(is_exact(message, counter) for message in fitted.messages),
         budget=limit,
         kept=tuple(sorted(kept)),
         changed=tuple(sorted(changed - kept)),
@@ -165,6 +179,27 @@ class _Group:
 
     indices: Sequence[int]
     messages: Sequence[Message]
+
+    @property
+    def label(self) -> str:
+        """The given messages as an error names them."""
+        first, last = self.indices[0], self.indices[-1]
+        return f"messages[{first}]" if first == last else f"messages[{first}:{last + 1}]"
+
+
+def _is_blank(message: Message) -> bool:
+    """Return whether a message says nothing, so that a request need not have it. Instructions and tool results always stay."""
+    return (
+        message.role in ("user", "assistant")
+        and not message.tool_calls
+        and not message.text.strip()
+        and all(isinstance(part, str | CacheBreakpointPart) or _is_border(part) for part in message.content)
+    )
+
+
+def _is_border(part: Part) -> bool:
+    """Return whether a part is the border between two texts, and no content."""
+    return isinstance(part, OpaquePart) and (part.provider or "").endswith(".part")
 
 
 def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:

@@ -205,7 +205,7 @@ class OpaquePart:
     """The part in the provider's wire format."""
 
     tokens: int | None = attrs.field(default=None, validator=_check_optional_number)
-    """The cost in tokens. None counts as 0 and marks the count as inexact."""
+    """The cost in tokens. None counts the text in the part (a refusal, thinking, a summary), and marks the count as inexact."""
 
     provider: str | None = attrs.field(default=None, validator=_check_optional_text)
     """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format.

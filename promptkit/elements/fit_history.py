@@ -16,8 +16,8 @@ budget, never grows with the budget.
 from __future__ import annotations
 
 import json
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, cast
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import attrs
 
@@ -28,7 +28,7 @@ from promptkit.tokens.truncation import truncate_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from promptkit.messages import Json, Message
+    from promptkit.messages import Json, Message, Part
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["CUT_MARKER", "FittedHistory", "Shortened", "fit_history", "order_newest", "shorten_message", "split_blocks"]
@@ -158,8 +158,8 @@ class _Fit:
         if tokens is None:
             message = self.messages[at]
             frame = count_frame(message, self.tokenizer).tokens
-            parts = _count_parts(message, None if at in self.whole else max(self.budget, LONG), self.tokenizer)
-            tokens = self.counts[at] = frame + sum(parts)
+            content = _measure_content(message, None if at in self.whole else max(self.budget, LONG), self.tokenizer)
+            tokens = self.counts[at] = frame + content.total
             if self.truncate_at is not None and message.role == "tool":
                 tokens = min(tokens, self.truncate_at + frame)
             self.sizes[at] = tokens
@@ -300,11 +300,12 @@ def find_level(wants: Sequence[int], room: int) -> int:
 def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> Message:
     """Shorten a message to a number of tokens, or as far as possible: first the arguments of its tool calls, then its texts.
 
-    Texts keep a head (40 %) and a tail (60 %) around a marker. Strings in arguments keep their head, so that the arguments stay valid
-    JSON with the same keys. Images and other parts stay.
+    Texts keep a head (40 %) and a tail (60 %) around a marker. Where so little would show nothing of several texts, the texts between the
+    first and the last ones are cut as one. Strings in arguments keep their head, so that the arguments stay valid JSON with the same keys.
+    Images and other parts stay.
     """
-    parts = _count_parts(message, max(tokens, LONG), tokenizer)
-    size = count_frame(message, tokenizer).tokens + sum(parts)
+    measured = _measure_content(message, max(tokens, LONG), tokenizer)
+    size = count_frame(message, tokenizer).tokens + measured.total
     if size > tokens and message.tool_calls:
         needs = [tokenizer.count(compact_arguments(call.arguments)) for call in message.tool_calls]
         level = find_level(needs, sum(needs) - (size - tokens))
@@ -313,28 +314,70 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
             for call, need in zip(message.tool_calls, needs, strict=True)
         ]
         message = attrs.evolve(message, tool_calls=tuple(calls))
-        size = count_frame(message, tokenizer).tokens + sum(parts)
+        size = count_frame(message, tokenizer).tokens + measured.total
     if size > tokens:
-        needs = [need if isinstance(part, str) else 0 for part, need in zip(message.content, parts, strict=True)]
-        level = max(find_level(needs, sum(needs) - (size - tokens)), tokenizer.count(CUT_MARKER))
-        content = [
-            truncate_text(part, level, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
-            if isinstance(part, str) and need > level
-            else part
-            for part, need in zip(message.content, needs, strict=True)
-        ]
+        needs = measured.texts
+        room = tokens - (size - measured.total) - measured.others
+        level, least = find_level(needs, room), tokenizer.count(CUT_MARKER)
+        shown = [min(need, least) for need in needs]
+        if (level < least + USEFUL and sum(need > level for need in needs) > 1) or sum(shown) > max(room, least):
+            content = _cut_between(message.content, needs, room, tokenizer)
+        else:
+            content = [
+                _cut_text(part, max(level, least), tokenizer) if isinstance(part, str) and need > max(level, least) else part
+                for part, need in zip(message.content, needs, strict=True)
+            ]
         message = attrs.evolve(message, content=tuple(content))
     return message
 
 
-def _count_parts(message: Message, most: int | None, tokenizer: Tokenizer) -> list[int]:
-    """Count the tokens of each part of a message. A text that surely has more than `most` is not counted: any number above that will do."""
-    return [
-        bound
-        if most is not None and isinstance(part, str) and (bound := tokenizer.lower_bound(part)) > most
-        else count_part(part, tokenizer)
-        for part in message.content
-    ]
+def _cut_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
+    return truncate_text(text, tokens, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
+
+
+def _cut_between(content: Sequence[Part], needs: Sequence[int], tokens: int, tokenizer: Tokenizer) -> list[Part]:
+    """Keep the first and the last texts that fit, and cut those between as one text, of which at least the marker stays."""
+    texts = [at for at, part in enumerate(content) if isinstance(part, str)]
+    room = max(0, tokens - tokenizer.count(CUT_MARKER))
+    head = _count_fitting([needs[at] for at in texts], int(room * HEAD_SHARE))
+    room -= sum(needs[at] for at in texts[:head])
+    tail = _count_fitting([needs[at] for at in reversed(texts[head:])], room)
+    between = texts[head : len(texts) - tail]
+    left = tokens - sum(needs[at] for at in (*texts[:head], *texts[len(texts) - tail :]))
+    cut = _cut_text("\n".join(part for at in between if isinstance(part := content[at], str)), left, tokenizer) or CUT_MARKER
+    replaced = dict.fromkeys(between, "") | {between[0]: cut}
+    return [part for at, given in enumerate(content) if (part := replaced.get(at, given)) != ""]
+
+
+def _count_fitting(needs: Sequence[int], room: int) -> int:
+    """Return how many of the first needs fit together."""
+    return next((at for at, total in enumerate(accumulate(needs)) if total > room), len(needs))
+
+
+class _Content(NamedTuple):
+    """The tokens of a message's content."""
+
+    texts: list[int]
+    """For each part, the tokens of its text by itself; 0 for one that is no text."""
+    others: int
+    """The tokens of the parts that are no text."""
+    total: int
+    """The tokens of all parts. Those of the texts are added before they are scaled, as in a render."""
+
+
+def _measure_content(message: Message, most: int | None, tokenizer: Tokenizer) -> _Content:
+    """Count the parts of a message. A text that surely has more than `most` is not counted: any number above that will do."""
+    base, scale = tokenizer.base, tokenizer.scale
+    texts: list[int] = []
+    others = 0
+    for part in message.content:
+        if not isinstance(part, str):
+            texts.append(0)
+            others += count_part(part, tokenizer)
+            continue
+        bound = 0 if most is None else base.lower_bound(part)
+        texts.append(bound if most is not None and scale(bound) > most else base.count(part))
+    return _Content([scale(tokens) for tokens in texts], others, scale(sum(texts)) + others)
 
 
 def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> str:

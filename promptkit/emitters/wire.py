@@ -20,6 +20,7 @@ from promptkit.messages import (
     as_wire_object,
     read_part,
 )
+from promptkit.opaque_text import find_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +114,8 @@ def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
 
 
 def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
-    """Return the opaque part with fields that promptkit's messages do not have; none without fields."""
-    return (OpaquePart(value=fields, tokens=0, provider=provider),) if fields else ()
+    """Return the opaque part with fields that promptkit's messages do not have; none without fields. Text in it counts, as a refusal does."""
+    return (OpaquePart(value=fields, tokens=None if find_texts(fields) else 0, provider=provider),) if fields else ()
 
 
 @attrs.define

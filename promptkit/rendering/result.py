@@ -9,11 +9,11 @@ import attrs
 
 from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.emitters.parts import is_foreign
-from promptkit.messages import CacheBreakpointPart, Message, Repair, ToolDefinition
+from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.tree import HIGHEST_PRIORITY
-from promptkit.tokens.tokenizer import count_frame, count_part
+from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,13 +81,7 @@ class Rendered:
         system = next((message.text for message in self.messages if message.role == "system"), False)
         if not tokenizer.count_overhead(self._tools, system=system).exact:
             return False
-        for message in self.messages:
-            if not count_frame(message, tokenizer).exact:
-                return False
-            for part in message.content:
-                if not isinstance(part, str | CacheBreakpointPart) and not tokenizer.count_part(part).exact:
-                    return False
-        return True
+        return all(is_exact(message, tokenizer) for message in self.messages)
 
     def count_tokens(self, target: WireFormat) -> int:
         """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""

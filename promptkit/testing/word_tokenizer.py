@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import ImagePart
-from promptkit.tokens.tokenizer import Count, Tokenizer
+from promptkit.messages import ImagePart, OpaquePart
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import DocumentPart, OpaquePart, Role, ToolCall
+    from promptkit.messages import DocumentPart, Role, ToolCall
 
 __all__ = ["WordTokenizer"]
 
@@ -25,7 +25,7 @@ class WordTokenizer(Tokenizer):
     """A tokenizer that counts one token for each word, a run of characters without white space.
 
     Messages, tool calls and images cost nothing unless the attributes below say so. Documents and opaque parts cost the `tokens`
-    that they declare.
+    that they declare; without, an opaque part costs the words of the text in it.
 
     >>> WordTokenizer().count("Fix the parser.")
     3
@@ -65,4 +65,6 @@ class WordTokenizer(Tokenizer):
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of an image, a document or an opaque part."""
-        return Count(self.per_image if isinstance(part, ImagePart) else part.tokens or 0)
+        if isinstance(part, ImagePart):
+            return Count(self.per_image)
+        return Count(count_opaque(part, self.count).tokens if isinstance(part, OpaquePart) else part.tokens or 0)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.tokens.tokenizer import Count, Tokenizer
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
+    from promptkit.messages import Role, ToolCall, ToolDefinition
 
 __all__ = ["CalibratedTokenizer", "HeuristicTokenizer"]
 
@@ -111,8 +112,11 @@ class CalibratedTokenizer(Tokenizer):
         return Count(self.scale(counted.tokens), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count the tokens of a part that is not text, as `base` does: no text, no margin."""
-        return self._base.count_part(part)
+        """Count the tokens of a part that is not text, as `base` does: no text, no margin. The text in an opaque part is raised by it."""
+        counted = self._base.count_part(part)
+        if isinstance(part, OpaquePart) and part.tokens is None:
+            return Count(self.scale(counted.tokens), exact=False)
+        return counted
 
     def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
         """Estimate the tokens of a request apart from its messages: the start of the reply, and tool definitions."""
@@ -215,16 +219,14 @@ class HeuristicTokenizer(Tokenizer):
         return Count(self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, and otherwise by its length."""
-        from promptkit.messages import DocumentPart, ImagePart
-
+        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, otherwise by its text or length."""
         if isinstance(part, ImagePart):
             return Count(self.image_tokens, exact=False)
         if part.tokens is not None:
             return Count(part.tokens, exact=False)
         if isinstance(part, DocumentPart):
             return Count(math.ceil(len(part.data) / _BASE64_PER_TOKEN), exact=False)
-        return Count(self.count(str(part.value)), exact=False)
+        return Count(count_opaque(part, self.count).tokens, exact=False)
 
     def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from promptkit.errors import TokenizerError
 from promptkit.tokens.counter import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
-from promptkit.tokens.tokenizer import Count, Tokenizer, truncate_by_counting
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque, truncate_by_counting
 
 if TYPE_CHECKING:
     import re
@@ -108,11 +108,13 @@ class _TemplateTokenizer(Tokenizer):
         return Count(tokens, exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count a part that is not text: by its `tokens`, or an image as `image_tokens`."""
-        from promptkit.messages import ImagePart
+        """Count a part that is not text: by its `tokens`, an image as `image_tokens`, or an opaque part by the text in it."""
+        from promptkit.messages import ImagePart, OpaquePart
 
         if isinstance(part, ImagePart):
             return Count(self._image_tokens, exact=False)
+        if isinstance(part, OpaquePart):
+            return Count(count_opaque(part, self.count).tokens, exact=False)
         return Count(part.tokens or 0, exact=False)
 
     def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from promptkit.messages import ImagePart
+from promptkit.messages import ImagePart, OpaquePart
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
-from promptkit.tokens.tokenizer import Count, Tokenizer
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, count_line_break, count_tool_calls
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from promptkit.messages import DocumentPart, OpaquePart, Role, ToolCall, ToolDefinition
+    from promptkit.messages import DocumentPart, Role, ToolCall, ToolDefinition
 
 __all__ = ["OpenAITokenizer"]
 
@@ -108,10 +108,15 @@ class OpenAITokenizer(Tokenizer):
         return Count(calls.tokens + (0 if text is False else tokens), self._exact and calls.exact and text is not None)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count the tokens of a part that is not text: images by their formula, others by their `tokens`, or 0 and not exact."""
+        """Count the tokens of a part that is not text: images by their formula, others by their `tokens`.
+
+        Without `tokens`, an opaque part counts the text in it, and a document nothing; that is exact only for a refusal.
+        """
         if isinstance(part, ImagePart):
             tokens, exact = count_image(part, self._images)
             return Count(tokens, exact and self._exact)
+        if isinstance(part, OpaquePart):
+            return count_opaque(part, self.count)
         return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
 
     def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:

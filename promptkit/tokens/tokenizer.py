@@ -7,9 +7,11 @@ A tokenizer counts text and knows what a message costs around its text. `count` 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import CacheBreakpointPart
+from promptkit.opaque_text import find_texts
 
 if TYPE_CHECKING:
     import re
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, ToolDefinition
 
-__all__ = ["Count", "Tokenizer", "count_frame", "count_message", "count_part", "truncate_by_counting"]
+__all__ = ["Count", "Tokenizer", "count_frame", "count_message", "count_opaque", "count_part", "is_exact", "truncate_by_counting"]
 
 
 class Count(NamedTuple):
@@ -161,6 +163,32 @@ def count_part(part: Part, tokenizer: Tokenizer) -> int:
     if isinstance(part, str):
         return tokenizer.count(part)
     return 0 if isinstance(part, CacheBreakpointPart) else tokenizer.count_part(part).tokens
+
+
+def is_exact(message: Message, tokenizer: Tokenizer) -> bool:
+    """Return whether the tokens of a message are the number that the provider bills."""
+    parts = (part for part in message.content if not isinstance(part, str | CacheBreakpointPart))
+    return count_frame(message, tokenizer).exact and all(tokenizer.count_part(part).exact for part in parts)
+
+
+def count_opaque(part: OpaquePart, count: Callable[[str], int]) -> Count:
+    """Count the tokens of an opaque part: its `tokens`, or those of the text in it.
+
+    The text of a refusal in Chat Completions is billed as text. For any other text in an opaque part no rule is known, so that count is not
+    exact.
+
+    Args:
+        part: The part.
+        count: Counts the tokens of a text.
+    """
+    if part.tokens is not None:
+        return Count(part.tokens)
+    value = part.value
+    is_refusal = isinstance(value, Mapping) and isinstance(value.get("refusal"), str) and value.keys() <= _REFUSAL
+    return Count(sum(map(count, find_texts(value))), is_refusal and part.provider in ("chat", "chat.message"))
+
+
+_REFUSAL = {"type", "refusal"}
 
 
 _FIRST_GUESS = 4  # characters per token, about as many as in English text

@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
-from promptkit import BudgetExceededError, Fitted, Group, Message, ToolCall, ToolDefinition, fit, render
-from promptkit.elements import element_from_message
+from promptkit import (
+    BudgetExceededError,
+    Fitted,
+    Group,
+    Message,
+    ToolCall,
+    ToolDefinition,
+    fit,
+    render,
+)
+from promptkit.elements import RecordedMessages, element_from_message
 from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.emitters import messages_from_chat
 from promptkit.errors import InvalidArgumentError
+from promptkit.messages import OpaquePart
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.tokens import HeuristicTokenizer, Tokenizer, count_request, tokenizer_for
+from promptkit.tokens.tokenizer import count_message
 from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
@@ -22,9 +35,11 @@ from tests.conversations import assistant_message, call_message, result_message,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.emitters.parts import WireFormat
     from tests.conversations import ConversationBuilder
 
 GPT = tokenizer_for("gpt-5")
+CALIBRATED = tokenizer_for("claude-opus-4-5")
 COUNTED = WordTokenizer(per_message=1, per_call=2, per_image=5)
 READ = ToolDefinition(name="read", description="Read a file.")
 
@@ -43,12 +58,26 @@ def given_indices(fitted: Fitted[Message]) -> set[int]:
     return {*fitted.kept, *fitted.changed}
 
 
+def is_blank(message: Message) -> bool:
+    return (
+        message.role in ("user", "assistant")
+        and not message.text.strip()
+        and not message.tool_calls
+        and set(message.content) <= {message.text}
+    )
+
+
 def required(messages: Sequence[Message]) -> set[int]:
     """The system messages, the last user message, and the newest round."""
-    users = [at for at, message in enumerate(messages) if message.role == "user"]
-    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system")]
+    users = [at for at, message in enumerate(messages) if message.role == "user" and not is_blank(message)]
+    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system") and not is_blank(message)]
     newest = {at for at in range(starts[-1], len(messages)) if messages[at].role != "system"} if starts else set[int]()
+    newest = {at for at in newest if not is_blank(messages[at])}
     return {at for at, message in enumerate(messages) if message.role == "system"} | newest | set(users[-1:])
+
+
+def as_parts(content: Any) -> list[dict[str, str]]:  # Any: of a request
+    return [{"text": content}] if isinstance(content, str) else content
 
 
 class TestLaws:
@@ -79,6 +108,34 @@ class TestLaws:
         else:
             assert list(fitted.messages) == messages
 
+    @given(texts=st.lists(st.text("ab \n", max_size=9), min_size=1, max_size=5), data=st.data())
+    @settings(deadline=None, max_examples=80)
+    def test_a_message_counts_what_a_render_of_it_counts(self, texts: list[str], data: st.DataObject) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, HeuristicTokenizer(), COUNTED]))
+        role = data.draw(st.sampled_from(["system", "user", "assistant"]))
+        messages = messages_from_chat([{"role": role, "content": [{"type": "text", "text": text} for text in texts]}])
+        if role == "assistant" and data.draw(st.booleans()):
+            messages = [
+                attrs.evolve(messages[0], tool_calls=(ToolCall(id="a", name="read", arguments='{"path": "a b"}'),)),
+                result_message("a", "R"),
+            ]
+        if data.draw(st.booleans()):
+            thinking = OpaquePart(value={"type": "thinking", "thinking": "Hm, so."})
+            messages[0] = attrs.evolve(messages[0], content=(*messages[0].content, thinking))
+        rendered = render([element_from_message(message) for message in messages], budget=9_000, tokenizer=tokenizer)
+        overhead = tokenizer.count_overhead().tokens
+        if rendered.messages:
+            assert rendered.tokens == sum(count_message(message, tokenizer) for message in messages) + overhead
+            assert fit(messages, budget=9_000, tokenizer=tokenizer).tokens in (rendered.tokens, overhead, 0)
+
+    @given(parts=st.lists(st.integers(0, 40), min_size=1, max_size=6), budget=st.integers(5, 120))
+    @settings(deadline=None, max_examples=80)
+    def test_what_fits_a_calibrated_budget_counts_the_same_when_it_is_fit_again(self, parts: list[int], budget: int) -> None:
+        message = Message(role="user", content=[{"type": "text", "text": words(length, "w")} for length in parts])
+        fitted = fit_or_refuse([user_message("Hi"), message], budget=budget, tokenizer=CALIBRATED)
+        if not isinstance(fitted, int):
+            assert fitted.tokens == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens <= budget
+
     @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
     @settings(deadline=None, max_examples=150)
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
@@ -107,6 +164,117 @@ class TestLaws:
         if room >= 0:
             assert sum(min(want, level) for want in wants) <= room
             assert level >= max(wants, default=0) or sum(min(want, level + 1) for want in wants) > room
+
+
+class TestTextInOpaqueParts:
+    """A refusal, thinking and summaries count as the text that they are."""
+
+    LONG = "I can not do that. " * 100
+
+    def test_a_refusal_counts_as_its_text_and_its_round_is_removed(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: of a request
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": None, "refusal": self.LONG},
+            {"role": "user", "content": "why?"},
+        ]
+        whole = fit(asked, budget=5_000, model="gpt-4o")
+        counted = count_request({"model": "gpt-4o", "messages": [*asked]})
+        assert (whole.tokens, whole.exact) == counted
+        assert counted.exact
+        rendered = render(RecordedMessages(messages=messages_from_chat(asked)), budget=5_000, model="gpt-4o")
+        assert (rendered.tokens, rendered.exact) == counted
+        fitted = fit(asked, budget=40, model="gpt-4o")
+        assert 1 in fitted.removed
+        assert fitted.tokens == count_request({"model": "gpt-4o", "messages": list(fitted.messages)}).tokens <= 40
+
+    @pytest.mark.parametrize(
+        ("asked", "form"),
+        [
+            ({"role": "assistant", "content": [{"type": "thinking", "thinking": "think " * 500, "signature": "c2ln" * 500}]}, "anthropic"),
+            ({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "think " * 500}]}, "responses"),
+            ({"type": "reasoning", "id": "r" * 900, "summary": [{"type": "summary_text", "text": "think " * 500}]}, "responses"),
+            ({"role": "assistant", "content": "ok", "reasoning_content": "think " * 500}, "chat"),
+        ],
+        ids=["thinking", "refusal", "reasoning", "field"],
+    )
+    @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-5", "an-unknown-model"])
+    def test_the_text_in_a_part_counts_and_its_signature_does_not(self, asked: dict[str, Any], form: WireFormat, model: str) -> None:
+        fitted = fit([asked], budget=9_000, model=model, format=form)
+        text = tokenizer_for(model).count("think " * 500)
+        assert text <= fitted.tokens <= text + 30
+        assert not fitted.exact
+        assert "estimated" in fitted.explain()
+
+
+class TestBlankMessages:
+    def test_blank_text_beside_a_tool_result_is_no_user_message(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: of a request
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {"q": words(300)}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(300)}, {"type": "text", "text": " \n"}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+        ]
+        fitted = fit(asked, budget=30, model="gpt-4o", format="anthropic")
+        assert fitted.messages == (asked[0], asked[3])
+        assert (fitted.kept, fitted.changed, fitted.removed) == ((0, 3), (), (1, 2))
+        assert fitted.tokens == fit(fitted.messages, budget=900, model="gpt-4o", format="anthropic").tokens
+        whole = fit(asked, budget=9_000, model="gpt-4o", format="anthropic")
+        assert whole.kept == (0, 1, 2, 3)
+        assert whole.messages[2] is asked[2]
+
+    def test_a_blank_message_is_removed_and_not_counted(self) -> None:
+        asked: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, {"role": "user", "content": " \n"}]  # Any: as above
+        fitted = fit(asked, budget=20, model="gpt-4o")
+        assert fitted.messages == (asked[0],)
+        assert fitted.removed == (1,)
+        assert fitted.tokens == count_request({"messages": [asked[0]]}).tokens
+
+    def test_a_repair_names_the_message_that_was_given(self) -> None:
+        asked = [user_message(" "), user_message("Go."), result_message("a", "lost")]
+        assert [repair.detail.partition(":")[0] for repair in fit(asked, budget=90, tokenizer=COUNTED, system="Be brief.").repairs] == [
+            "turns[2]"
+        ]
+
+
+class TestManyParts:
+    @pytest.mark.parametrize("budget", [20, 60, 1_000, 1_300, 3_000])
+    def test_a_last_request_of_many_texts_is_cut_in_the_middle(self, budget: int) -> None:
+        parts: Any = [{"type": "text", "text": f"m{at} " * 20} for at in range(200)]  # Any: of a request
+        asked: list[dict[str, Any]] = [{"role": "user", "content": parts}]  # Any: as above
+        fitted = fit(asked, budget=budget, model="gpt-4o")
+        texts = [part["text"] for part in as_parts(fitted.messages[0]["content"])]
+        assert budget * 0.7 - 10 <= fitted.tokens <= budget
+        assert fitted.tokens == count_request({"messages": [*fitted.messages]}).tokens
+        if budget <= 1_300:
+            assert sum(CUT_MARKER.strip() in text for text in texts) == 1
+        if budget == 1_000:
+            assert texts[0] == parts[0]["text"]
+            assert texts[-1] == parts[-1]["text"]
+
+    def test_a_short_text_stays_beside_one_that_is_cut(self) -> None:
+        least = fit([user_message("Hi", words(900))], budget=9, tokenizer=COUNTED)
+        assert least.messages[0].content[0] == "Hi"
+
+
+class TestErrors:
+    def test_an_error_names_the_messages_that_were_given_and_what_helps(self) -> None:
+        asked: list[dict[str, Any]] = [  # Any: as above
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(30)}, {"type": "text", "text": words(50)}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": words(90)}]},
+        ]
+        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or allow shorten=True\.$") as raised:
+            fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(20), shorten=False)
+        assert set(raised.value.largest) == {"messages[2]", "messages[3]", "system"}
+        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or shorten these yourself\.$"):
+            fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(200))
 
 
 class TestWhatStays:
@@ -154,7 +322,7 @@ class TestWhatStays:
 
     def test_what_fits_is_what_was_given(self) -> None:
         messages = [user_message("a"), assistant_message("b")]
-        fitted = fit(messages, budget="1k", model="gpt-5")
+        fitted = fit(messages, budget="1k", model="gpt-4o")
         assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
         assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2 messages: 0-1"]
 

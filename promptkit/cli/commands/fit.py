@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -11,6 +13,10 @@ from promptkit.cli.commands.export import check_output, encode_messages, find_pa
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+from promptkit.errors import TranscriptFormatError
+
+if TYPE_CHECKING:
+    from promptkit.messages import Json
 
 __all__ = ["fit"]
 
@@ -21,6 +27,25 @@ Examples:
   promptkit fit session.jsonl --budget 32k --to anthropic
   promptkit fit session.jsonl --budget 8k --whole
 """
+
+
+FILES = """a JSON list of messages, such as [{"role": "user", "content": "Hello"}], or a recording that `promptkit import` reads"""
+
+
+def _find_json_problem(file: Path) -> str:
+    """Return what a file is that has no known format."""
+    try:
+        value = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON ({error})"
+    return "is an empty list" if value == [] else "has no messages"
+
+
+def _describe_unknown(value: Json) -> str:
+    """Describe a JSON value of a list of messages that is none."""
+    if isinstance(value, Mapping) and "role" in value:
+        return f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
+    return f"{value!r:.80} is no message"
 
 
 @click.command(short_help="Write the messages of a conversation that fit a budget.", epilog=EXAMPLES)
@@ -52,13 +77,28 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
     """
     import promptkit
     from promptkit.recordings.exporting import messages_from_entries
+    from promptkit.recordings.importing import detect_format
+    from promptkit.recordings.reading.source import open_source
+    from promptkit.transcript.entries import CustomEntry
 
     if budget is None and model is None:
         usage_error("give --budget, such as --budget 8k, or --model, whose window is then the budget.")
     check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
+        with open_source(file) as source:
+            try:
+                detect_format(source)
+            except TranscriptFormatError:
+                usage_error(f"{file} {_find_json_problem(file)}: it may be {FILES}.")
         transcript = read_transcript(file)
-    messages = messages_from_entries(find_path(transcript, leaf), full=True)
+    path = find_path(transcript, leaf)
+    messages = messages_from_entries(path, full=True)
+    custom = [entry.payload for entry in path if isinstance(entry.payload, CustomEntry)]
+    unknown = [_describe_unknown(each.data) for each in custom if each.name in ("openai_chat.message", "openai_chat.bad_record")]
+    if not messages:
+        usage_error(f"{file} has no message{f', but {unknown[0]}' if unknown else ''}: it may be {FILES}.")
+    if unknown:
+        click.echo(escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True)
     fitted = promptkit.fit(messages, budget=budget, model=model, keep=keep, shorten=not whole)
     write_output(output, encode_messages(fitted.messages, to=to))
     click.echo(escape_control_chars(fitted.explain()), err=True)

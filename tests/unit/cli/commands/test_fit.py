@@ -76,3 +76,32 @@ def test_what_cannot_be_done_is_said_in_one_line(file: Path, capsys: pytest.Capt
     out, err = capsys.readouterr()
     assert problem in err
     assert not out
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[{"role": "alien", "content": "x"}]', "has no message, but 'alien' is no role"),
+        ("[]", "is an empty list: it may be a JSON list of messages"),
+        ("[1, 2]", "has no messages: it may be a JSON list of messages"),
+        ("not json", "is not JSON (Expecting value: line 1 column 1 (char 0)): it may be a JSON list of messages"),
+        ('[{"role": "user",', "stops being JSON"),
+        ("", "is not JSON"),
+    ],
+)
+def test_a_file_without_messages_is_refused_with_what_it_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    path = tmp_path / "messages.json"
+    path.write_text(text, encoding="utf-8")
+    assert main(["fit", str(path), "--budget", "500"]) == 2
+    out, err = capsys.readouterr()
+    assert problem in err
+    assert not out
+
+
+def test_what_is_left_out_of_a_list_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "messages.json"
+    path.write_text(json.dumps([{"role": "user", "content": "x"}, {"role": "alien"}]), encoding="utf-8")
+    assert main(["fit", str(path), "--budget", "500"]) == 0
+    assert "left out 1 of FILE: 'alien' is no role" in capsys.readouterr().err
