@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import wraps
+from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
@@ -87,17 +88,26 @@ def _refuse_positional(init: Callable[..., None]) -> Callable[..., None]:
         if args:
             cls = type(self)
             what = f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names."
-            message = f"{what} Write {_format_call(cls, ', '.join(map(_shorten, args)))}."
+            advice = _advise(cls, args)
+            message = f"{what} {advice[0].upper()}{advice[1:]}"
             raise TreeError(message)
         init(self, **props)
 
     return check_arguments
 
 
-def _format_call(cls: type[PromptElement], children: str) -> str:
-    """Format how to write an element of this class with these children, with the props that it needs."""
+def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
+    """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
     needed = [field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING]
-    return f"{cls.__name__}({', '.join(f'{name}=…' for name in needed)})[{children}]"
+    problem = ""
+    try:
+        flatten(cast("Child", [value for value in values if not isinstance(value, Iterator)]), cls.__name__)  # an iterator may have no end
+    except TreeError as error:
+        problem = str(error)
+    if needed and cls.render is not PromptElement.render and (problem or not brackets):
+        given = ["[…]" if isinstance(value, list) else _shorten(value) for value in values[: len(needed)]]
+        return f"write {cls.__name__}({', '.join(f'{name}={shown}' for name, shown in zip_longest(needed, given, fillvalue='…'))})."
+    return problem or f"write {cls.__name__}({', '.join(f'{name}=…' for name in needed)})[{', '.join(map(_shorten, values))}]."
 
 
 def _shorten(value: object) -> str:
@@ -164,8 +174,8 @@ class PromptElement:
             """Report children of a class, `UserMessage["Hello"]`. A class with type parameters takes them as usual."""
             if issubclass(cls, Generic):
                 return super().__class_getitem__(item)
-            children = ", ".join(map(_shorten, item)) if isinstance(item, tuple) else _shorten(item)
-            message = f"{cls.__name__} is a class, and only its elements have children: write {_format_call(cls, children)}."
+            values = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)  # the types of the items are unknown
+            message = f"{cls.__name__} is a class, and only its elements have children: {_advise(cls, values, brackets=True)}"
             raise TreeError(message)
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:

@@ -7,10 +7,11 @@ a tool call. Correct parts of a recording stay byte for byte.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class ToolCallPairer:
     def add(self, message: Message) -> None:
         """Append a message."""
         turn = len(self._turns)
+        if not isinstance(cast("object", message), Message):  # callers without a type checker pass anything
+            advice = "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic"
+            problem = f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
+            raise InvalidArgumentError(problem)
         self._turns.append(message)
         if message.role == "tool":
             self._add_result(turn, message.tool_call_id)

@@ -188,7 +188,7 @@ class Pruner:
                 else 0
             )
             label = paths.shorten(parent, position)
-            sizes[paths.format(parent, position) if label in sizes else label] = size
+            sizes[paths.format_public(parent, position) if label in sizes else label] = size
         if not where:
             required += self.tree.reserved
             if self.tree.reserved:

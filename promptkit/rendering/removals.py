@@ -34,7 +34,8 @@ class Removal:
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
 
     label: str
-    """What receipts call it: the label of the element, or its path from the innermost label on, without steps that only group."""
+    """What receipts call it: the label of the element behind the nearest label around it, or its path from the innermost label on, without steps that
+    only group."""
 
     priority: float | None
     """The priority of the element. None: it has none, which is the highest."""

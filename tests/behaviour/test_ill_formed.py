@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import pytest
@@ -32,7 +32,7 @@ from promptkit import (
     messages_from_chat,
     render,
 )
-from promptkit.elements import element_from_message
+from promptkit.elements import RecordedMessages, element_from_message
 from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
 from promptkit.testing import WordTokenizer
 
@@ -195,6 +195,47 @@ def test_a_positional_argument_says_where_children_stand() -> None:
         UserMessage("hi")  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="unexpected keyword argument 'prio'"):
         UserMessage(prio=1)  # type: ignore[call-arg]  # as above  # pyright: ignore[reportCallIssue]
+
+
+MESSAGE = Message(role="user", content="hi")
+
+
+@component
+class Recording(PromptElement):
+    turns: Sequence[Message]
+
+    def render(self, sizing: Sizing) -> Child:
+        return [element_from_message(message) for message in self.turns]
+
+
+@pytest.mark.parametrize(
+    ("cls", "value", "advice"),
+    [
+        (UserMessage, MESSAGE, "element_from_message(message)"),
+        (UserMessage, [HI], "messages_from_chat(messages)"),
+        (UserMessage, 5, 'write f"{5}"'),
+        (Recording, [MESSAGE], "Write Recording(turns=[…])."),
+        (Recording, "hi", "Write Recording(turns='hi')."),
+        (ToolMessage, "hi", "Write ToolMessage(tool_call_id=…)['hi']."),
+    ],
+)
+def test_the_advice_for_a_positional_argument_works_when_it_is_followed(cls: Any, value: object, advice: str) -> None:  # Any: as above
+    with pytest.raises(TreeError) as caught:
+        cls(value)
+    assert advice in str(caught.value)
+    assert "Message(role" not in str(caught.value).partition("rite ")[2]
+
+
+def test_what_cannot_be_children_of_a_class_may_be_its_prop() -> None:
+    recording: Any = Recording  # as above
+    with pytest.raises(TreeError, match=r"write Recording\(turns=\[…\]\)\.$"):
+        recording[[MESSAGE]]
+
+
+@pytest.mark.parametrize("messages", [[HI], [MESSAGE, HI]])
+def test_messages_of_a_provider_in_a_recording_say_how_they_are_read(messages: Any) -> None:  # Any: what the checkers refuse
+    with pytest.raises(InvalidArgumentError, match=rf"turns\[{len(messages) - 1}\] must be a Message.*messages_from_chat\(messages\)"):
+        render(RecordedMessages(messages=messages))
 
 
 T = TypeVar("T")

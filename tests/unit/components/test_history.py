@@ -154,6 +154,23 @@ class TestWhatLeaves:
         assert_paired(rendered)
 
 
+class TestLabels:
+    def test_two_histories_with_labels_are_told_apart_in_a_receipt(self) -> None:
+        both = [History(turns=chat(2), label="team"), History(turns=chat(2), label="mine")]
+        rendered = render(both, budget=40)
+        labels = [removal.label for removal in rendered.removals]
+        assert "team > turn 1 · reply" in labels
+        assert "mine > turn 1 · reply" in labels
+        assert labels[0] in rendered.explain()
+
+    def test_an_error_names_no_private_component(self) -> None:
+        both = [History(turns=chat(2), keep_turns=2), History(turns=chat(2), keep_turns=2)]
+        with pytest.raises(BudgetExceededError) as caught:
+            render(both, budget=5)
+        assert "turn 1 · reply" in str(caught.value)
+        assert not re.search(r"\b_[A-Za-z]", str(caught.value))
+
+
 class TestMarker:
     @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
     def test_counts_what_is_gone_and_stands_once(self, turns: list[Message]) -> None:
