@@ -5,6 +5,7 @@ An element is a frozen value with props in `()` and children in `[]`. A componen
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import wraps
 from itertools import zip_longest
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self,
 
 import attrs
 
-from promptkit.errors import BadChildError, TreeError
+from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.messages import Message
 
 if TYPE_CHECKING:
@@ -119,6 +120,20 @@ MAX_SHOWN = 80
 """Characters of a value in an error message."""
 
 
+def _read_label(label: str | None) -> str | None:
+    """Return a label that can be printed on one line."""
+    if label is None or (isinstance(cast("object", label), str) and label.isprintable()):  # callers without a type checker pass anything
+        return label
+    if not isinstance(cast("object", label), str):  # as above
+        problem = f"label must be a text or None, not {_shorten(label)}."
+        raise BadPropError(problem)
+    return "".join(repr(letter)[1:-1] if unicodedata.category(letter) in _CONTROLS else letter for letter in label)
+
+
+_CONTROLS = ("Cc", "Cs", "Zl", "Zp")
+"""The categories of characters that a label shows escaped: controls, line breaks, and lone surrogates, which cannot be printed."""
+
+
 @component
 class PromptElement:
     """The base of all elements: frozen props, children, and the layout props.
@@ -150,8 +165,8 @@ class PromptElement:
     fallback: Child = attrs.field(default=None, repr=False)
     """Replaces this element once it is pruned, for example by a marker or an outline. It is as prunable as the element."""
 
-    label: str | None = None
-    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider."""
+    label: str | None = attrs.field(default=None, converter=_read_label)
+    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider. Control characters are shown escaped."""
 
     children: Children = attrs.field(default=(), init=False)
     """The children, set by `element[...]`."""

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import cast
 
 import attrs
 
 from promptkit.element import Child, PromptElement, component
+from promptkit.errors import BadPropError
 from promptkit.messages import ToolCall
 
 __all__ = ["AssistantMessage", "MessageElement", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
+
+
+def _check_name(element: object, _attribute: attrs.Attribute[str | None], name: str | None) -> None:
+    if name is not None and not (isinstance(cast("object", name), str) and name):  # callers without a type checker pass anything
+        problem = f"name must be a text that is not empty, or None, not {name!r:.80}."
+        raise BadPropError(problem, path=type(element).__name__)
 
 
 @component
 class MessageElement(PromptElement):
     """The base of the message elements."""
 
-    name: str | None = None
+    name: str | None = attrs.field(default=None, validator=_check_name)
     """The participant's name, which is sent to the provider and costs tokens. For a name in receipts alone, use `label`."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
@@ -17,6 +17,7 @@ from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage
 from promptkit.elements.fit_history import fit_history, order_newest, shorten_message, split_blocks
 from promptkit.elements.layout import Chunk, Group, KeepWith
 from promptkit.elements.media import Document, Image, Metadata, Opaque
+from promptkit.errors import BadPropError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
 from promptkit.tokens.tokenizer import count_frame, count_message
 from promptkit.tool_pairing import pair_tool_calls
@@ -79,6 +80,9 @@ class RecordedMessages(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the repairs as metadata, then one element per round. The elements of old rounds are equal from render to render."""
+        _require_number("keep_turns", self.keep_turns, least=0)
+        if self.truncate_at is not None:
+            _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
         messages = [_join_texts(message) for message in paired.messages if self.keep_system or message.role != "system"]
         whole = self._find_whole(messages)
@@ -205,7 +209,17 @@ def _find_request(messages: Sequence[Message], blocks: Sequence[range]) -> list[
 
 
 def _build_marker(marker: Callable[[int], str], count: int) -> Message:
-    return Message(role="user", content=(marker(count),))
+    text = marker(count)
+    if not isinstance(cast("object", text), str):  # callers without a type checker return anything
+        problem = f"the function of the marker must return a text, not {text!r:.80}: write lambda count: f'[{{count}} omitted]'."
+        raise BadPropError(problem)
+    return Message(role="user", content=(text,))
+
+
+def _require_number(prop: str, value: int, *, least: int) -> None:
+    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < least:  # as above
+        problem = f"{prop} must be a whole number of at least {least}, not {value!r:.80}."
+        raise BadPropError(problem)
 
 
 def _truncate_result(message: Message, tokens: int | None, tokenizer: Tokenizer) -> Message:
@@ -252,17 +266,17 @@ def element_from_message(
     content = _build_content(message, text)
     match message.role:
         case "system":
-            return SystemMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
+            return SystemMessage(priority=priority, required=required, fallback=fallback, name=message.name or None)[content]
         case "user":
-            return UserMessage(priority=priority, required=required, fallback=fallback, name=message.name)[content]
+            return UserMessage(priority=priority, required=required, fallback=fallback, name=message.name or None)[content]
         case "assistant":
             assistant = AssistantMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name, tool_calls=message.tool_calls
+                priority=priority, required=required, fallback=fallback, name=message.name or None, tool_calls=message.tool_calls
             )
             return assistant[content]
         case "tool":
             result = ToolMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name, tool_call_id=message.tool_call_id or ""
+                priority=priority, required=required, fallback=fallback, name=message.name or None, tool_call_id=message.tool_call_id or ""
             )
             return result[content]
 

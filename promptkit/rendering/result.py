@@ -13,6 +13,7 @@ from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.tree import HIGHEST_PRIORITY
+from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ class Rendered:
         """Describe the render as text for a terminal: tokens, budget, removals and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         exact = "" if self.exact else ", estimated"
-        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{exact} in {len(self.messages)} messages"]
+        lines = [
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{exact} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
+        ]
         if self.reserved:
             lines.append(f"{self.reserved:,} tokens reserved")
         if self.context is not None:
@@ -131,13 +134,13 @@ class Rendered:
         lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
         return "\n".join(lines)
 
-    def at_budget(self, budget: int) -> Rendered:
-        """Prune the same prompt to another budget in tokens.
+    def at_budget(self, budget: int | str) -> Rendered:
+        """Prune the same prompt to another budget: a number of tokens, or text such as `"8k"`.
 
         Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError as
         a render at that budget does.
         """
-        return self._prune_again(budget)
+        return self._prune_again(read_budget(budget))
 
     def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
         """Return the messages for OpenAI's Chat Completions (`messages=`).

@@ -28,6 +28,7 @@ __all__ = [
     "budget_after_overflow",
     "fit_reserve",
     "parse_tokens",
+    "read_budget",
     "resolve_budget",
     "resolve_threshold",
 ]
@@ -349,7 +350,7 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
         if reserved_output_tokens is not None:
             _refuse("give reserved_output_tokens to the ContextBudget, and not beside it")
         return budget
-    tokens = None if budget is None else _tokens_of(budget, least=0 if for_render else 1)
+    tokens = None if budget is None else read_budget(budget, least=0 if for_render else 1)
     if model is not None and (tokens is None or not for_render):
         return ContextBudget.for_model(
             model,
@@ -370,7 +371,8 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
     )
 
 
-def _tokens_of(budget: object, *, least: int) -> int:
+def read_budget(budget: object, *, least: int = 0) -> int:
+    """Return the tokens of a budget that is a number or a text such as `"8k"`, rounded down. Refuse anything else."""
     if isinstance(budget, str):
         budget = parse_tokens(budget)
     if isinstance(budget, bool) or not isinstance(budget, int | float):

@@ -34,12 +34,16 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
         model: The model's name, or an object with a `name`. Default: the request's `model`, or gpt-4o.
 
     Raises:
+        TypeError: `request` is no mapping.
         TokenizerError: The model's vocabulary is not available.
         TextTooLongError: A text is longer than the tokenizer's limit.
 
     >>> count_request({"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]})
     Count(tokens=8, exact=True)
     """
+    if not isinstance(cast("object", request), Mapping):  # callers without a type checker pass anything
+        problem = f"request must be the arguments of the call, not {request!r:.80}: write count_request({{'messages': messages}})."
+        raise TypeError(problem)
     named = request.get("model")
     name = model_name(model) if model is not None else named if isinstance(named, str) else None
     tokenizer = tokenizer_for(name)

@@ -197,6 +197,59 @@ def test_a_positional_argument_says_where_children_stand() -> None:
         UserMessage(prio=1)  # type: ignore[call-arg]  # as above  # pyright: ignore[reportCallIssue]
 
 
+def return_nothing(count: int) -> None:
+    _ = count
+
+
+class TestBadValues:
+    @pytest.mark.parametrize("budget", [None, [], True])
+    def test_a_budget_of_another_kind_is_refused_with_a_sentence(self, budget: Any) -> None:  # Any: as above
+        with pytest.raises(TypeError, match="budget must be a number of tokens, text such as '8k'"):
+            render(UserMessage()["a"]).at_budget(budget)
+
+    def test_the_other_budget_may_be_written_in_thousands_and_is_not_negative(self) -> None:
+        rendered = render(UserMessage()["a"], tokenizer=WordTokenizer(), budget=10)
+        assert rendered.at_budget("8k").budget == 8_000
+        with pytest.raises(InvalidArgumentError, match="budget must be at least 0 tokens"):
+            rendered.at_budget(-1)
+
+    @pytest.mark.parametrize("name", [5, "", b"ada"])
+    def test_a_name_that_is_none_is_refused(self, name: Any) -> None:  # Any: as above
+        with pytest.raises(BadPropError, match=r"name must be a text.*or None"):
+            UserMessage(name=name)
+
+    def test_an_empty_name_in_a_recording_is_none(self) -> None:
+        assert render(element_from_message(Message(role="user", content="a", name=""))).messages[0].name is None
+
+    def test_a_label_that_is_no_text_is_refused(self) -> None:
+        label: Any = 5  # as above
+        with pytest.raises(BadPropError, match="label must be a text or None, not 5"):
+            UserMessage(label=label)
+
+    def test_a_label_cannot_control_the_terminal(self) -> None:
+        prompt = (UserMessage(label="\x1b[31mred\nrow", priority=1)["a b"], UserMessage()["c"])
+        shown = render(prompt, budget=2, tokenizer=WordTokenizer()).explain()
+        assert r"\x1b[31mred\nrow" in shown
+        assert "\x1b" not in shown
+
+    @pytest.mark.parametrize(
+        ("props", "says"),
+        [
+            ({"keep_turns": -1}, "keep_turns must be a whole number of at least 0, not -1"),
+            ({"keep_turns": 1.5}, "keep_turns must be"),
+            ({"truncate_at": 0}, "truncate_at must be a whole number of at least 1, not 0"),
+            ({"marker": return_nothing}, "marker must return a text, not None"),
+        ],
+    )
+    def test_a_recording_refuses_props_that_cannot_be(self, props: dict[str, Any], says: str) -> None:  # Any: as above
+        with pytest.raises(BadPropError, match=says):
+            render(RecordedMessages(messages=[MESSAGE] * 9, **props), budget=9)
+
+
+def test_one_message_is_one_in_a_receipt() -> None:
+    assert "in 1 message\n" in render(UserMessage()["a"], tokenizer=WordTokenizer(), budget=9).explain()
+
+
 MESSAGE = Message(role="user", content="hi")
 
 

@@ -64,6 +64,11 @@ class TestBills:
         assert count_request(request) == (tokens, True)
 
     # https://github.com/hmarr/openai-chat-tokens and https://github.com/n0isy/openai-tokens-count, both MIT
+    def test_messages_alone_are_refused_with_what_to_write(self) -> None:
+        messages: Any = [{"role": "user", "content": "hi"}]  # what the checkers refuse
+        with pytest.raises(TypeError, match=r"write count_request\(\{'messages': messages\}\)"):
+            count_request(messages)
+
     def test_small_requests(self) -> None:
         foo: Json = [{"name": "foo", "parameters": {"type": "object", "properties": {}}}]
         hello: Json = [user("hello")]
