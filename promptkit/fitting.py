@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
@@ -22,6 +22,7 @@ from promptkit.tool_pairing import ToolCallPairer
 from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
+    from promptkit.emitters.wire import WireMessage
     from promptkit.messages import Json, Part, Repair, ToolDefinition
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
@@ -79,6 +80,8 @@ def fit(  # noqa: PLR0913  # keywords
     shorten: bool = True,
     system: str | None = None,
     format: WireFormat | None = None,  # noqa: A002  # what it is, for callers
+    convert: Callable[[T], Message | WireMessage] | None = None,
+    rebuild: Callable[[T, Any], T] | None = None,  # Any: a Message or a dict, as `convert` returns it
 ) -> Fitted[T]:
     """Make messages fit a budget: long tool results and messages are shortened, then the oldest rounds are removed.
 
@@ -87,7 +90,8 @@ def fit(  # noqa: PLR0913  # keywords
     did not change are the objects that were given.
 
     Args:
-        messages: The messages of a request, oldest first: `Message` values, or dicts or SDK objects of one provider.
+        messages: The messages of a request, oldest first: `Message` values, dicts or SDK objects of one provider, or with `convert` the
+            messages of a framework.
         budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the model's
             context window less the tokens reserved for the reply.
         model: The model's name, or a model object. It decides the tokenizer and the default budget.
@@ -99,6 +103,9 @@ def fit(  # noqa: PLR0913  # keywords
             `instructions`). It counts against the budget, and is not among the messages that are returned.
         format: The format of dicts and SDK objects. By default it is told from their content; messages of plain text are the same in
             all three.
+        convert: Converts a message of a framework to a `Message`, or to a dict of a provider.
+        rebuild: Makes a shortened message of the framework from the message that was given and its shortened form, as `convert` returns
+            it. Without it the shortened forms stand among the framework's own messages.
 
     Returns:
         The messages, with what was kept, changed and removed.
@@ -119,7 +126,7 @@ def fit(  # noqa: PLR0913  # keywords
     if limit is None:
         problem = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(problem)
-    read, emit = _read(messages, format)
+    read, emit = _read(messages if convert is None else [convert(message) for message in messages], format)
     read = [_Group(group.indices, [message for message in group.messages if not _is_blank(message)]) for group in read]
     instructions = [] if system is None else [Message(role="system", content=(system,))]
     flat = [*instructions, *(message for group in read for message in group.messages)]
@@ -160,7 +167,10 @@ def fit(  # noqa: PLR0913  # keywords
             left = left[whole:]  # results that were missing
         else:
             changed |= set(group.indices)
-        shown += cast("list[T]", emit(left))  # in the format that was given
+        written = cast("list[T]", emit(left))  # in the format that was given
+        if rebuild is not None and written and len(group.indices) == 1 and group.indices[0] in changed:
+            written[0] = rebuild(messages[group.indices[0]], written[0])
+        shown += written
     return Fitted(
         messages=tuple(shown),
         tokens=fitted.tokens + overhead,

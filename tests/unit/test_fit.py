@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -449,3 +451,43 @@ class TestProviders:
     def test_an_unknown_format_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match='"chat", "responses" or "anthropic"'):
             fit(CHAT, budget=100, format="openai")  # type: ignore[arg-type]  # wrong on purpose
+
+
+@dataclass(frozen=True)
+class FrameworkMessage:
+    """A message of some framework, with an id that must not be lost."""
+
+    id: str
+    role: str
+    text: str
+
+
+class TestConverters:
+    def messages(self) -> list[FrameworkMessage]:
+        texts = ["Read the log.", "It says: " + "retry " * 900, "And then?"]
+        return [FrameworkMessage(f"m{at}", ("user", "assistant", "user")[at], text) for at, text in enumerate(texts)]
+
+    def test_objects_with_a_converter_stay_the_callers_own_and_shortened_ones_are_rebuilt(self) -> None:
+        given = self.messages()
+        fitted = fit(
+            given,
+            budget=300,
+            model="gpt-5",
+            convert=lambda each: {"role": each.role, "content": each.text},
+            rebuild=lambda each, short: dataclasses.replace(each, text=short["content"]),
+        )
+        assert [each.id for each in fitted.messages] == ["m0", "m1", "m2"]
+        assert (fitted.messages[0] is given[0], fitted.messages[2] is given[2]) == (True, True)
+        assert fitted.changed == (1,)
+        assert fitted.messages[1].text.startswith("It says: retry")
+        assert len(fitted.messages[1].text) < len(given[1].text)
+
+    def test_a_converter_may_make_messages(self) -> None:
+        given = self.messages()
+        fitted = fit(given, budget="8k", model="gpt-5", convert=lambda each: Message(role="user", content=(each.text,)))
+        assert list(fitted.messages) == given
+
+    def test_without_a_way_back_a_shortened_message_is_as_the_converter_made_it(self) -> None:
+        fitted = fit(self.messages(), budget=300, model="gpt-5", convert=lambda each: {"role": each.role, "content": each.text})
+        shortened: object = fitted.messages[1]
+        assert isinstance(shortened, dict)
