@@ -20,7 +20,7 @@ from promptkit.messages import (
     as_wire_object,
     read_part,
 )
-from promptkit.opaque_text import find_texts
+from promptkit.tokens.opaque_text import find_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

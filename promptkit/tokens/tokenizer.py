@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import CacheBreakpointPart
-from promptkit.opaque_text import find_texts
+from promptkit.tokens.opaque_text import find_texts
 
 if TYPE_CHECKING:
     import re
