@@ -204,7 +204,7 @@ SHOWN: dict[str, tuple[Callable[[], Child], int]] = {
 }
 
 
-@pytest.mark.parametrize("budgets", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("budgets", [4, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
     name: str, budgets: int, chromium: Browser, written: Callable[[Trace | None], Path]
@@ -555,7 +555,7 @@ def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Ca
         assert [page.is_visible(f"#{name}") for name in ("messages", "tree")] == [True, False]
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(many(count), budget=20 * count)
     trace = render(many(count), budget=20 * count, trace=True).trace

@@ -10,6 +10,7 @@ import re
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from promptkit.compaction.lifecycle import recall_tool as recall_module
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool, suggest_call
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
@@ -117,7 +118,8 @@ def test_a_recall_does_not_find_what_was_recalled_before() -> None:
         ({"pattern": "^(a|aa)+$"}, "takes too long"),
     ],
 )
-def test_a_mistake_is_answered_with_what_to_write(arguments: dict[str, object], problem: str) -> None:
+def test_a_mistake_is_answered_with_what_to_write(arguments: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall_module, "PATTERN_SECONDS", 0.2)
     talk = ConversationBuilder()
     talk.user("a" * 60 + "!")
     assert problem in recall(talk, **arguments)
