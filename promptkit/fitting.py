@@ -43,7 +43,7 @@ class Fitted(Generic[T]):
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     exact: bool
-    """Whether `tokens` is the number that the provider bills, and not an estimate."""
+    """True if `tokens` is the number that the provider bills. False if it is an estimate."""
     budget: int
     """The most tokens that the request may have."""
     kept: tuple[int, ...]

@@ -50,14 +50,14 @@ class History(PromptElement):
     """The number of newest turns that are never pruned, and never shortened. A turn starts at a user message."""
 
     keep_system: bool = False
-    """Whether system messages of the recording are shown; they are then never pruned. Otherwise they are dropped, since a prompt has
+    """True: system messages of the recording are shown, and never pruned. False: they are dropped, since a prompt has
     its own."""
 
     omitted_marker: bool | Callable[[int], str] = True
     """Whether a marker replaces pruned messages. A function gets their number and returns the text of the marker."""
 
     shorten: bool = True
-    """Whether older messages may be shortened. Otherwise, and in a render with a `prune_step`, their rounds are shown whole, or pruned."""
+    """True: older messages may be shortened. False, and in a render with a `prune_step`: their rounds are shown whole, or pruned."""
 
     truncate_at: int | None = None
     """The most tokens of one tool result, however large the budget is. A longer result keeps a head (40 %) and a tail (60 %)."""

@@ -124,7 +124,7 @@ class ConversationPrompt:
 
     @cached_property
     def is_static(self) -> bool:
-        """Whether the system content renders equally in every request. True if it consists of required messages with text only."""
+        """True if the system content renders equally in every request: it consists of required messages with text only."""
         return type(self).__call__ is ConversationPrompt.__call__ and all(_is_static(child) for child in flatten(self._system, "system"))
 
 

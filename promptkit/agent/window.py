@@ -9,32 +9,29 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from promptkit.agent.branches import find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
-from promptkit.agent.wire import AnyMessage, AnyReply, is_recorded, read_messages, read_reply
+from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
 from promptkit.compaction.lifecycle.branch_summary import switch_branch
-from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, handoff
+from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.lifecycle.reset import reset
-from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext, compute_max_summary_tokens
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
-from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
-from promptkit.transcript.transcript import LEAF_SETTING, Transcript
+from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.messages import ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
@@ -301,7 +298,7 @@ class ContextWindow:
         """
         read, origins = read_messages(messages, origins)
         check_origins(read, origins)
-        branch = self._longest_match(read)
+        branch = find_branch(self.transcript, read)
         common = branch.matched
         if origins is not None:
             self._remember_origins(branch.entries[:common], origins[:common])
@@ -508,17 +505,12 @@ class ContextWindow:
         context = self._summarizer_context(self.budget)
         if context.model is None:
             raise SummaryError(reason="no_request", detail="a handoff needs a model that writes it: give the window a model object.")
-        window = context.window or UNLIMITED
         last = self.last_request.as_last_request() if self.last_request else None
-        writers: list[Summarizer] = [
-            InlineSummarizer(model=context.model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE),
-            SimpleSummarizer(model=context.model, window=window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE),
-        ]
         made = await handoff(
             self.transcript,
             self.view,
             goal=goal,
-            summarizer=FallbackSummarizer(writers),
+            summarizer=make_handoff_summarizer(context, context.model),
             store=store,
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last,
@@ -592,20 +584,6 @@ class ContextWindow:
         self.compaction.reset(reason)
         self._sent = self._retry = None
 
-    def _longest_match(self, messages: Sequence[Message]) -> _Branch:
-        """Find the place in the transcript that has the most of these messages before it."""
-        path = self.transcript.path()
-        best = _match_branch(path, messages)
-        since_message = takewhile(lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path))
-        rewound = any(isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING for entry in since_message)
-        if best.is_whole and not (rewound and best.matched < len(messages)):
-            return best  # as a rule: messages were appended, or none
-        for leaf in self.transcript.leaves():
-            branch = _match_branch(self.transcript.path(leaf.id), messages)
-            if branch.matched > best.matched or (branch.matched == best.matched and branch.is_whole and not best.is_whole):
-                best = branch
-        return best
-
     def _remember_origins(self, entries: Sequence[Entry], origins: Sequence[object] | None) -> None:
         if origins is not None:
             self._origins.update((entry.id, origin) for entry, origin in zip(entries, origins, strict=True))
@@ -631,54 +609,6 @@ class ContextWindow:
         """Tell the controller of the next larger model, if there is one."""
         larger = _next_larger(self._promotions, self.budget.window, tokenizer=self._tokenizer)
         self.compaction.promotion = None if larger is None else Promotion(model=larger.name, switch=partial(self.set_model, larger))
-
-
-@attrs.frozen(kw_only=True)
-class _Branch:
-    """How much of a list of messages one branch of a transcript begins with."""
-
-    leaf: str | None
-    """The entry to continue from: the branch's last entry if all of its messages match, or the last message that matches."""
-    entries: tuple[Entry, ...]
-    """The branch's message entries."""
-    matched: int
-    summaries: tuple[Checkpoint, ...] = ()
-    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch from `leaf` on, too."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all messages of the branch match."""
-        return self.matched == len(self.entries)
-
-
-def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> _Branch:
-    entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
-    matched = 0
-    for entry, message in zip(entries, messages, strict=False):
-        if not is_recorded(entry.message, message):
-            break
-        matched += 1
-    if matched == len(entries) or not matched:
-        return _Branch(leaf=path[-1].id if path and matched == len(entries) else None, entries=entries, matched=matched)
-    departure = path.index(entries[matched])
-    return _Branch(
-        leaf=path[departure - 1].id, entries=entries, matched=matched, summaries=_find_valid_summary(path[:departure], path[departure:])
-    )
-
-
-def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[Checkpoint, ...]:
-    """Return the last checkpoint in `after` if it summarizes nothing of `after`: what it keeps begins in `before`, or with `after`."""
-    hidden = {entry.payload.target for entry in after if isinstance(entry.payload, Edit)}
-    known = {entry.id for entry in (*before, after[0])}
-    last: tuple[Checkpoint, ...] = ()
-    for entry in after:
-        payload = entry.payload
-        if isinstance(payload, Reset):
-            last = ()
-        elif isinstance(payload, Checkpoint) and entry.id not in hidden:
-            kept = None if payload.first_kept == after[0].id else payload.first_kept
-            last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
-    return last
 
 
 def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:

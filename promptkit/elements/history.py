@@ -60,19 +60,19 @@ class RecordedMessages(PromptElement):
     """The number of newest turns that are never pruned, and never shortened. A turn starts at a user message."""
 
     keep_system: bool = True
-    """Whether system messages of the recording are shown; they are never pruned and never shortened. Otherwise they are dropped."""
+    """True: system messages of the recording are shown, never pruned and never shortened. False: they are dropped."""
 
     keep: Callable[[Message], bool] | None = None
     """Returns whether a message is never pruned and never shortened."""
 
     keep_request: bool = False
-    """Whether the last user message and the newest round are required. They may be shortened. Without them the render raises."""
+    """True: the last user message and the newest round are required. They may be shortened. If they do not fit, the render raises."""
 
     marker: Callable[[int], str] | None = None
     """Returns the text of the user message that replaces pruned messages, given their number. None: nothing replaces them."""
 
     shorten: bool = True
-    """Whether older messages may be shortened. Otherwise their rounds are shown whole, or pruned, and only what always stays is
+    """True: older messages may be shortened. False: their rounds are shown whole, or pruned, and only what always stays is
     shortened if it must be."""
 
     truncate_at: int | None = None

@@ -34,7 +34,7 @@ class Removal:
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
 
     label: str
-    """What receipts call it: the label of the element behind the nearest label around it, or its path from the innermost label on, without steps that
+    """The name of the element in receipts: its label behind the nearest label around it, or its path from the innermost label on, without steps that
     only group."""
 
     priority: float | None
@@ -53,7 +53,7 @@ class Removal:
     """The path of the element whose removal caused this one, if the reason is `kept-with` or `tool-pair`."""
 
     partner_label: str | None = None
-    """What receipts call that element."""
+    """The name of that element in receipts."""
 
     _item: RemovedItem = attrs.field(alias="item", repr=False, eq=False)
     _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)

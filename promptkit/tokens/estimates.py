@@ -25,7 +25,7 @@ LEAST_TOKENS = 1_000
 """Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the provider adds weighs too much."""
 
 HEADROOM = 1.05
-"""How far a learned margin is above the highest ratio that was seen: the next messages may be denser than those before."""
+"""Factor of a learned margin above the highest ratio that was seen, because later messages may have more tokens per character."""
 
 STEP = 0.02
 """Learned margins are multiples of this, and fall by two steps at least, so that they seldom change."""

@@ -127,7 +127,7 @@ class _TemplateTokenizer(Tokenizer):
 
     @cached_property
     def _has_system(self) -> bool:
-        """Whether the template takes system messages. Without, they count as user messages."""
+        """True if the template accepts system messages. Otherwise they are counted as user messages."""
         return self._try_measure([{"role": "system", "content": _TEXT}, _USER]) is not None
 
     def _measure_role(self, role: Role) -> int:
@@ -371,7 +371,7 @@ def _read_tokenizer(tokenizer: Any) -> tuple[Path | None, str]:  # noqa: ANN401 
 
 
 class _Config(NamedTuple):
-    """What the folder of a model says beside its vocabulary."""
+    """The chat template and the special tokens in the folder of a model."""
 
     template: str | None = None
     tokens: Mapping[str, str] = MappingProxyType({})

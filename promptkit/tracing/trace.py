@@ -109,12 +109,12 @@ class TraceItem:
     element_label: str | None = None
     """The label of the element, if it has one. Receipts show it in place of the path."""
     passes_on: bool = False
-    """Whether the item only groups its children, so that receipts leave it out of paths if it is an only child."""
+    """True if the item only groups its children, so that receipts leave it out of paths if it is an only child."""
     priority: float | None
     """None: it has none, which is the highest."""
     required: bool = False
     fallback: bool = False
-    """Whether the item is a fallback, or part of one."""
+    """True if the item is a fallback, or part of one."""
     since: int = 0
     """The first state that keeps the item: later than 0 for a fallback."""
     until: int | None = None
@@ -212,7 +212,7 @@ class TraceRemoval:
     """The index of the tool call that is removed from the message `item`; None if the item is removed."""
     path: str
     label: str
-    """What receipts call it, as in `Removal.label`."""
+    """The name of the item in receipts, as in `Removal.label`."""
     priority: float | None
     """None: it has none, which is the highest."""
     tokens: int
@@ -220,7 +220,7 @@ class TraceRemoval:
     partner: str | None = None
     """The path of the item whose removal caused this one."""
     partner_label: str | None = None
-    """What receipts call that item."""
+    """The name of that item in receipts."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,10 @@ import attrs
 from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.planning.selection import is_system
+from promptkit.compaction.summarizers.defaults import UNLIMITED
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.transcript.entries import CustomMessage, MessageEntry, Observation, Setting
@@ -19,13 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from promptkit.compaction.planning.plan import LastRequest, Summary
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.providers.model import Model
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["HANDOFF_TEMPLATE", "PARENT_SETTING", "Handoff", "handoff"]
+__all__ = ["HANDOFF_TEMPLATE", "PARENT_SETTING", "Handoff", "handoff", "make_handoff_summarizer"]
 
 
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
@@ -118,6 +124,13 @@ class Handoff:
     """The document that the new conversation starts with."""
     checkpoint: Entry | None = None
     """The checkpoint of the old conversation, if the fallback ran."""
+
+
+def make_handoff_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
+    """Make a summarizer that writes handoffs: after the last request, or of the conversation as text."""
+    inline = InlineSummarizer(model=model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE)
+    simple = SimpleSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE)
+    return FallbackSummarizer([inline, simple])
 
 
 async def _write_document(task: SummaryTask, summarizer: Summarizer, redactor: Redactor | None) -> Summary:

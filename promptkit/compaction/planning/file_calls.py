@@ -101,7 +101,7 @@ def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[F
 
 
 _SERVER = re.compile(r"__|[./:]")
-"""What stands between the name of an MCP server, or of a namespace, and the name of its tool."""
+"""The separators between the name of an MCP server, or of a namespace, and the name of its tool."""
 
 _PATCH = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): (\S.*?)[ \t]*$|^(?:\+\+\+|---) (?:[ab]/)?(\S+)", re.MULTILINE)
 

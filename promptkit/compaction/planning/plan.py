@@ -117,7 +117,7 @@ class FailedAttempt:
     detail: str
     """The error's text."""
     seconds: float
-    """How long it took."""
+    """The duration of the attempt."""
     usage: CarriedUsage | None = None
     """The cost in tokens, as far as the provider reported it."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.agent import AgentSession, SyncSession
-from promptkit.compaction import Summary, SummaryTask
+from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.errors import SummaryError, TurnInProgressError
 from promptkit.messages import ToolCall, ToolDefinition
@@ -165,3 +165,9 @@ class Summarized:
     async def summarize(self, task: SummaryTask) -> Summary:
         _ = task
         return Summary(text="It was tried.", mode="test")
+
+
+def test_a_session_bounds_what_its_program_keeps() -> None:
+    session = session_of(ScriptedModel([]), keep=KeepLastTurns(count=2))
+    assert session.compaction.budget.base
+    assert session.compaction.compactor.keep == KeepLastTurns(count=2, max_tokens=session.compaction.budget.base // 2)

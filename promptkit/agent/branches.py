@@ -1,0 +1,86 @@
+"""Find the branch of a transcript that a program's list of messages continues."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.agent.wire import is_recorded
+from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.transcript import LEAF_SETTING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.messages import Message
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
+
+__all__ = ["Branch", "find_branch"]
+
+
+@attrs.frozen(kw_only=True)
+class Branch:
+    """The part of a list of messages with which one branch of a transcript begins."""
+
+    leaf: str | None
+    """The entry to continue from: the branch's last entry if all of its messages match, or the last message that matches."""
+    entries: tuple[Entry, ...]
+    """The branch's message entries."""
+    matched: int
+    """The number of messages that match, from the beginning on."""
+    summaries: tuple[Checkpoint, ...] = ()
+    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch from `leaf` on, too."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all messages of the branch match."""
+        return self.matched == len(self.entries)
+
+
+def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
+    """Find the branch of a transcript that begins with the most of these messages. As a rule it is the current one."""
+    path = transcript.path()
+    best = _match_branch(path, messages)
+    since_message = takewhile(lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path))
+    rewound = any(isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING for entry in since_message)
+    if best.is_whole and not (rewound and best.matched < len(messages)):
+        return best  # messages were appended, or none
+    for leaf in transcript.leaves():
+        branch = _match_branch(transcript.path(leaf.id), messages)
+        if branch.matched > best.matched or (branch.matched == best.matched and branch.is_whole and not best.is_whole):
+            best = branch
+    return best
+
+
+def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
+    """Compare a branch with a list of messages."""
+    entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
+    matched = 0
+    for entry, message in zip(entries, messages, strict=False):
+        if not is_recorded(entry.message, message):
+            break
+        matched += 1
+    if matched == len(entries) or not matched:
+        return Branch(leaf=path[-1].id if path and matched == len(entries) else None, entries=entries, matched=matched)
+    departure = path.index(entries[matched])
+    return Branch(
+        leaf=path[departure - 1].id, entries=entries, matched=matched, summaries=_find_valid_summary(path[:departure], path[departure:])
+    )
+
+
+def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[Checkpoint, ...]:
+    """Return the last checkpoint in `after` if it summarizes nothing of `after`: what it keeps begins in `before`, or with `after`."""
+    hidden = {entry.payload.target for entry in after if isinstance(entry.payload, Edit)}
+    known = {entry.id for entry in (*before, after[0])}
+    last: tuple[Checkpoint, ...] = ()
+    for entry in after:
+        payload = entry.payload
+        if isinstance(payload, Reset):
+            last = ()
+        elif isinstance(payload, Checkpoint) and entry.id not in hidden:
+            kept = None if payload.first_kept == after[0].id else payload.first_kept
+            last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
+    return last
