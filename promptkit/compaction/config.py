@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.replacement import Replacement
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -83,7 +82,7 @@ class CompactionConfig:
             summarizer=self._build_summarizer(context),
             keep=self._build_keep(budget),
             choose=partial(select, split=preset.split),
-            replacement=self._build_replacement(budget),
+            replacement=self.preset.replacement.limited_to(budget.base),
             tokenizer=context.tokenizer,
             max_summary_tokens=compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
@@ -114,20 +113,12 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=compute_max_summary_tokens(context.budget),
             max_result_tokens=context.budget.result_tokens,
-            replacement=self._build_replacement(context.budget),
+            replacement=self.preset.replacement.limited_to(context.budget.base),
         )
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
         """Return what stays at a compaction: what the preset keeps, or the program's own, within half of what a conversation may have."""
         return limit_keep(self.keep, None if budget.base is None else budget.base // 2) if self.keep else self.preset.keep(budget)
-
-    def _build_replacement(self, budget: ContextBudget) -> Replacement:
-        """Return how the summary replaces messages, with the user's own messages within half of what a conversation may have."""
-        replacement = self.preset.replacement
-        if replacement.originals is None or budget.base is None:
-            return replacement
-        most = min(replacement.originals.max_tokens, budget.base // 2)
-        return attrs.evolve(replacement, originals=attrs.evolve(replacement.originals, max_tokens=most))
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)
