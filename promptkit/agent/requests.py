@@ -10,7 +10,7 @@ import attrs
 from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.pruning.processors import Processor, RequestLimits
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
@@ -128,7 +128,7 @@ class RequestBuilder:
         *,
         instructions: Child,
         tools: Sequence[ToolDefinition],
-        processors: Sequence[Processor] = (),
+        processor: ViewProcessor | None = None,
         events: Events,
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
@@ -138,7 +138,7 @@ class RequestBuilder:
             prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
             instructions: The content of the system message.
             tools: Offered in every request.
-            processors: Change the messages of each request before it is rendered, in order.
+            processor: Changes the messages of each request before it is rendered.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
@@ -151,7 +151,7 @@ class RequestBuilder:
         self._transcript = transcript
         system = None if instructions is None else SystemMessage(required=True)[instructions]
         self._prompt: Prompt = prompt or ConversationPrompt(system)
-        self._processors = tuple(processors)
+        self._processor = processor or ViewProcessor()
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
@@ -188,11 +188,14 @@ class RequestBuilder:
         limit = None if budget is None else max(1, budget - adaptation.tokens)
         renders = self._renders_for(tokenizer)
         limits = RequestLimits(
-            limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned, count_message=renders.count
+            limit=limit if pruned else None,
+            fixed_tokens=fixed_tokens,
+            tokenizer=tokenizer,
+            warm=warm,
+            pruned=pruned,
+            count_message=renders.count,
         )
-        messages = view.messages
-        for process in self._processors:
-            messages = tuple(process(messages, limits))
+        messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
         conversation = ConversationView(messages=messages, may_prune=pruned)
         try:

@@ -185,15 +185,20 @@ class ContextWindow:
             read_tool=read_tool,
             enabled=enabled,
         )
-        self._requests = RequestBuilder(
-            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=chosen.processors, events=events
-        )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
             self._summarizer_context(self._resolve_budget(budget)),
             model=model_name(model),
             tools=self._definitions,
             clock=clock,
+        )
+        self._requests = RequestBuilder(
+            self.transcript,
+            prompt,
+            instructions=instructions,
+            tools=self._definitions,
+            processor=self.compaction.processor,
+            events=events,
         )
         self.last_request: WindowRequest | None = None
         self._sent: _SentRequest | None = None

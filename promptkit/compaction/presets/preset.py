@@ -85,7 +85,7 @@ class Preset:
     summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
     """Makes the summarizer."""
     processors: tuple[Processor, ...] = (truncate_history(),)
-    """Functions that change the messages of each request, in this order, after a compaction and before the render."""
+    """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     prunes: bool = False
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
