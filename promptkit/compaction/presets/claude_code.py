@@ -49,6 +49,7 @@ def claude_code(settings: ClaudeCode | None = None) -> Preset:
     above = compact_above(chosen.max_tokens, "before_render", inclusive=True, attempts=chosen.breaker, breaker=chosen.breaker)
     return Preset(
         name="claude_code",
+        follows="Claude Code, as third parties describe it in November 2026; its source is not public",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(attempts=chosen.breaker, breaker=chosen.breaker), above)),
         keep=lambda _: KeepNothing(),

@@ -64,6 +64,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     rules = [compact_on_demand, *([promote()] if chosen.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
+        follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
             [*rules, *([compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)] if chosen.idle_enabled else [])]

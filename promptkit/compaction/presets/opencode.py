@@ -52,6 +52,7 @@ def opencode(settings: OpenCode | None = None) -> Preset:
     rules = [compact_on_demand, on_overflow(), *([prune_at(0.0)] if chosen.prune else [])]
     return Preset(
         name="opencode",
+        follows="OpenCode, sst/opencode 31e22f6, second half of 2026",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match([*rules, compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True)]),
         keep=chosen.keep_recent,

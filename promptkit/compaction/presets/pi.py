@@ -48,6 +48,7 @@ def pi(settings: Pi | None = None) -> Preset:
     above = compact_above(max_tokens, "turn_end", "before_render")
     return Preset(
         name="pi",
+        follows="pi, badlogic/pi-mono 83378aa of 2026-03-15",
         adjust_budget=split_reserve(max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
         keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget)), at_least=True),

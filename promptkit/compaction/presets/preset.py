@@ -72,6 +72,8 @@ class Preset:
 
     name: str
     """The name, as in `PRESETS`."""
+    follows: str | None = None
+    """The system, with its version or date, that the rules and figures were taken from. None: no system."""
     policy: Callable[[Callable[[], float]], Policy]
     """Makes the policy from a random number generator: a function that returns a number from 0 to below 1."""
     adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
