@@ -55,5 +55,6 @@ def gsv(settings: GSV | None = None) -> Preset:
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((compact_on_demand, *rules, fail_on())),
         keep=lambda _: KeepLastMessages(count=chosen.keep_last),
+        max_summary_tokens=768,
         summarizer=make_fallback_factory(make_simple_summarizer),
     )

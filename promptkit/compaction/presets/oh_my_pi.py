@@ -15,7 +15,7 @@ from promptkit.compaction.policy.rules import (
     promote,
     prune_at,
 )
-from promptkit.compaction.presets.pi import file_list_summarizer
+from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.processors import remove_images
@@ -72,6 +72,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))),
         split=True,
         summarizer=file_list_summarizer,
+        max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
         prunes=True,
         enabled=chosen.enabled,
