@@ -14,7 +14,7 @@ from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event
-    from promptkit.testing import ModelRequest
+    from promptkit.testing.scripted_model import Request
 
 STEPS = 45
 TURNS = Preset(
@@ -32,7 +32,7 @@ def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_reque
     told: list[Event] = []
     calls = 0
 
-    def step(_: ModelRequest) -> ToolCall | str:
+    def step(_: Request) -> ToolCall | str:
         nonlocal calls
         calls += 1
         return ToolCall(id=f"c{calls}", name="look", arguments="{}") if calls < STEPS else "Done."
