@@ -80,7 +80,7 @@ def test_the_size_of_a_conversation_is_that_of_its_next_request_also_where_a_pro
             for turn in range(12):
                 await session.run(f"q{turn}")
                 session.window.add(Message(role="user", content="next"))
-                measured = session.window.usage().tokens
+                measured = session.compaction.usage().tokens
                 await session.resume()
                 assert abs(sizes[-2] - measured) <= 3, turn
 
