@@ -2,6 +2,7 @@ from .prompt import Conversation as Conversation, ConversationView as Conversati
 from .requests import WindowRequest as WindowRequest
 from .session import AgentSession as AgentSession, TurnResult as TurnResult
 from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .usage import ContextUsage as ContextUsage
 from .window import ContextWindow as ContextWindow
 
 __all__: list[str]

@@ -16,6 +16,7 @@ import attrs
 from promptkit.agent.branches import find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
@@ -199,6 +199,7 @@ class ContextWindow:
         self._sent: _SentRequest | None = None
         self._retry: _Retry | None = None
         self._last_finish: str | None = None
+        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
         self._offer_promotion()
@@ -243,9 +244,39 @@ class ContextWindow:
         """The render behind the last request, with its receipt."""
         return self.last_request.rendered if self.last_request else None
 
-    def usage(self) -> UsageReading:
-        """Measure how much of the context window the next request takes."""
-        return self.compaction.usage()
+    def usage(self) -> ContextUsage:
+        """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
+        view, budget, compaction = self.view, self.budget, self.compaction
+        reading = compaction.usage()
+        parts = self._requests.measure(
+            view,
+            model=model_name(self.model),
+            tokenizer=self.tokenizer,
+            budget=budget.render_budget,
+            fixed_tokens=compaction.fixed_tokens,
+            warm=compaction.warm,
+        )
+        counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
+        return ContextUsage(
+            parts=parts,
+            reading=reading,
+            messages=len(view.items),
+            window=budget.window,
+            limit=budget.limit,
+            threshold=self._find_threshold(budget),
+            last=counted.usage if isinstance(counted, MessageEntry) else None,
+        )
+
+    def _find_threshold(self, budget: ContextBudget) -> int | None:
+        """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
+        compaction = self.compaction
+        if not compaction.enabled or self._config.policy is not None:
+            return None
+        key = budget, compaction.warm
+        if self._threshold is None or self._threshold[0] != key:
+            policy = self._config.preset.policy(lambda: 0.5)  # the middle of a threshold that is drawn
+            self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
+        return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.

@@ -118,8 +118,8 @@ class CompactionConfig:
         )
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
-        """Return what stays at a compaction: what the preset keeps, or the program's own, within half of what a conversation may have."""
-        return limit_keep(self.keep, None if budget.base is None else budget.base // 2) if self.keep else self.preset.keep(budget)
+        """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
+        return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
 
     def _build_replacement(self, budget: ContextBudget) -> Replacement:
         """Return how the summary replaces messages, with the user's own messages within half of what a conversation may have."""
