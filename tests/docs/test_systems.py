@@ -46,6 +46,11 @@ def defaults(cls: type[attrs.AttrsInstance]) -> str:
     return f"Settings, `{cls.__name__}`: {said}. <!-- settings {cls.__name__} -->"
 
 
+def followed(name: str) -> str:
+    """The line of a preset in the page that says which version it follows."""
+    return f"`{name}` follows {PRESETS[name]().follows or 'no system'}. <!-- follows {name} -->"
+
+
 def test_every_feature_of_the_table_has_its_row() -> None:
     assert list(rows()) == list(ROWS)
     assert {here for _, here, _ in rows().values()} <= {"yes", "in part", "no"}
@@ -75,6 +80,18 @@ def test_the_settings_are_those_of_the_code() -> None:
         PAGE.write_text(text, encoding="utf-8")
 
     assert not stale, f"PROMPTKIT_DOCS=write pytest tests/docs/test_systems.py writes these anew: {[cls.__name__ for cls in stale]}"
+
+
+def test_every_preset_says_which_version_it_follows() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    stale = [name for name in PRESETS if followed(name) not in text]
+    if stale and os.environ.get("PROMPTKIT_DOCS") == "write":
+        for name in stale:
+            text = re.sub(rf"^.*<!-- follows {name} -->$", followed(name), text, flags=re.MULTILINE)
+        PAGE.write_text(text, encoding="utf-8")
+
+    assert not stale, f"PROMPTKIT_DOCS=write pytest tests/docs/test_systems.py writes these anew: {stale}"
+    assert [name for name in PRESETS if PRESETS[name]().follows is None] == ["truncate_only", "off"]
 
 
 def test_every_preset_is_told_of() -> None:

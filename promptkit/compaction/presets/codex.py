@@ -44,6 +44,7 @@ def codex(settings: Codex | None = None) -> Preset:
     above = compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
+        follows="Codex CLI, openai/codex 0100b10 of late 2025",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
         keep=lambda _: KeepNothing(),

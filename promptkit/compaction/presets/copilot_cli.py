@@ -59,6 +59,7 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
     )
     return Preset(
         name="copilot_cli",
+        follows="Copilot CLI, as described in November 2026 from its bundle; the version is not known",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)),
         keep=lambda _: KeepNothing(),

@@ -51,8 +51,10 @@ def gsv(settings: GSV | None = None) -> Preset:
     rules = tuple(map(once_per_turn, once)) if chosen.mode == "auto-compact" else ()
     return Preset(
         name="gsv",
+        follows="GSV, deathbyknowledge/gsv fa39786 of 2026-08-04",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((compact_on_demand, *rules, fail_on())),
         keep=lambda _: KeepLastMessages(count=chosen.keep_last),
+        max_summary_tokens=768,
         summarizer=make_fallback_factory(make_simple_summarizer),
     )

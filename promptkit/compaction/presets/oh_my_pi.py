@@ -15,7 +15,7 @@ from promptkit.compaction.policy.rules import (
     promote,
     prune_at,
 )
-from promptkit.compaction.presets.pi import file_list_summarizer
+from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.processors import remove_images
@@ -64,6 +64,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     rules = [compact_on_demand, *([promote()] if chosen.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
+        follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
             [*rules, *([compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)] if chosen.idle_enabled else [])]
@@ -71,6 +72,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))),
         split=True,
         summarizer=file_list_summarizer,
+        max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
         prunes=True,
         enabled=chosen.enabled,

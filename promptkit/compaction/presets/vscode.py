@@ -37,6 +37,7 @@ def vscode(settings: VSCode | None = None) -> Preset:
     thresholds = Thresholds(warm=chosen.warm, jitter=chosen.jitter, cold=chosen.cold, apply=chosen.apply, wait_seconds=chosen.wait_seconds)
     return Preset(
         name="vscode",
+        follows="Copilot Chat in microsoft/vscode 03d18a46, second half of 2026",
         policy=lambda rng: default_policy(rng=rng, thresholds=thresholds),
         adjust_budget=lambda budget: budget if chosen.threshold is None else attrs.evolve(budget, threshold=chosen.threshold),
         enabled=chosen.enabled,
