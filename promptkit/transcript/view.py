@@ -18,7 +18,7 @@ from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessag
 from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.transcript.entries import Entry
 
