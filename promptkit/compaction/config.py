@@ -84,7 +84,7 @@ class CompactionConfig:
             choose=partial(select, split=preset.split),
             replacement=self.preset.replacement.limited_to(budget.base),
             tokenizer=context.tokenizer,
-            max_summary_tokens=compute_max_summary_tokens(budget),
+            max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
             tools=tools,
             hooks=self.hooks,
@@ -102,6 +102,7 @@ class CompactionConfig:
             model=model,
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
+            processors=preset.processors,
         )
 
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
@@ -111,14 +112,19 @@ class CompactionConfig:
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
-            max_summary_tokens=compute_max_summary_tokens(context.budget),
+            max_summary_tokens=self._compute_max_summary_tokens(context.budget),
             max_result_tokens=context.budget.result_tokens,
             replacement=self.preset.replacement.limited_to(context.budget.base),
         )
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
-        """Return what stays at a compaction: what the preset keeps, or the program's own, within half of what a conversation may have."""
-        return limit_keep(self.keep, None if budget.base is None else budget.base // 2) if self.keep else self.preset.keep(budget)
+        """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
+        return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
+
+    def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:
+        """Return the size limit of a summary, in tokens: the budget's, or the preset's if that is lower."""
+        limits = (compute_max_summary_tokens(budget), self.preset.max_summary_tokens)
+        return min(limit for limit in limits if limit is not None)
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)

@@ -270,13 +270,12 @@ def test_each_summarizer_asks_for_it_and_a_summary_in_another_language_passes_th
 @pytest.mark.parametrize("preset", SUMMARIZING)
 def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
     window = open_window(preset)
-    for number, (name, arguments) in enumerate(
-        [
-            ("exit_plan_mode", {"plan": "1. Mend the lexer.\n2. Test it."}),
-            ("todo_write", {"todos": [{"content": "mend it", "status": "done"}, {"content": "test it", "status": "pending"}]}),
-            ("skill", {"name": "pdf"}),
-        ]
-    ):
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("exit_plan_mode", {"plan": "1. Mend the lexer.\n2. Test it."}),
+        ("todo_write", {"todos": [{"content": "mend it", "status": "done"}, {"content": "test it", "status": "pending"}]}),
+        ("skill", {"name": "pdf"}),
+    ]
+    for number, (name, arguments) in enumerate(calls):
         window.add(Message(role="user", content="Go."))
         window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)]))
         window.add(Message(role="tool", tool_call_id=f"t{number}", content="ok"), Message(role="assistant", content="Done."))
