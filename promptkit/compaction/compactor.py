@@ -273,10 +273,7 @@ class Compactor:
             )
             summary = await self._make_summary(task, trigger)
         except BaseException as error:
-            if isinstance(error, Exception):
-                self._report_failure(number, trigger, error, started)
-            else:
-                self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
+            self._report_end(number, trigger, error, started)
             raise
         if summary is None:
             self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
@@ -292,9 +289,9 @@ class Compactor:
         checkpoint cannot be written.
         """
         try:
-            entry = self._write(draft)
-        except Exception as error:
-            self._report_failure(draft.number, draft.trigger, error, draft.started)
+            entry = self._write(draft, await self._load_files(draft))
+        except BaseException as error:
+            self._report_end(draft.number, draft.trigger, error, draft.started)
             raise
         if entry is None:
             return None
@@ -392,14 +389,30 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
 
-    def _write(self, draft: DraftSummary) -> Entry | None:
+    async def _load_files(self, draft: DraftSummary) -> tuple[Message, ...]:
+        """Read the files that the checkpoint shows, if it is to show any: so many that it still saves a tenth."""
+        files, plan = self._replacement.files, draft.plan
+        if files is None or self.find_change(plan.leaf) is not None:
+            return ()
+        left = self._replacement.count_tokens(plan, draft.summary, self._tokenizer)
+        return await files.load(
+            plan,
+            draft.summary,
+            room=_most_left(self._count_replaced(plan)) - left,
+            rules=self._file_rules,
+            tokenizer=self._tokenizer,
+            redactor=self._redactor,
+            logger=self._logger,
+        )
+
+    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
         """Append the checkpoint after whatever was written meanwhile. Returns None if that made the plan stale."""
         for left in reversed(range(COMMIT_ATTEMPTS)):
             stale = self.find_change(draft.plan.leaf)
             if stale is not None:
                 self.discard(draft, stale)
                 return None
-            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer)
+            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer, files=files)
             checkpoint = build_checkpoint(draft, self.view.items, replaced=replaced, count=self._sizer.count_message)
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
@@ -438,11 +451,14 @@ class Compactor:
             )
         )
 
-    def _report_failure(self, number: int, trigger: str, error: Exception, started: float) -> None:
+    def _report_end(self, number: int, trigger: str, error: BaseException, started: float) -> None:
+        """Report a compaction that an error ended: as failed, or as cancelled."""
+        seconds = self._clock() - started
+        if not isinstance(error, Exception):
+            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=seconds))
+            return
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        self.events.emit(
-            CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - started)
-        )
+        self.events.emit(CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=seconds))
 
 
 def _most_left(replaced: int) -> int:
