@@ -119,7 +119,7 @@ class PolicyState:
 
     @property
     def ratio(self) -> float | None:
-        """The request's share of the budget's base. None: unknown."""
+        """The request's share of the size from which on it overflows. None: unknown."""
         return self.budget.ratio(self.tokens)
 
     def unreachable(self, target_tokens: int | None) -> str | None:
