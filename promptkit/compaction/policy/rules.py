@@ -482,7 +482,7 @@ def promote(*phases: Phase) -> Rule:
 
 def only_before_turns(rule: Rule) -> Rule:
     """Restrict a rule for before a render to the first request of a turn: between tool calls it does not apply."""
-    return lambda state: None if state.phase == "before_render" and state.warm else rule(state)
+    return lambda state: None if state.phase == "before_render" and state.mid_turn else rule(state)
 
 
 def once_per_turn(rule: Rule) -> Rule:

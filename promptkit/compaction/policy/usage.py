@@ -48,6 +48,8 @@ class UsageReading:
     """The entry that holds the provider's count."""
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
+    cached_share: float | None = None
+    """Share of the last counted request that the provider read from its prompt cache. None: it has reported none lately, or nothing at all."""
     rejected: tuple[RejectedCount, ...] = ()
     """Newer provider counts that are unusable."""
 
@@ -180,6 +182,7 @@ class UsageMeter:
         newest: ProviderCount | None = None
         rejected: list[RejectedCount] = []
         factors: dict[str, float] = {}
+        cached = False
         for count in iter_provider_counts(path, model=self.model, window=window):
             if isinstance(count, RejectedCount):
                 if newest is None:
@@ -191,6 +194,7 @@ class UsageMeter:
             if place is None:
                 continue
             newest = newest or count
+            cached = cached or count.cached_tokens > 0
             factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
@@ -200,6 +204,7 @@ class UsageMeter:
             provider=None if newest is None else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
+            cached_share=newest.cached_tokens / newest.input_tokens if newest is not None and cached else None,
             rejected=tuple(rejected),
         )
 
@@ -272,6 +277,8 @@ class ProviderCount:
     input_tokens: int
     """Tokens of the request, cached ones included."""
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Tokens of the request that the provider read from its prompt cache."""
 
     @property
     def tokens(self) -> int:
@@ -325,4 +332,6 @@ def _check_count(entry: str, reply: MessageEntry, model: str | None, window: int
         total = usage.input_tokens + usage.output_tokens
         return RejectedCount(entry_id=entry, why=f"{total:,} tokens are more than the context window of {window:,}")
     # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return ProviderCount(
+        entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+    )

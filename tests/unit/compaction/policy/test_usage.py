@@ -473,3 +473,16 @@ def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
         RejectedCount(entry_id="e3", why="no input tokens were counted"),
         ProviderCount(entry_id="e2", input_tokens=100, output_tokens=10),
     ]
+
+
+def test_the_cached_share_is_that_of_the_last_request_where_the_provider_reports_any() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.round("c1", words(20), used=used(100))
+    assert read(talk).cached_share is None
+    talk.round("c2", words(20), used=used(200, cached=150))
+    assert read(talk).cached_share == 0.75
+    talk.round("c3", words(20), used=used(300))
+    assert read(talk).cached_share == 0.0
+    talk.checkpoint("S")
+    assert read(talk).cached_share is None
