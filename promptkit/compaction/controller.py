@@ -223,9 +223,7 @@ class CompactionController:
                 case _:
                     return state
 
-    async def make_room(  # noqa: C901  # a case for each decision
-        self, state: RequestState, tokens: int, *, refused_by: str | None = None
-    ) -> RequestState:
+    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
 
         Args:
@@ -241,7 +239,19 @@ class CompactionController:
         """
         if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
             state = attrs.evolve(state, pruned=False, refused=True)
-        phase: Phase = "overflow" if refused_by is None else "rejected"
+        return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+
+    async def make_room_for_reply(self) -> bool:
+        """Act on a reply that was cut off because the context window is full. Returns True if the next reply has more room."""
+        try:
+            state = await self._make_room("incomplete", RequestState(), self.usage().tokens)
+        except ContextWindowFullError:
+            return False
+        return not state.pruned  # the same request fits, so that nothing would be left out of it
+
+    async def _make_room(  # noqa: C901  # a case for each decision
+        self, phase: Phase, state: RequestState, tokens: int, *, refused_by: str | None = None
+    ) -> RequestState:
         while True:
             decision = self._decide(phase, tokens, state, refused_by=refused_by)
             match decision:
