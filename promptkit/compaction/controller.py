@@ -134,6 +134,8 @@ class CompactionController:
         """When the model was last sent a request, or replied; None: not since this conversation or this model was opened."""
         self._model_change: _ModelChange | None = None
         self._failure_counted = False
+        self._overflowed_reply: str | None = None
+        """The last reply whose request was counted as larger than the context window, and was reacted to."""
 
     @property
     def view(self) -> TranscriptView:
@@ -205,6 +207,7 @@ class CompactionController:
         change, self._model_change = self._model_change, None
         if change is not None:
             state, _ = await self._run_phase("model_switch", state, to_smaller_window=change.to_smaller_window)
+        state = await self._react_to_overflow(state)
         while True:
             match self._decide("before_render", self.usage().tokens, state):
                 case ApplySummary():
@@ -222,6 +225,18 @@ class CompactionController:
                     return attrs.evolve(state, compacted=await self._compact(decision) or state.compacted)
                 case _:
                     return state
+
+    async def _react_to_overflow(self, state: RequestState) -> RequestState:
+        """Make room if the provider counted more tokens than the context window has, and answered. Reacts once to a reply."""
+        reading = self.usage()
+        if state.compacted or not reading.overflowed or reading.counted_entry_id == self._overflowed_reply:
+            return state
+        self._overflowed_reply = reading.counted_entry_id
+        try:
+            made = await self._make_room("overflow", state, reading.tokens)
+        except ContextWindowFullError:  # as far as is counted here, the request fits
+            return state
+        return attrs.evolve(made, pruned=False)  # for the same reason pruning would leave nothing out
 
     async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
