@@ -12,6 +12,7 @@ from promptkit.agent.wire import is_recorded
 from promptkit.compaction.lifecycle.branch_summary import switch_branch
 from promptkit.compaction.lifecycle.reset import reset
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.quotes import restore_quotes
 from promptkit.transcript.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
@@ -65,9 +66,11 @@ def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
 def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
     """Compare a branch with a list of messages."""
     entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
+    by_id = {entry.id: entry for entry in path}
     matched = 0
     for entry, message in zip(entries, messages, strict=False):
-        if not is_recorded(entry.message, message):
+        recorded = restore_quotes(entry.payload, by_id.get) if isinstance(entry.payload, MessageEntry) else None
+        if not is_recorded(recorded, message):
             break
         matched += 1
     if matched == len(entries) or not matched:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.agent.usage import ContextUsage
     from promptkit.compaction.controller import CompactionController
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
@@ -188,6 +189,10 @@ class AgentSession:
         """The messages that the last request leaves out or shortens, although no summary covers them."""
         request = self.window.last_request
         return request.omitted if request else ()
+
+    def usage(self) -> ContextUsage:
+        """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
+        return self.window.usage()
 
     async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from promptkit.agent.requests import WindowRequest
     from promptkit.agent.turns import TurnResult
+    from promptkit.agent.usage import ContextUsage
     from promptkit.agent.wire import AnyMessage, AnyReply
-    from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Part, ToolCall, Usage
@@ -114,6 +114,10 @@ class SyncSession:
         """Continue with another model."""
         self._loop.call(lambda: self.session.set_model(model, budget=budget))
 
+    def usage(self) -> ContextUsage:
+        """Measure how much of the context window the next request takes, in all and by part."""
+        return self._loop.call(self.session.usage)
+
     def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
         """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
         return self._loop.wait(lambda: self.session.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
@@ -177,8 +181,8 @@ class SyncContextWindow:
         """The render behind the last request, with its receipt."""
         return self._loop.call(lambda: self.window.last_rendered)
 
-    def usage(self) -> UsageReading:
-        """Measure how much of the context window the next request takes."""
+    def usage(self) -> ContextUsage:
+        """Measure how much of the context window the next request takes, in all and by part."""
         return self._loop.call(self.window.usage)
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:

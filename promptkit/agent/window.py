@@ -23,6 +23,7 @@ from promptkit.agent.continuation import (
     join_reply_text,
 )
 from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
@@ -181,9 +181,6 @@ class ContextWindow(BranchMethods):
             read_tool=read_tool,
             enabled=enabled,
         )
-        self._requests = RequestBuilder(
-            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=chosen.processors, events=events
-        )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
             self._summarizer_context(self._resolve_budget(budget)),
@@ -191,9 +188,18 @@ class ContextWindow(BranchMethods):
             tools=self._definitions,
             clock=clock,
         )
+        self._requests = RequestBuilder(
+            self.transcript,
+            prompt,
+            instructions=instructions,
+            tools=self._definitions,
+            processor=self.compaction.processor,
+            events=events,
+        )
         self.last_request: WindowRequest | None = None
         self._sent: IssuedRequest | None = None
         self._retry: _Retry | None = None
+        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
         self._offer_promotion()
@@ -238,9 +244,38 @@ class ContextWindow(BranchMethods):
         """The render behind the last request, with its receipt."""
         return self.last_request.rendered if self.last_request else None
 
-    def usage(self) -> UsageReading:
-        """Measure how much of the context window the next request takes."""
-        return self.compaction.usage()
+    def usage(self) -> ContextUsage:
+        """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
+        view, budget, compaction = self.view, self.budget, self.compaction
+        reading = compaction.usage()
+        parts = self._requests.measure(
+            view,
+            model=model_name(self.model),
+            tokenizer=self.tokenizer,
+            fixed_tokens=compaction.fixed_tokens,
+            warm=compaction.warm,
+        )
+        counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
+        return ContextUsage(
+            parts=parts,
+            reading=reading,
+            messages=len(view.items),
+            window=budget.window,
+            limit=budget.limit,
+            threshold=self._find_threshold(budget),
+            last=counted.usage if isinstance(counted, MessageEntry) else None,
+        )
+
+    def _find_threshold(self, budget: ContextBudget) -> int | None:
+        """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
+        compaction = self.compaction
+        if not compaction.enabled or self._config.policy is not None:
+            return None
+        key = budget, compaction.warm
+        if self._threshold is None or self._threshold[0] != key:
+            policy = self._config.preset.policy(lambda: 0.5)  # the middle of a threshold that is drawn
+            self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
+        return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.

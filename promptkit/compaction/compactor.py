@@ -542,4 +542,11 @@ def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
 
 
 def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(attrs.evolve(item, message=redact_message(item.message, redactor)) for item in items)
+    return tuple(
+        attrs.evolve(
+            item,
+            message=redact_message(item.message, redactor),
+            recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
+        )
+        for item in items
+    )

@@ -15,6 +15,7 @@ import attrs
 from promptkit.messages import Message, Repair
 from promptkit.tool_pairing import ToolCallPairer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,6 +39,8 @@ class ViewItem:
     """The message as the model is shown it."""
     entry_id: str
     """The id of the entry."""
+    recorded: Message | None = None
+    """The message as it is stored, if it repeats earlier entries: with marks in place of its quotes."""
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
@@ -95,7 +98,7 @@ class ViewBuilder:
             self._view = _View(path)
         elif len(path) == length:
             return self._snapshot
-        elif not self._view.extend(path[length:]):
+        elif not self._view.extend(path, length):
             self._view = _View(path)
         self._length = len(path)
         self._ends = (*path[:1], *path[-1:])
@@ -108,6 +111,7 @@ class _View:
 
     def __init__(self, path: Sequence[Entry]) -> None:
         self._edits = _find_edits(path)
+        self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
         self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
         self._answers = _find_answers_to_cut_replies(path)
@@ -126,8 +130,10 @@ class _View:
         self._add_entries(self._kept_entries(path, start, mark))
         self._add_entries(path[mark + 1 :])
 
-    def extend(self, entries: Sequence[Entry]) -> bool:
-        """Add entries. Returns False and adds nothing if one of them changes how earlier entries are viewed."""
+    def extend(self, path: Sequence[Entry], length: int) -> bool:
+        """Add the entries after the first `length`. Returns False and adds nothing if one changes how earlier entries are viewed."""
+        entries = path[length:]
+        self._path = path
         if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
             return False
         if self._omitted_calls and any(entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries):
@@ -189,11 +195,15 @@ class _View:
         self._repairs = (Repair(kind="unknown first kept", detail=detail),)
         return ()
 
-    def _add_entries(self, entries: Iterable[Entry]) -> None:
+    def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
+        quotes = any(isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries)
+        find = find_sources(self._path) if quotes else None
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
+                case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
+                    self._add_message(entry, restore_quotes(entry.payload, find), edit, unfinished=False)
                 case MessageEntry(message=message, finish=finish):
                     self._add_message(entry, self._without_cut_calls(entry, message), edit, unfinished=finish in UNREPLAYABLE_FINISHES)
                 case CustomMessage(message=message):
@@ -227,7 +237,8 @@ class _View:
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        self._add(ViewItem(message=message, entry_id=entry.id, kind=kind))
+        recorded = entry.message if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes else None
+        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, kind=kind))
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
