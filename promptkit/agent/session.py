@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.checks import check_content, check_tools, check_types
+from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
 from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
@@ -87,6 +87,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        auto_continue: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -114,6 +115,8 @@ class AgentSession:
             read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
                 transcript is given.
+            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for each user message, and again if it has
+                called tools since. By default as the preset does: `opencode` and `oh_my_pi`.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -134,6 +137,7 @@ class AgentSession:
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
         check_types(turn_hooks=turn_hooks)
+        self._auto_continue = resolve_preset(preset).auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
@@ -402,6 +406,7 @@ class AgentSession:
             tools=self.tools,
             max_steps=self.max_steps,
             hooks=self._turn_hooks,
+            auto_continue=self._auto_continue,
             on_text=on_text,
         )
 

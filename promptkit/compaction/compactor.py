@@ -23,6 +23,7 @@ from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
@@ -128,6 +129,8 @@ class Compactor:
         self.transcript = transcript
         self.summarizer = summarizer
         self.keep: Keep = KeepLastRound() if keep is None else keep
+        self.handoff: Summarizer | None = None
+        """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
         self.max_summary_tokens = max_summary_tokens
         self._choose = choose
         self._replacement = replacement or Replacement()
@@ -343,7 +346,8 @@ class Compactor:
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
-        return check(await summarize_within_limits(self.summarizer, task))
+        summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        return check(await summarize_within_limits(summarizer, task))
 
     def _max_tokens(self, plan: Plan) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""

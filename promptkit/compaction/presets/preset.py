@@ -94,5 +94,9 @@ class Preset:
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
+    handoff: Callable[[SummarizerContext], Summarizer] | None = None
+    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None: they are summarized as all others."""
+    auto_continue: bool = False
+    """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
