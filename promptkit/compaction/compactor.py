@@ -18,7 +18,7 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
@@ -313,7 +313,13 @@ class Compactor:
         checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
-        return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
+        (entry,) = self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))
+        self.report_branch_change()
+        return entry
+
+    def report_branch_change(self) -> None:
+        """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
+        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
