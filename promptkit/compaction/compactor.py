@@ -18,11 +18,12 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
@@ -128,6 +129,8 @@ class Compactor:
         self.transcript = transcript
         self.summarizer = summarizer
         self.keep: Keep = KeepLastRound() if keep is None else keep
+        self.handoff: Summarizer | None = None
+        """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
         self.max_summary_tokens = max_summary_tokens
         self._choose = choose
         self._replacement = replacement or Replacement()
@@ -310,7 +313,13 @@ class Compactor:
         checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
-        return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
+        (entry,) = self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))
+        self.report_branch_change()
+        return entry
+
+    def report_branch_change(self) -> None:
+        """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
+        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
@@ -343,7 +352,8 @@ class Compactor:
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
-        return check(await summarize_within_limits(self.summarizer, task))
+        summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        return check(await summarize_within_limits(summarizer, task))
 
     def _max_tokens(self, plan: Plan) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""

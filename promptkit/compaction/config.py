@@ -96,6 +96,7 @@ class CompactionConfig:
             file_rules=preset.file_rules,
         )
         compactor.archives = self.archives
+        compactor.handoff = self._build_handoff(context)
         return CompactionController(
             compactor,
             budget=budget,
@@ -113,6 +114,7 @@ class CompactionConfig:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         controller.budget = context.budget
         controller.compactor.keep = self._build_keep(context.budget)
+        controller.compactor.handoff = self._build_handoff(context)
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
@@ -140,3 +142,6 @@ class CompactionConfig:
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)
+
+    def _build_handoff(self, context: SummarizerContext) -> Summarizer | None:
+        return None if self.preset.handoff is None else self.preset.handoff(context)

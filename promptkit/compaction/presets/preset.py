@@ -97,5 +97,9 @@ class Preset:
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
     cache_seconds: float = CACHE_SECONDS
     """Seconds after a request for which the provider's prompt cache is taken to hold it. Where the cache is cold, summaries start later."""
+    handoff: Callable[[SummarizerContext], Summarizer] | None = None
+    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None: they are summarized as all others."""
+    auto_continue: bool = False
+    """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
