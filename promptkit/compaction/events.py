@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+
+from promptkit.compaction.policy.parts import UsageByPart
+
+if TYPE_CHECKING:
+    from promptkit.messages import Usage
 
 __all__ = [
     "CompactionCancelled",
@@ -60,7 +65,10 @@ class Events:
 
 
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
-    """Make a subscriber that logs one line for each event: failures as warnings, decisions as debug messages, the rest as information."""
+    """Make a subscriber that logs one line for each event: failures as warnings, decisions as debug messages, the rest as information.
+
+    Texts of the conversation, such as the summary, are not logged.
+    """
 
     def write(event: Event) -> None:
         match event:
@@ -70,8 +78,8 @@ def logging_subscriber(logger: logging.Logger) -> Subscriber:
                 level = logging.DEBUG
             case _:
                 level = logging.INFO
-        fields = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
-        logger.log(level, "%s %s", type(event).__name__, fields)
+        shown = [field.name for field in attrs.fields(type(event)) if field.repr]
+        logger.log(level, "%s %s", type(event).__name__, " ".join(f"{name}={getattr(event, name)!r}" for name in shown))
 
     return write
 
@@ -117,8 +125,21 @@ class CompactionCommitted:
     mode: str
     """How the summary was made, such as `live` or `extractive`."""
     tokens_before: int
+    """The tokens of the conversation."""
     tokens_after: int
     seconds: float
+    before: UsageByPart = attrs.field(factory=UsageByPart)
+    """The request by part as it would have been without the compaction, instructions and tools included."""
+    after: UsageByPart = attrs.field(factory=UsageByPart)
+    """The request by part as it is now."""
+    model: str | None = None
+    """The model that wrote the summary. None: no model was asked."""
+    usage: Usage | None = None
+    """The cost of all requests for the summary, failed attempts included. None: no model was asked."""
+    request_id: str | None = None
+    """The provider's name for the request that wrote the summary, where it gave one."""
+    summary: str = attrs.field(default="", repr=False)
+    """The text of the summary. Logs and traces leave it out."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +153,8 @@ class CompactionFailed:
     detail: str
     """The error's text."""
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -160,6 +183,8 @@ class CompactionCancelled:
     number: int
     trigger: str
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -170,6 +195,8 @@ class SummaryDiscarded:
     trigger: str
     reason: str
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
