@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
 from promptkit.compaction.presets.preset import Preset, split_reserve
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import disables, percent, setting
 from promptkit.compaction.pruning.processors import clear_results
 from promptkit.compaction.replacement import Replacement, carry_from_facts
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
@@ -24,13 +24,13 @@ __all__ = ["ClaudeCode", "claude_code"]
 class ClaudeCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=(disables("DISABLE_AUTO_COMPACT"), disables("DISABLE_COMPACT"), "autoCompactEnabled"))
     """Whether automatic compaction is on."""
     output_tokens: int = setting(20_000, minimum=0)
     """Maximum of the tokens that are kept free for the model's output."""
     margin_tokens: int = setting(13_000, minimum=0)
     """Tokens that are kept free besides the output."""
-    threshold: float | None = setting(None, minimum=0.01, maximum=1)
+    threshold: float | None = setting(None, names=(percent("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),), minimum=0.01, maximum=1)
     """Share of what the output leaves of the window, from which the conversation is compacted if that is earlier. None: the margin alone."""
     keep_results: int | None = setting(None, minimum=0)
     """Number of the newest tool results that requests contain; older ones are cleared. None: all."""

@@ -15,9 +15,11 @@ __all__ = ["VSCode", "vscode"]
 class VSCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",))
     """Whether automatic compaction is on."""
-    threshold: float | None = setting(None, threshold=True)
+    threshold: float | None = setting(
+        None, names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",), threshold=True
+    )
     """Size that counts as a full context window, in tokens or as a share of the window. None: the window."""
     warm: float = setting(0.78, minimum=0, maximum=1)
     """Lowest ratio at which a background summary starts with a warm prompt cache."""

@@ -65,10 +65,16 @@ class Summarizer(Protocol):
 def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
     """Return the view items that the summary will replace, without the previous summary.
 
+    What the model has read back from the transcript is left out of them: the earlier entries were summarized, and stay where they are.
+
     Raises:
         SummaryError: There are none, so no model needs to be asked.
     """
-    items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
+    items = [
+        item if item.recorded is None else attrs.evolve(item, message=item.recorded)
+        for item in (*task.plan.dropped, *task.plan.prefix)
+        if not is_summary(item)
+    ]
     if not items:
         raise SummaryError(reason="nothing", detail="there are no messages to summarize.")
     return items
