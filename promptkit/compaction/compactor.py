@@ -18,6 +18,7 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
+from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
@@ -272,7 +273,8 @@ class Compactor:
             seconds = self._clock() - started
             self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)))
 
-        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
+        conversation, messages = get_conversation_id(self.transcript), len(plan.dropped) + len(plan.prefix)
+        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=messages, conversation=conversation))
         try:
             task = SummaryTask(
                 plan=plan,
@@ -285,6 +287,9 @@ class Compactor:
                 seconds=seconds,
                 require_model=require_model,
                 report=report,
+                observe=lambda model: ObservedModel(
+                    model=model, events=self.events, conversation=conversation, compacted=plan.previous is not None, compaction=number
+                ),
             )
             summary = await self._make_summary(task, trigger)
         except BaseException as error:
