@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
@@ -186,6 +187,7 @@ class ContextWindow(BranchMethods):
             self._summarizer_context(self._resolve_budget(budget)),
             model=model_name(model),
             tools=self._definitions,
+            count_fixed=self._count_fixed,
             clock=clock,
         )
         self._requests = RequestBuilder(
@@ -264,6 +266,10 @@ class ContextWindow(BranchMethods):
             threshold=self._find_threshold(budget),
             last=counted.usage if isinstance(counted, MessageEntry) else None,
         )
+
+    def _count_fixed(self) -> UsageByPart:
+        name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
+        return self._requests.count_fixed(self.view.messages, model=name, tokenizer=self.tokenizer, fixed_tokens=fixed_tokens)
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""

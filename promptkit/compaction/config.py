@@ -11,6 +11,7 @@ import attrs
 from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.lifecycle.recall_tool import suggest_call
 from promptkit.compaction.planning.selection import limit_keep, select
+from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
@@ -59,13 +60,14 @@ class CompactionConfig:
         """Apply the preset's thresholds and reserves to a model's budget."""
         return self.preset.adjust_budget(budget)
 
-    def build_controller(
+    def build_controller(  # noqa: PLR0913  # keywords
         self,
         transcript: Transcript,
         context: SummarizerContext,
         *,
         model: str,
         tools: Sequence[ToolDefinition] = (),
+        count_fixed: Callable[[], UsageByPart] = UsageByPart,
         clock: Callable[[], float] | None = None,
     ) -> CompactionController:
         """Build the controller of a transcript.
@@ -75,6 +77,7 @@ class CompactionConfig:
             context: The budget, the tokenizer and the summarizing model.
             model: The name of the model that answers.
             tools: The tools of the conversation.
+            count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
             clock: Returns seconds that only grow; the system's clock by default.
         """
         preset, budget = self.preset, context.budget
@@ -94,6 +97,7 @@ class CompactionConfig:
             events=self.events,
             look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.file_path),
             file_rules=preset.file_rules,
+            count_fixed=count_fixed,
         )
         compactor.archives = self.archives
         compactor.handoff = self._build_handoff(context)
