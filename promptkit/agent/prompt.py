@@ -162,6 +162,10 @@ class MessageRenders:
         """Count the tokens of a message as it is, framing included."""
         return self._find(message).own_tokens
 
+    def count_shown(self, message: Message) -> int:
+        """Count the tokens of a message as a request shows it; 0 for a blank one, which is left out."""
+        return self._find(message).tokens
+
     def count_rendered(self, messages: Sequence[Message]) -> int:
         """Count the tokens of messages as a request shows them. The renders of other messages may be forgotten."""
         if len(self._known) > 2 * len(messages) + MAX_RENDERS:

@@ -10,15 +10,17 @@ import attrs
 from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.pruning.processors import Processor, RequestLimits
+from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
 from promptkit.elements.chat import SystemMessage
 from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.messages import Message
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
-from promptkit.rendering.renderer import Renderer, render_async
+from promptkit.rendering.renderer import Renderer, render
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.element import Child
     from promptkit.emitters import AnthropicRequest
-    from promptkit.messages import Message, OpaquePart, ToolDefinition
+    from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
+
+_ANY_MESSAGE = Message(role="user", content=("x",))
+"""A message beside which the rest of a request is measured."""
 
 
 @attrs.frozen(kw_only=True)
@@ -128,7 +133,7 @@ class RequestBuilder:
         *,
         instructions: Child,
         tools: Sequence[ToolDefinition],
-        processors: Sequence[Processor] = (),
+        processor: ViewProcessor | None = None,
         events: Events,
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
@@ -138,7 +143,7 @@ class RequestBuilder:
             prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
             instructions: The content of the system message.
             tools: Offered in every request.
-            processors: Change the messages of each request before it is rendered, in order.
+            processor: Changes the messages of each request before it is rendered.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
@@ -151,12 +156,13 @@ class RequestBuilder:
         self._transcript = transcript
         system = None if instructions is None else SystemMessage(required=True)[instructions]
         self._prompt: Prompt = prompt or ConversationPrompt(system)
-        self._processors = tuple(processors)
+        self._processor = processor or ViewProcessor()
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._renders: MessageRenders | None = None
         self._fixed: tuple[tuple[str, Tokenizer], tuple[Message, ...], int] | None = None
+        self._tool_tokens: tuple[Tokenizer, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
     async def build(  # noqa: PLR0913  # what a request depends on, each a plain value
@@ -188,17 +194,20 @@ class RequestBuilder:
         limit = None if budget is None else max(1, budget - adaptation.tokens)
         renders = self._renders_for(tokenizer)
         limits = RequestLimits(
-            limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned, count_message=renders.count
+            limit=limit if pruned else None,
+            fixed_tokens=fixed_tokens,
+            tokenizer=tokenizer,
+            warm=warm,
+            pruned=pruned,
+            count_message=renders.count,
         )
-        messages = view.messages
-        for process in self._processors:
-            messages = tuple(process(messages, limits))
+        messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
         conversation = ConversationView(messages=messages, may_prune=pruned)
         try:
             shown = None
             if messages is view.messages and not pruned:
-                shown = await self._show_whole(conversation, limit, model, renders)
+                shown = self._show_whole(conversation, limit, model, renders)
             if shown is None:
                 shown = await self._render(conversation, limit, model, tokenizer)
         except BudgetExceededError as error:
@@ -219,41 +228,95 @@ class RequestBuilder:
             items=view.items,
         )
 
+    def measure(
+        self,
+        view: TranscriptView,
+        *,
+        model: str,
+        tokenizer: Tokenizer,
+        fixed_tokens: int,
+        warm: bool = False,
+    ) -> UsageByPart:
+        """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
+
+        The sum is exactly the size of that request, unless the prompt is a function or a system message stands among the messages. Then
+        the part besides the messages is that of the last request. A message that was counted before costs one look-up.
+
+        Args:
+            view: The messages to show.
+            model: The name of the model that is sent the request.
+            tokenizer: Counts the request.
+            fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
+            warm: Whether the provider's prompt cache holds the start of the request.
+
+        Returns:
+            The sizes in tokens.
+        """
+        renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
+        adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
+        messages = self._processor.process(view, limits).messages
+        if self._shows_whole(messages):
+            _, fixed_tokens = self._measure_fixed(model, renders)
+            parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+        else:
+            parts = count_parts(messages, summary_ids, renders.count)
+        tools = min(fixed_tokens, self._count_tools(tokenizer))
+        return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
+
+    def _count_tools(self, tokenizer: Tokenizer) -> int:
+        """Count the tokens of the tool definitions, each tokenizer once."""
+        if not self.tools:
+            return 0
+        if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
+            counts = [tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())]
+            self._tool_tokens = tokenizer, counts[0] - counts[1]
+        return self._tool_tokens[1]
+
     async def _render(self, conversation: ConversationView, limit: int | None, model: str, tokenizer: Tokenizer) -> _Shown:
         """Render the prompt. Raises BudgetExceededError."""
         renderer = self._renderer_for(model, tokenizer, limit)
         rendered = attrs.evolve(await renderer.render_async(self._prompt(conversation)), earlier=self._earlier)
         return _Shown(rendered.messages, rendered.tokens, lambda: rendered)
 
-    async def _show_whole(self, conversation: ConversationView, limit: int | None, model: str, renders: MessageRenders) -> _Shown | None:
+    def _show_whole(self, conversation: ConversationView, limit: int | None, model: str, renders: MessageRenders) -> _Shown | None:
         """Return what the render of the whole conversation shows, in the time of adding up counts, or None if only the render can tell.
 
         Raises BudgetExceededError, as the render would.
         """
-        prompt, messages = self._prompt, conversation.messages
-        # A system message in the conversation may change the framing of the request, which only the render knows.
-        if not (isinstance(prompt, ConversationPrompt) and prompt.is_static) or any(message.role == "system" for message in messages):
+        messages = conversation.messages
+        if not self._shows_whole(messages):
             return None
         recent = renders.render(messages)
         if not recent:
             return None
+        system, fixed_tokens = self._measure_fixed(model, renders)
+        tokens = fixed_tokens + renders.count_rendered(messages)
+        if limit is not None and tokens > limit:
+            raise BudgetExceededError(budget=limit, required=tokens, largest={}, messages=messages, metadata=(), removed=())
+        prompt, renderer, earlier = self._prompt, self._renderer_for(model, renders.tokenizer, limit), self._earlier
+        return _Shown((*system, *recent), tokens, lambda: attrs.evolve(renderer.render(prompt(conversation)), earlier=earlier))
+
+    def _shows_whole(self, messages: Sequence[Message]) -> bool:
+        """Return whether the size of a request is the sum of its messages and of a part that is the same in each request."""
+        prompt = self._prompt
+        # A system message in the conversation may change the framing of the request, which only the render knows.
+        return isinstance(prompt, ConversationPrompt) and prompt.is_static and not any(message.role == "system" for message in messages)
+
+    def _measure_fixed(self, model: str, renders: MessageRenders) -> tuple[tuple[Message, ...], int]:
+        """Return the system messages of every request, and the tokens of these, the tools and the framing."""
         key = model, renders.tokenizer
         if self._fixed is None or self._fixed[0] != key:
-            rendered = await render_async(
-                prompt(ConversationView(messages=recent[:1])),
+            rendered = render(
+                self._prompt(ConversationView(messages=(_ANY_MESSAGE,))),
                 budget=UNLIMITED,
                 model=model,
                 tokenizer=renders.tokenizer,
                 tools=self.tools,
                 pairing="lenient",
             )
-            self._fixed = key, rendered.messages[:-1], rendered.tokens - renders.count_rendered(recent[:1])
-        _, system, fixed_tokens = self._fixed
-        tokens = fixed_tokens + renders.count_rendered(messages)
-        if limit is not None and tokens > limit:
-            raise BudgetExceededError(budget=limit, required=tokens, largest={}, messages=messages, metadata=(), removed=())
-        renderer, earlier = self._renderer_for(model, renders.tokenizer, limit), self._earlier
-        return _Shown((*system, *recent), tokens, lambda: attrs.evolve(renderer.render(prompt(conversation)), earlier=earlier))
+            self._fixed = key, rendered.messages[:-1], rendered.tokens - renders.count_shown(_ANY_MESSAGE)
+        return self._fixed[1:]
 
     def _renders_for(self, tokenizer: Tokenizer) -> MessageRenders:
         if self._renders is None or self._renders.tokenizer != tokenizer:

@@ -85,7 +85,7 @@ class CompactionConfig:
             choose=partial(select, split=preset.split),
             replacement=self._build_replacement(budget),
             tokenizer=context.tokenizer,
-            max_summary_tokens=compute_max_summary_tokens(budget),
+            max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
             tools=tools,
             hooks=self.hooks,
@@ -103,6 +103,7 @@ class CompactionConfig:
             model=model,
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
+            processors=preset.processors,
         )
 
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
@@ -112,14 +113,14 @@ class CompactionConfig:
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
-            max_summary_tokens=compute_max_summary_tokens(context.budget),
+            max_summary_tokens=self._compute_max_summary_tokens(context.budget),
             max_result_tokens=context.budget.result_tokens,
             replacement=self._build_replacement(context.budget),
         )
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
-        """Return what stays at a compaction: what the preset keeps, or the program's own, within half of what a conversation may have."""
-        return limit_keep(self.keep, None if budget.base is None else budget.base // 2) if self.keep else self.preset.keep(budget)
+        """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
+        return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
 
     def _build_replacement(self, budget: ContextBudget) -> Replacement:
         """Return how the summary replaces messages, with the user's own messages within half of what a conversation may have."""
@@ -128,6 +129,11 @@ class CompactionConfig:
             return replacement
         most = min(replacement.originals.max_tokens, budget.base // 2)
         return attrs.evolve(replacement, originals=attrs.evolve(replacement.originals, max_tokens=most))
+
+    def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:
+        """Return the size limit of a summary, in tokens: the budget's, or the preset's if that is lower."""
+        limits = (compute_max_summary_tokens(budget), self.preset.max_summary_tokens)
+        return min(limit for limit in limits if limit is not None)
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)

@@ -50,7 +50,7 @@ __all__ = ["Expansion", "grow_expandables"]
 
 _ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
 _DEFAULT_GROW = math.inf
-_MAX_COMPONENT_DEPTH = 100_000
+_MAX_COMPONENT_DEPTH = 20_000
 _DEEP = 64
 """The depth from which on an element that contains itself is looked for."""
 

@@ -68,18 +68,18 @@ async def session(
 
 
 def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path) -> None:
-    script = Script(turns=50, answer_seconds=0, summary_seconds=0)
-    held = asyncio.run(run_conversation(script, tmp_path, window=9_000))
+    script = Script(turns=40, answer_seconds=0, summary_seconds=0)
+    held = asyncio.run(run_conversation(script, tmp_path, window=7_500))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert set(held.compactions) == {"background live"}
     assert held.compactions["background live"] >= 2
-    assert held.request_cached >= 0.9
-    assert held.summary_cached >= 0.9  # in this window; the benchmark's has 95 %
+    assert held.request_cached >= 0.85  # in this window; the benchmark has 96 %
+    assert held.summary_cached >= 0.85
 
 
 def test_without_the_background_the_foreground_does_it_all(tmp_path: Path) -> None:
-    script = Script(turns=45, answer_seconds=0, summary_seconds=0)
-    held = asyncio.run(run_conversation(script, tmp_path, window=8_000, background=False))
+    script = Script(turns=25, answer_seconds=0, summary_seconds=0)
+    held = asyncio.run(run_conversation(script, tmp_path, window=5_000, background=False))
     assert (held.overflows, held.invalid, held.facts) == (0, 0, len(FACTS))
     assert all(what.startswith("foreground") for what in held.compactions)
     assert sum(held.compactions.values()) >= 2

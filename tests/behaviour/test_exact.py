@@ -170,7 +170,7 @@ FORMATS: dict[WireFormat, Callable[..., int]] = {"chat": Recount.chat, "response
 
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
 @pytest.mark.parametrize("target", FORMATS)
-@pytest.mark.parametrize("encoding", TOKENIZERS)
+@pytest.mark.parametrize("encoding", [pytest.param(name, marks=[] if name == "o200k_base" else pytest.mark.slow) for name in TOKENIZERS])
 @given(prompt=strategies.prompts(), share=SHARES, provider=st.sampled_from((None, *FORMATS)))
 def test_the_tokens_of_a_render_are_those_of_the_request_that_is_sent(
     *, encoding: str, target: WireFormat, cache: bool, prompt: Child, share: float, provider: str | None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing
 from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
@@ -16,7 +17,7 @@ from promptkit.compaction.presets.copilot_cli import CopilotCLI
 from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
-from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.pi import Pi, pi
 from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.presets.vscode import VSCode
 from promptkit.errors import SettingsError
@@ -158,6 +159,43 @@ def test_what_opencode_keeps_is_a_quarter_within_limits() -> None:
     assert [attrs.asdict(each)["tokens"] for each in kept] == [2_000, 5_000, 13_750, 15_000]
 
 
+def test_opencode_keeps_one_reserve_free_or_two() -> None:
+    window, with_input = ContextBudget(window=200_000, max_output_tokens=32_000), ContextBudget(window=400_000, max_input=272_000)
+    two, one = OpenCode(), OpenCode(second_reserve=False)
+    assert [two.max_tokens(window), one.max_tokens(window)] == [148_000, 168_000]
+    assert [two.max_tokens(with_input), one.max_tokens(with_input)] == [252_000, 252_000]
+    assert OpenCode(reserved=5_000).max_tokens(window) == 163_000
+
+
+def test_opencode_keeps_messages_of_so_many_turns() -> None:
+    kept = [OpenCode(tail_turns=turns).keep_recent(WINDOW) for turns in (0, 2)]
+    assert kept == [KeepNothing(), KeepLastTurns(count=2, max_tokens=15_000)]
+
+
+def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leaves_or_at_a_lower_share() -> None:
+    shares = [(ClaudeCode().max_tokens(ContextBudget(window=window)) or 0) / (window - 20_000) for window in (200_000, 300_000, 1_000_000)]
+    assert shares == [pytest.approx(0.928, abs=1e-3), pytest.approx(0.954, abs=1e-3), pytest.approx(0.987, abs=1e-3)]
+    assert ClaudeCode(threshold=0.5).max_tokens(WINDOW) == 90_000
+    assert ClaudeCode(threshold=0.99).max_tokens(WINDOW) == 167_000
+
+
+def test_a_summary_is_no_longer_than_in_the_system() -> None:
+    def limit(preset: Preset) -> int:
+        return Walk(preset, budget=WINDOW).session.compaction.compactor.max_summary_tokens
+
+    assert {name: limit(PRESETS[name]()) for name in ("pi", "oh_my_pi", "opencode", "gsv", "vscode")} == {
+        "pi": 13_107,
+        "oh_my_pi": 13_107,
+        "opencode": 4_096,
+        "gsv": 768,
+        "vscode": 16_384,
+    }
+    assert limit(pi(Pi(reserve_tokens=0))) == 16_384
+    walk = Walk(PRESETS["opencode"](), budget=WINDOW)
+    walk.session.set_model("smaller", budget=ContextBudget(window=10_000))
+    assert walk.session.compaction.compactor.max_summary_tokens < 4_096
+
+
 DEFAULTS: dict[type, dict[str, object]] = {
     VSCode: {"enabled": True, "threshold": None, "warm": 0.78, "jitter": 0.04, "cold": 0.9, "apply": 0.65, "wait_seconds": 60.0},
     CopilotCLI: {
@@ -180,9 +218,16 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "idle_seconds": 300.0,
         "promote": True,
     },
-    ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "keep_results": None, "breaker": 3},
+    ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "threshold": None, "keep_results": None, "breaker": 3},
     Codex: {"enabled": True, "auto_compact_tokens": None, "user_message_tokens": 20_000},
-    OpenCode: {"enabled": True, "reserved": None, "preserve_recent_tokens": None, "prune": False},
+    OpenCode: {
+        "enabled": True,
+        "reserved": None,
+        "second_reserve": True,
+        "preserve_recent_tokens": None,
+        "tail_turns": None,
+        "prune": False,
+    },
     GSV: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},
 }
 

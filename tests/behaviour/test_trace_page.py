@@ -523,7 +523,7 @@ def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Brow
             assert page.evaluate(CONTRASTS) == []
 
 
-@pytest.mark.parametrize("width", [400, 820, 1_440])
+@pytest.mark.parametrize("width", [400, pytest.param(820, marks=pytest.mark.slow), 1_440])
 def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     file = written(render(hostile(), budget=100_000, trace=True).trace)
     with opened(chromium, file, width=width, height=800) as (page, seen):

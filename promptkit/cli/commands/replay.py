@@ -33,6 +33,15 @@ MIN_WINDOW = 1_000
 """Smallest context window in tokens."""
 
 
+def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's signature of a callback
+    """Print the policies and end the command, before its arguments are looked at."""
+    if wanted:
+        from promptkit.replay.policies.registry import describe_policies
+
+        click.echo(describe_policies())
+        ctx.exit()
+
+
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
@@ -42,6 +51,14 @@ MIN_WINDOW = 1_000
     show_default=True,
     metavar="LIST",
     help="Names of policies, or the groups all, presets, naive.",
+)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_policies,
+    help="List the policies, with the systems and versions that they follow, and exit.",
 )
 @click.option("--window", type=SIZE, default="128k", show_default=True, help="The context window in tokens, input and output together.")
 @click.option("--model", default="gpt-5", show_default=True, help="The model whose tokenizer, prices and prompt cache are simulated.")

@@ -24,7 +24,7 @@ class Codex:
 
     enabled: bool = True
     """Whether automatic compaction is on."""
-    auto_compact_tokens: float | None = setting(None, threshold=True)
+    auto_compact_tokens: float | None = setting(None, names=("model_auto_compact_token_limit",), threshold=True)
     """Size from which the conversation is compacted, in tokens or as a share of the window. At most 0.9, which is the default."""
     user_message_tokens: int = setting(20_000, minimum=0)
     """Tokens of user messages that stay verbatim."""
@@ -44,6 +44,7 @@ def codex(settings: Codex | None = None) -> Preset:
     above = compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
+        follows="Codex CLI, openai/codex 0100b10 of late 2025",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
         keep=lambda _: KeepNothing(),

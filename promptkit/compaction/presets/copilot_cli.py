@@ -29,11 +29,15 @@ __all__ = ["CopilotCLI", "copilot_cli"]
 class CopilotCLI:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("infiniteSessions.enabled",))
     """Whether automatic compaction is on."""
-    background: float = setting(0.80, minimum=0, maximum=1)
+    background: float = setting(
+        0.80, names=("COPILOT_BACKGROUND_COMPACTION_THRESHOLD", "infiniteSessions.backgroundCompactionThreshold"), minimum=0, maximum=1
+    )
     """Share of the context window at which a background summary starts."""
-    block: float = setting(0.95, minimum=0, maximum=1)
+    block: float = setting(
+        0.95, names=("COPILOT_BUFFER_EXHAUSTION_THRESHOLD", "infiniteSessions.bufferExhaustionThreshold"), minimum=0, maximum=1
+    )
     """Share of the context window from which on no request is sent without a new summary."""
     user_message_tokens: int = setting(20_000, minimum=0)
     """Tokens of user messages that stay verbatim."""
@@ -59,6 +63,7 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
     )
     return Preset(
         name="copilot_cli",
+        follows="Copilot CLI, as described in November 2026 from its bundle; the version is not known",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)),
         keep=lambda _: KeepNothing(),

@@ -22,11 +22,11 @@ __all__ = ["GSV", "gsv"]
 class GSV:
     """The settings of the preset."""
 
-    mode: Literal["auto-compact", "fail"] = "auto-compact"
+    mode: Literal["auto-compact", "fail"] = setting("auto-compact", names=("overflow",))
     """Whether the conversation is compacted automatically, or a request that is too large fails."""
-    compact_at_pressure: float = setting(0.9, minimum=0, maximum=1)
+    compact_at_pressure: float = setting(0.9, names=("compactAtPressure",), minimum=0, maximum=1)
     """Share of the context window, without the model's longest output, at which the conversation is compacted."""
-    keep_last: int = setting(80, minimum=1)
+    keep_last: int = setting(80, names=("keepLast",), minimum=1)
     """Number of messages that stay, and the rest of a block that the cut would split."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:
@@ -51,8 +51,10 @@ def gsv(settings: GSV | None = None) -> Preset:
     rules = tuple(map(once_per_turn, once)) if chosen.mode == "auto-compact" else ()
     return Preset(
         name="gsv",
+        follows="GSV, deathbyknowledge/gsv fa39786 of 2026-08-04",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match((compact_on_demand, *rules, fail_on())),
         keep=lambda _: KeepLastMessages(count=chosen.keep_last),
+        max_summary_tokens=768,
         summarizer=make_fallback_factory(make_simple_summarizer),
     )

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.selection import KeepRecentTokens
+from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing, KeepRecentTokens
 from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, prune_at
 from promptkit.compaction.presets.preset import Preset, split_reserve
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import disables, setting
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
+    from promptkit.compaction.planning.selection import Keep
     from promptkit.tokens.budget import ContextBudget
 
 __all__ = ["OpenCode", "opencode"]
@@ -22,13 +23,17 @@ __all__ = ["OpenCode", "opencode"]
 class OpenCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=(disables("OPENCODE_DISABLE_AUTOCOMPACT"), "compaction.auto"))
     """Whether automatic compaction is on."""
-    reserved: int | None = setting(None, minimum=0)
+    reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
     """Tokens that are kept free besides the model's output. None: as many as the output, at most 20,000."""
-    preserve_recent_tokens: int | None = setting(None, minimum=0)
+    second_reserve: bool = True
+    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as until early 2026."""
+    preserve_recent_tokens: int | None = setting(None, names=("compaction.preserve_recent_tokens",), minimum=0)
     """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
-    prune: bool = False
+    tail_turns: int | None = setting(None, names=("compaction.tail_turns",))
+    """Number of the newest turns of which messages stay, within these tokens. None: any number. 0 or less: nothing stays."""
+    prune: bool = setting(default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune"))
     """Whether old tool outputs are pruned if that saves 20,000 tokens."""
 
     def max_tokens(self, budget: ContextBudget) -> int | None:
@@ -36,14 +41,20 @@ class OpenCode:
         if budget.window is None:
             return None
         output = min(budget.max_output_tokens or 32_000, 32_000, budget.window // 4)
-        return max(1, (budget.max_input or budget.window - output) - (min(20_000, output) if self.reserved is None else self.reserved))
+        reserved = min(20_000, output) if self.reserved is None else self.reserved
+        if budget.max_input is not None:
+            return max(1, budget.max_input - reserved)
+        return max(1, budget.window - output - (reserved if self.second_reserve else 0))
 
-    def keep_recent(self, budget: ContextBudget) -> KeepRecentTokens:
+    def keep_recent(self, budget: ContextBudget) -> Keep:
         """Return which messages stay."""
+        if self.tail_turns is not None and self.tail_turns <= 0:
+            return KeepNothing()
         usable, tokens = self.max_tokens(budget) or 60_000, self.preserve_recent_tokens
         if tokens is None:
             tokens = max(2_000, min(15_000, usable // 4))
-        return KeepRecentTokens(tokens=max(1, min(tokens, usable // 2)))
+        tokens = max(1, min(tokens, usable // 2))
+        return KeepRecentTokens(tokens=tokens) if self.tail_turns is None else KeepLastTurns(count=self.tail_turns, max_tokens=tokens)
 
 
 def opencode(settings: OpenCode | None = None) -> Preset:
@@ -52,9 +63,11 @@ def opencode(settings: OpenCode | None = None) -> Preset:
     rules = [compact_on_demand, on_overflow(), *([prune_at(0.0)] if chosen.prune else [])]
     return Preset(
         name="opencode",
+        follows="OpenCode, packages/opencode of sst/opencode 31e22f6, second half of 2026",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match([*rules, compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True)]),
         keep=chosen.keep_recent,
+        max_summary_tokens=4_096,
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         prunes=chosen.prune,
         enabled=chosen.enabled,

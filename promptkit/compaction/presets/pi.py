@@ -15,18 +15,18 @@ from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import ContextBudget, fit_reserve
 
-__all__ = ["Pi", "file_list_summarizer", "pi", "subtract_reserve"]
+__all__ = ["Pi", "file_list_summarizer", "limit_summary", "pi", "subtract_reserve"]
 
 
 @attrs.frozen(kw_only=True)
 class Pi:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""
-    reserve_tokens: int = setting(16_384, minimum=0)
+    reserve_tokens: int = setting(16_384, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
-    keep_recent_tokens: int = setting(20_000, minimum=1)
+    keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
     """Tokens of the newest messages that stay."""
 
 
@@ -41,6 +41,11 @@ def subtract_reserve(budget: ContextBudget, *, reserve: int) -> int | None:
     return None if budget.window is None else budget.window - fit_reserve(budget.window, reserve)
 
 
+def limit_summary(reserve: int) -> int | None:
+    """Return the most tokens of a summary: four fifths of the reserve. None, which is promptkit's own limit, if nothing is reserved."""
+    return reserve * 4 // 5 or None
+
+
 def pi(settings: Pi | None = None) -> Preset:
     """Return the preset. It compacts after a turn, before the next one, and once where the provider refuses a request."""
     chosen = settings or Pi()
@@ -48,10 +53,12 @@ def pi(settings: Pi | None = None) -> Preset:
     above = compact_above(max_tokens, "turn_end", "before_render")
     return Preset(
         name="pi",
+        follows="pi, badlogic/pi-mono 83378aa of 2026-03-15",
         adjust_budget=split_reserve(max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
         keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget)), at_least=True),
         split=True,
         summarizer=file_list_summarizer,
+        max_summary_tokens=limit_summary(chosen.reserve_tokens),
         enabled=chosen.enabled,
     )

@@ -72,6 +72,8 @@ class Preset:
 
     name: str
     """The name, as in `PRESETS`."""
+    follows: str | None = None
+    """The system, with its version or date, that the rules and figures were taken from. None: no system."""
     policy: Callable[[Callable[[], float]], Policy]
     """Makes the policy from a random number generator: a function that returns a number from 0 to below 1."""
     adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
@@ -84,8 +86,10 @@ class Preset:
     """How the summary replaces the summarized messages."""
     summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
     """Makes the summarizer."""
+    max_summary_tokens: int | None = None
+    """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
     processors: tuple[Processor, ...] = (truncate_history(),)
-    """Functions that change the messages of each request, in this order, after a compaction and before the render."""
+    """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     prunes: bool = False
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES

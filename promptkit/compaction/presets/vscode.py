@@ -15,9 +15,11 @@ __all__ = ["VSCode", "vscode"]
 class VSCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",))
     """Whether automatic compaction is on."""
-    threshold: float | None = setting(None, threshold=True)
+    threshold: float | None = setting(
+        None, names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",), threshold=True
+    )
     """Size that counts as a full context window, in tokens or as a share of the window. None: the window."""
     warm: float = setting(0.78, minimum=0, maximum=1)
     """Lowest ratio at which a background summary starts with a warm prompt cache."""
@@ -37,6 +39,7 @@ def vscode(settings: VSCode | None = None) -> Preset:
     thresholds = Thresholds(warm=chosen.warm, jitter=chosen.jitter, cold=chosen.cold, apply=chosen.apply, wait_seconds=chosen.wait_seconds)
     return Preset(
         name="vscode",
+        follows="Copilot Chat in microsoft/vscode 03d18a46, second half of 2026",
         policy=lambda rng: default_policy(rng=rng, thresholds=thresholds),
         adjust_budget=lambda budget: budget if chosen.threshold is None else attrs.evolve(budget, threshold=chosen.threshold),
         enabled=chosen.enabled,

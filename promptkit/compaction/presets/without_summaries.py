@@ -16,7 +16,8 @@ def off() -> Preset:
 
 def amp() -> Preset:
     """Return Amp's preset. A request that is too large fails; `handoff` and `fork` are what the user does before that."""
-    return Preset(name="amp", policy=lambda _: first_match((compact_on_demand, fail_on())))
+    follows = "Amp, as described in November 2026; the version is not known"
+    return Preset(name="amp", follows=follows, policy=lambda _: first_match((compact_on_demand, fail_on())))
 
 
 def truncate_only() -> Preset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from promptkit.compaction.presets import PRESETS
 from promptkit.errors import PromptKitError
 from promptkit.replay.policies.baselines import BASELINE_POLICIES
 from promptkit.replay.policies.promptkit import PRESET_POLICIES
@@ -12,7 +13,7 @@ from promptkit.replay.policies.promptkit import PRESET_POLICIES
 if TYPE_CHECKING:
     from promptkit.replay.policies.strategy import ReplayPolicy
 
-__all__ = ["POLICY_GROUPS", "UnknownPolicyError", "find_policy", "parse_policy_names"]
+__all__ = ["POLICY_GROUPS", "UnknownPolicyError", "describe_policies", "find_policy", "parse_policy_names"]
 
 
 class UnknownPolicyError(PromptKitError):
@@ -30,6 +31,15 @@ POLICY_GROUPS: dict[str, tuple[str, ...]] = {
     "all": (*PRESET_POLICIES, *(each.name for each in BASELINE_POLICIES)),
 }
 """Names for several policies together."""
+
+
+def describe_policies() -> str:
+    """Return a line for each policy: its name, and for a preset the system and the version that it follows."""
+    width = max(map(len, POLICY_GROUPS["all"]))
+    follows = {name: preset().follows for name, preset in PRESETS.items()}
+    presets = (f"{name:{width}}  follows {follows[name] or 'no system'}" for name in POLICY_GROUPS["presets"])
+    naive = (f"{name:{width}}  a rule of another library, for comparison" for name in POLICY_GROUPS["naive"])
+    return "\n".join((*presets, *naive))
 
 
 def parse_policy_names(text: str) -> tuple[str, ...]:

@@ -507,8 +507,8 @@ class TestLearningTheMargin:
         asyncio.run(self.converse(each, 8, 1.2))
         assert each.tokenizer.name == "o200k_base*1.26"
         usage = each.usage()
-        assert usage.provider is not None
-        assert usage.tokens < 1.3 * usage.provider
+        assert usage.reading.provider is not None
+        assert usage.tokens < 1.3 * usage.reading.provider
 
     def test_no_request_is_above_the_budget_by_the_provider_s_count_once_it_was_reported(self) -> None:
         each = window(model="claude-opus-4-5", tokenizer=None, budget=ContextBudget(window=8_000, reserved_output_tokens=0))

@@ -66,7 +66,7 @@ def peak(path: Path, name: str, megabytes: int) -> int:
 @pytest.mark.skipif(sys.platform == "win32", reason="no figure for the memory of a process")
 @pytest.mark.parametrize("name", FORMATS)
 def test_ten_times_the_file_takes_no_more_memory(name: str, tmp_path: Path) -> None:
-    small, large = peak(tmp_path / "small", name, 4), peak(tmp_path / "large", name, 40)
+    small, large = peak(tmp_path / "small", name, 2), peak(tmp_path / "large", name, 20)
     assert large < 1.5 * small
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.cli.main import main
+from promptkit.replay.policies.registry import POLICY_GROUPS
 from promptkit.testing.server import serve
 from tests.conversations import summary_reply
 from tests.unit.replay.conversations import long_conversation, write_transcript
@@ -40,6 +41,14 @@ def test_a_table_has_a_line_for_each_policy_within_80_columns(
     assert [line.split()[0] for line in lines[2:7]] == ["vscode", "drop_oldest", "trim_last", "prompt_poet", "langchain"]
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "8k window, prices of gpt-5, cache rules: openai"
+
+
+def test_the_policies_are_listed_with_the_versions_that_they_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--list") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert list(lines) == list(POLICY_GROUPS["all"])
+    assert lines["pi"].endswith("follows pi, badlogic/pi-mono 83378aa of 2026-03-15")
+    assert lines["off"].endswith("follows no system")
 
 
 def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: Path) -> None:

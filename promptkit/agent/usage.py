@@ -1,0 +1,89 @@
+"""How full a context window is, by part, and at which size the conversation is compacted next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.policy.decisions import Compact, StartBackground
+from promptkit.compaction.policy.state import PolicyState
+
+if TYPE_CHECKING:
+    from promptkit.compaction.policy.parts import UsageByPart
+    from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.state import Phase
+    from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.messages import Usage
+    from promptkit.tokens.budget import ContextBudget
+
+__all__ = ["ContextUsage", "find_threshold"]
+
+AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
+"""The phases of a turn in which a policy may compact because of the size alone."""
+
+UNKNOWN_WINDOW_TOKENS = 10_000_000
+"""Up to this size a threshold is looked for where the window is unknown."""
+
+
+@attrs.frozen(kw_only=True)
+class ContextUsage:
+    """How much of the context window the next request takes. All sizes are tokens."""
+
+    parts: UsageByPart
+    """The local count by part: what the next request has, if nothing is compacted or pruned for it."""
+    reading: UsageReading
+    """The local count beside the provider's, from which compaction is decided."""
+    messages: int
+    """The number of messages of the conversation that the next request shows."""
+    window: int | None = None
+    """The model's context window: input and output together. None: unknown."""
+    limit: int | None = None
+    """The most that the request may have: the window without what is reserved for the reply. None: unknown."""
+    threshold: int | None = None
+    """The size from which the conversation is compacted next, with the preset's policy. None: unknown, or never automatically."""
+    last: Usage | None = None
+    """What the provider reported for the last reply that is shown. None: nothing."""
+
+    @property
+    def tokens(self) -> int:
+        """The size to decide by: the provider's last count and what came since, but never less than the local count."""
+        return self.reading.tokens
+
+    @property
+    def free(self) -> int | None:
+        """The tokens that the next request may still grow by. None: the limit is unknown."""
+        return None if self.limit is None else max(0, self.limit - self.tokens)
+
+    @property
+    def cached_share(self) -> float | None:
+        """The share of the last request that the provider read from its prompt cache, from 0 to 1. None: unknown."""
+        return self.last.cached_tokens / self.last.input_tokens if self.last is not None and self.last.input_tokens else None
+
+
+def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
+    """Find the smallest size from which a policy compacts, by asking it: whatever its rules are, they say it themselves.
+
+    Args:
+        policy: The policy. It compacts from one size on, and not below it.
+        budget: The budget of requests.
+        warm: Whether the provider's prompt cache holds the start of the request.
+
+    Returns:
+        The size in tokens; None if the policy compacts at none that the window can have.
+    """
+
+    def compacts(tokens: int) -> bool:
+        states = (PolicyState(phase=phase, budget=budget, tokens=tokens, warm=warm, messages=tokens) for phase in AUTOMATIC_PHASES)
+        return any(isinstance(policy.decide(state), Compact | StartBackground) for state in states)
+
+    low, high = 0, budget.window or budget.limit or UNKNOWN_WINDOW_TOKENS
+    if not compacts(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if compacts(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
