@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
-from promptkit.agent.checks import check_content, check_tools
+from promptkit.agent.checks import check_content, check_tools, resolve_preset
 from promptkit.agent.tools import run_tools, tools_by_name
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
@@ -143,6 +143,9 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
+        chosen = resolve_preset(preset)
+        if summarizer is None and chosen.summary_model is not None:
+            summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
         self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
@@ -160,7 +163,7 @@ class AgentSession:
             prompt=prompt,
             tools=offered,
             budget=budget,
-            preset=preset,
+            preset=chosen,
             policy=policy,
             summarizer=summarizer,
             keep=keep,

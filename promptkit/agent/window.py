@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.agent.branches import find_branch
-from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
+from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.requests import RequestBuilder, WindowRequest
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
@@ -165,6 +165,7 @@ class ContextWindow:
             read_tool=read_tool,
         )
         chosen = resolve_preset(preset)
+        check_summary_model(chosen, summarizer)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._tokenizer = tokenizer
@@ -623,8 +624,10 @@ class ContextWindow:
         return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        model = self._summarizing_model or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer)
+        name = model_name(self.model)
+        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
+        model = other or (None if isinstance(self.model, str) else self.model)
+        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
 
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))
