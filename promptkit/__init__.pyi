@@ -1,5 +1,6 @@
-from .agent.session import AgentSession as AgentSession, TurnResult as TurnResult
+from .agent.session import AgentSession as AgentSession
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .agent.turns import TurnResult as TurnResult
 from .agent.window import ContextWindow as ContextWindow
 from .element import Child as Child, PromptElement as PromptElement, Sizing as Sizing, component as component
 from .elements.chat import (

@@ -11,7 +11,7 @@ from promptkit.agent.prompt import ConversationPrompt, ConversationView, Message
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.processors import Processor, RequestLimits
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
@@ -133,7 +133,7 @@ class RequestBuilder:
         *,
         instructions: Child,
         tools: Sequence[ToolDefinition],
-        processors: Sequence[Processor] = (),
+        processor: ViewProcessor | None = None,
         events: Events,
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
@@ -143,7 +143,7 @@ class RequestBuilder:
             prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
             instructions: The content of the system message.
             tools: Offered in every request.
-            processors: Change the messages of each request before it is rendered, in order.
+            processor: Changes the messages of each request before it is rendered.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
@@ -156,7 +156,7 @@ class RequestBuilder:
         self._transcript = transcript
         system = None if instructions is None else SystemMessage(required=True)[instructions]
         self._prompt: Prompt = prompt or ConversationPrompt(system)
-        self._processors = tuple(processors)
+        self._processor = processor or ViewProcessor()
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
@@ -194,9 +194,14 @@ class RequestBuilder:
         limit = None if budget is None else max(1, budget - adaptation.tokens)
         renders = self._renders_for(tokenizer)
         limits = RequestLimits(
-            limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned, count_message=renders.count
+            limit=limit if pruned else None,
+            fixed_tokens=fixed_tokens,
+            tokenizer=tokenizer,
+            warm=warm,
+            pruned=pruned,
+            count_message=renders.count,
         )
-        messages = self._process(view, limits)
+        messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
         conversation = ConversationView(messages=messages, may_prune=pruned)
         try:
@@ -223,13 +228,12 @@ class RequestBuilder:
             items=view.items,
         )
 
-    def measure(  # noqa: PLR0913  # what a request depends on, each a plain value
+    def measure(
         self,
         view: TranscriptView,
         *,
         model: str,
         tokenizer: Tokenizer,
-        budget: int | None,
         fixed_tokens: int,
         warm: bool = False,
     ) -> UsageByPart:
@@ -242,7 +246,6 @@ class RequestBuilder:
             view: The messages to show.
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
-            budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
             warm: Whether the provider's prompt cache holds the start of the request.
 
@@ -251,14 +254,13 @@ class RequestBuilder:
         """
         renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limit = None if budget is None else max(1, budget - adaptation.tokens)
-        limits = RequestLimits(limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
-        messages = self._process(view, limits)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
+        messages = self._processor.process(view, limits).messages
         if self._shows_whole(messages):
             _, fixed_tokens = self._measure_fixed(model, renders)
             parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
         else:
-            parts = count_parts(view.messages, summary_ids, renders.count)
+            parts = count_parts(messages, summary_ids, renders.count)
         tools = min(fixed_tokens, self._count_tools(tokenizer))
         return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
 
@@ -270,12 +272,6 @@ class RequestBuilder:
             counts = [tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())]
             self._tool_tokens = tokenizer, counts[0] - counts[1]
         return self._tool_tokens[1]
-
-    def _process(self, view: TranscriptView, limits: RequestLimits) -> tuple[Message, ...]:
-        messages = view.messages
-        for process in self._processors:
-            messages = tuple(process(messages, limits))
-        return messages
 
     async def _render(self, conversation: ConversationView, limit: int | None, model: str, tokenizer: Tokenizer) -> _Shown:
         """Render the prompt. Raises BudgetExceededError."""

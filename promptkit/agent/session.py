@@ -8,24 +8,17 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
-
-import attrs
+from typing import TYPE_CHECKING, Self
 
 from promptkit.agent.checks import check_content, check_tools, resolve_preset
-from promptkit.agent.tools import run_tools, tools_by_name
+from promptkit.agent.tools import tools_by_name
+from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.errors import (
-    ContextLengthExceededError,
-    InvalidArgumentError,
-    MaxStepsExceededError,
-    NoPendingMessageError,
-    TurnInProgressError,
-)
+from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
-from promptkit.providers.model import Model, with_options
+from promptkit.providers.model import Model
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -44,8 +37,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import Usage
-    from promptkit.providers.model import Reply
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -54,21 +45,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
 
-__all__ = ["AgentSession", "TurnResult"]
-
-
-@attrs.frozen(kw_only=True)
-class TurnResult:
-    """The result of one turn: a user message, and everything until the model's last reply."""
-
-    text: str
-    """The text of the model's last reply."""
-    steps: int
-    """The number of requests of the turn."""
-    usage: tuple[Usage, ...]
-    """The cost of each request, in order."""
-    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """Why the model ended. `length`: its text was cut off. `content_filter`: the provider withheld the rest."""
+__all__ = ["AgentSession"]
 
 
 class AgentSession:
@@ -236,7 +213,7 @@ class AgentSession:
         parts = check_content(content)
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
-            return await self._run_turn(on_text)
+            return await self._turn_of(on_text).run()
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that an error, a cancellation or the end of the program cut short.
@@ -257,7 +234,7 @@ class AgentSession:
             if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
                 raise NoPendingMessageError
             self.compaction.on_user_message()
-            return await self._run_turn(on_text)
+            return await self._turn_of(on_text).run()
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
@@ -416,29 +393,8 @@ class AgentSession:
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
 
-    async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
-        usages: list[Usage] = []
-        for _ in range(self.max_steps):
-            reply = await self._complete(on_text)
-            usages.append(reply.usage)
-            if not reply.message.tool_calls:
-                await self.window.end_turn()
-                return TurnResult(text=reply.message.text, steps=len(usages), usage=tuple(usages), finish=reply.finish)
-            await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results))
-        raise MaxStepsExceededError(self.max_steps)
-
-    async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
-        while True:
-            request = await self.window.request()
-            model = self.model  # it may be changed while this one answers
-            try:
-                reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
-            except ContextLengthExceededError as error:
-                if not await self.window.recover(error):
-                    raise
-                continue
-            self.window.add_reply(reply)
-            return reply
+    def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
+        return Turn(window=self.window, find_model=lambda: self.model, tools=self.tools, max_steps=self.max_steps, on_text=on_text)
 
 
 def _resolve_model(model: object) -> Model:

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.agent.branches import find_branch
+from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
+from promptkit.agent.continuation import (
+    CUT_OFF,
+    ask_to_continue,
+    fills_window,
+    find_cut_replies,
+    find_pending_calls,
+    join_reply_text,
+)
 from promptkit.agent.requests import RequestBuilder, WindowRequest
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
-from promptkit.compaction.lifecycle.branch_summary import switch_branch
 from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
-from promptkit.compaction.lifecycle.reset import reset
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.providers.errors import overflow_from_error
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
-from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.entries import Edit, MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -43,16 +49,14 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolDefinition, Usage
+    from promptkit.messages import ToolCall, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import Tool
-    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
@@ -81,7 +85,7 @@ class _Retry:
     model: str | Model
 
 
-class ContextWindow:
+class ContextWindow(BranchMethods):
     """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
 
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
@@ -89,7 +93,7 @@ class ContextWindow:
     >>> request = await window.request()
     >>> response = await client.chat.completions.create(**request.openai_arguments())
     >>> window.add_reply(response)
-    >>> await window.end_turn()
+    >>> await window.retry_cut_reply() or await window.end_turn()
 
     Attributes:
         transcript: Everything that was said, in full.
@@ -168,6 +172,7 @@ class ContextWindow:
         check_summary_model(chosen, summarizer)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
+        self._redactor = redactor
         self._tokenizer = tokenizer
         self._learned: Tokenizer | None = None
         self._summarizing_model = as_model(summarizer)
@@ -186,9 +191,6 @@ class ContextWindow:
             read_tool=read_tool,
             enabled=enabled,
         )
-        self._requests = RequestBuilder(
-            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=chosen.processors, events=events
-        )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
             self._summarizer_context(self._resolve_budget(budget)),
@@ -196,10 +198,17 @@ class ContextWindow:
             tools=self._definitions,
             clock=clock,
         )
+        self._requests = RequestBuilder(
+            self.transcript,
+            prompt,
+            instructions=instructions,
+            tools=self._definitions,
+            processor=self.compaction.processor,
+            events=events,
+        )
         self.last_request: WindowRequest | None = None
         self._sent: _SentRequest | None = None
         self._retry: _Retry | None = None
-        self._last_finish: str | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
@@ -253,7 +262,6 @@ class ContextWindow:
             view,
             model=model_name(self.model),
             tokenizer=self.tokenizer,
-            budget=budget.render_budget,
             fixed_tokens=compaction.fixed_tokens,
             warm=compaction.warm,
         )
@@ -403,12 +411,45 @@ class ContextWindow:
         sent, self._sent = self._sent, None
         model = None if sent is None else model_name(sent.model)
         (entry,) = self.transcript.append(MessageEntry(message=message, usage=usage, model=model, finish=finish))
-        self._last_finish = finish
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
             if usage is not None and usage.cached_tokens <= usage.input_tokens and sent.model is self.model:
                 self._learn(sent.request.tokens, usage.input_tokens)
         return entry
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the newest reply, if they wait for results. Empty for a reply that was cut off: its calls must not be run."""
+        return find_pending_calls(self.transcript.path())
+
+    @property
+    def last_text(self) -> str:
+        """The text of the newest reply. If it continues one that was cut off, both texts."""
+        return join_reply_text(self.transcript.path())
+
+    async def retry_cut_reply(self) -> bool:
+        """Prepare another request if the last reply was cut off. Call it after `add_reply`, and run only the tool calls in `pending_calls`.
+
+        A reply that reached the output limit stays, and a message asks the model to continue it, or to repeat its tool calls with shorter
+        arguments. If the context window was full, the reply is taken out of the view, and room is made. The transcript keeps all of it.
+
+        Returns:
+            True if the model should be asked again, with `request`. False if the reply is whole, if it is the second one in a row that
+            was cut off, or if a full window cannot be made roomier.
+        """
+        cut = find_cut_replies(self.transcript.path())
+        if len(cut) != 1 or cut[0].message is None:
+            return False
+        reply = cut[0].message
+        request_tokens = self.last_request.tokens if self.last_request else 0
+        if not fills_window(cut[0], request_tokens, Sizer(self.tokenizer).count_message(reply), budget=self.budget):
+            self.transcript.append(ask_to_continue(reply))
+            return True
+        (edit,) = self.transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
+        if await self.compaction.make_room_for_reply():
+            return True
+        self.transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
+        return False
 
     async def recover(self, error: BaseException) -> bool:
         """Handle a provider's refusal of the last request: learn its window, and make room.
@@ -451,75 +492,6 @@ class ContextWindow:
         """
         return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
 
-    def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none."""
-        self.compaction.reset("a compaction was undone")
-        return self.compaction.compactor.undo()
-
-    def rewind(self, to: str | None) -> Entry:
-        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
-
-        Raises:
-            TranscriptError: There is no entry with this id.
-        """
-        return self._continue_from(to)
-
-    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
-        entry = self.transcript.rewind(to, *payloads)
-        self._forget("the conversation continues from another entry")
-        return entry
-
-    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
-        """Continue from another entry, with a summary of the branch that is left.
-
-        Args:
-            to: The id of the entry; None: the beginning.
-            instructions: What the summary should pay attention to.
-            summarize: False: leave the branch without a summary, as `rewind` does.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            SummaryError: No summary was made. Nothing was changed.
-            TranscriptError: There is no entry with this id.
-        """
-        compactor = self.compaction.compactor
-        summarizer = compactor.summarizer if summarize else None
-        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._config.redactor)
-        self._forget("the conversation continues on another branch")
-        return entry
-
-    async def reset(
-        self,
-        reason: str = "manual",
-        *,
-        extractor: MemoryExtractor | None = None,
-        memories: MemoryDirectory | None = None,
-        move_to_archive: bool = False,
-    ) -> Entry | None:
-        """Start over: no earlier message is shown, and all of them stay in the transcript.
-
-        Args:
-            reason: Recorded in the transcript, in one word.
-            extractor: Extracts memories from the conversation before it is reset.
-            memories: Where the memories are written.
-            move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
-
-        Returns:
-            The entry of the reset, or None if there are no messages.
-        """
-        entry = await reset(
-            self.transcript,
-            reason=reason,
-            now=datetime.now().astimezone(),
-            extractor=extractor,
-            memories=memories,
-            move_to_archive=move_to_archive,
-        )
-        self._forget("the conversation was reset")
-        return entry
-
     async def handoff(self, goal: str, store: TranscriptStore) -> ContextWindow:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
 
@@ -546,7 +518,7 @@ class ContextWindow:
             store=store,
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last,
-            redactor=self._config.redactor,
+            redactor=self._redactor,
         )
         return self._reopen(model=self.model, budget=self.budget, transcript=made.transcript)
 
@@ -595,7 +567,7 @@ class ContextWindow:
         Returns:
             True if a compaction or pruning ran.
         """
-        return await self.compaction.run_phase("incomplete" if self._last_finish == "length" else "turn_end")
+        return await self.compaction.run_phase("turn_end")
 
     async def wait_idle(self) -> None:
         """Wait until no background summary is running."""
@@ -612,8 +584,7 @@ class ContextWindow:
         await self.close()
 
     def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the conversation as it was."""
-        self.compaction.reset(reason)
+        super()._forget(reason)
         self._sent = self._retry = None
 
     def _remember_origins(self, entries: Sequence[Entry], origins: Sequence[object] | None) -> None:

@@ -313,13 +313,19 @@ class Compactor:
         return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
 
     def find_change(self, leaf: str) -> str | None:
-        """Return why a plan that was made at a leaf is stale; None while it is valid. Appended messages do not make it stale."""
+        """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
         path = self.transcript.path()
+        edited: set[str] = set()
+        appended: set[str] = set()
         for at in range(len(path) - 1, -1, -1):
-            if path[at].id == leaf:
-                return None
-            if isinstance(path[at].payload, Checkpoint | Edit | Reset):
-                return f"a {path[at].kind} was written meanwhile"
+            entry = path[at]
+            if entry.id == leaf:
+                return None if edited <= appended else "an edit was written meanwhile"
+            if isinstance(entry.payload, Checkpoint | Reset):
+                return f"a {entry.kind} was written meanwhile"
+            if isinstance(entry.payload, Edit):
+                edited.add(entry.payload.target)
+            appended.add(entry.id)
         return "the conversation continues on another branch"
 
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
@@ -536,4 +542,11 @@ def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
 
 
 def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(attrs.evolve(item, message=redact_message(item.message, redactor)) for item in items)
+    return tuple(
+        attrs.evolve(
+            item,
+            message=redact_message(item.message, redactor),
+            recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
+        )
+        for item in items
+    )

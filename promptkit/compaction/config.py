@@ -103,6 +103,7 @@ class CompactionConfig:
             model=model,
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
+            processors=preset.processors,
         )
 
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,6 +24,7 @@ from promptkit.compaction.policy.decisions import (
 )
 from promptkit.compaction.policy.state import Attempts, PolicyState, judge_attempt
 from promptkit.compaction.policy.usage import WindowUsage
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.pruning.processors import Processor
     from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -89,6 +91,7 @@ class CompactionController:
         model: str,
         enabled: bool = True,
         prunes: bool = False,
+        processors: Sequence[Processor] = (),
     ) -> None:
         """Control the compaction of the compactor's transcript.
 
@@ -100,6 +103,7 @@ class CompactionController:
             model: The name of the model that answers.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             prunes: Whether the policy prunes old tool outputs. It is then told how many tokens that would save.
+            processors: Change the messages of each request. The size of a conversation is that of the changed messages.
         """
         self.compactor = compactor
         self.budget = budget
@@ -107,6 +111,8 @@ class CompactionController:
         self.enabled = enabled
         self.prunes = prunes
         self.model = model
+        self.processor = ViewProcessor(processors)
+        """Makes the messages of requests from views."""
         self.background = Background(unused=lambda draft: compactor.discard(draft, "it was finished after it had been cancelled"))
         """The background summary."""
         self.attempts = Attempts()
@@ -125,6 +131,12 @@ class CompactionController:
     def view(self) -> TranscriptView:
         """The messages of the transcript that the next request shows."""
         return self.compactor.view
+
+    @property
+    def processed_view(self) -> TranscriptView:
+        """The view with the messages as the next request shows them, if it need not be pruned."""
+        limits = RequestLimits(limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer, warm=self.warm)
+        return self.processor.process(self.view, limits)
 
     @property
     def fixed_tokens(self) -> int:
@@ -194,9 +206,7 @@ class CompactionController:
                 case _:
                     return state
 
-    async def make_room(  # noqa: C901  # a case for each decision
-        self, state: RequestState, tokens: int, *, refused_by: str | None = None
-    ) -> RequestState:
+    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
 
         Args:
@@ -212,7 +222,19 @@ class CompactionController:
         """
         if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
             state = attrs.evolve(state, pruned=False, refused=True)
-        phase: Phase = "overflow" if refused_by is None else "rejected"
+        return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+
+    async def make_room_for_reply(self) -> bool:
+        """Act on a reply that was cut off because the context window is full. Returns True if the next reply has more room."""
+        try:
+            state = await self._make_room("incomplete", RequestState(), self.usage().tokens)
+        except ContextWindowFullError:
+            return False
+        return not state.pruned  # the same request fits, so that nothing would be left out of it
+
+    async def _make_room(  # noqa: C901  # a case for each decision
+        self, phase: Phase, state: RequestState, tokens: int, *, refused_by: str | None = None
+    ) -> RequestState:
         while True:
             decision = self._decide(phase, tokens, state, refused_by=refused_by)
             match decision:
@@ -252,7 +274,7 @@ class CompactionController:
 
     def on_rendered(self, state: RequestState, tokens: int) -> None:
         """Handle a rendered request of `tokens` that fits."""
-        self._window.on_rendered(tokens, self.budget.window, pruned=state.pruned)
+        self._window.on_rendered(tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned)
 
     def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
         """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
@@ -458,7 +480,7 @@ class CompactionController:
     def _new_window(self) -> WindowUsage:
         return WindowUsage(
             self.compactor.transcript,
-            view=lambda: self.compactor.view,
+            view=lambda: self.processed_view,
             changed=self.compactor.find_change,
             tokenizer=self._tokenizer,
             model=self.model,

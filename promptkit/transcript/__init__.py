@@ -1,7 +1,7 @@
 """The append-only transcript of a conversation, its stores, and the view of it that a model is shown.
 
 * `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `TranscriptStore`, `LoadedEntries`, `ReadProblem`
-* Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
+* Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Quote`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
   `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
 * Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`
 * As JSON: `entry_to_json`, `entry_from_json`, `message_to_json`, `message_from_json`

@@ -116,7 +116,7 @@ def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
             continue
         count += 1
         lines = list_lines(entry)
-        hits = [(at, words) for at, line in enumerate(lines) if (words := terms & _extract_terms(line))]
+        hits = [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
         if hits:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
@@ -160,6 +160,12 @@ def _extract_terms(text: str) -> frozenset[str]:
         words.update(_SEGMENT.findall(match[0]))
         words.update(_PART.findall(match[0]))
     return frozenset(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
+
+
+def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
+    """Return the terms that a line contains. Most lines contain none, which is seen without taking them apart."""
+    lower = line.lower()
+    return terms & _extract_terms(line) if any(term in lower for term in terms) else frozenset()
 
 
 def _build_passages(

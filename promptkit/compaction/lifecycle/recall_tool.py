@@ -7,13 +7,15 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from promptkit.compaction.lifecycle.recall import find_passages, list_lines
 from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Edit
+from promptkit.transcript.entries import Edit, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,11 +106,23 @@ class _RecallError(Exception):
 
 
 def _readable(path: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with a message, without those that were redacted, and without earlier recalls."""
+    """Return the entries with a message, without those that were redacted, and without earlier recalls: their calls and results."""
     hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
-    messages = [entry for entry in path if entry.message is not None and entry.id not in hidden]
-    recalls = {call.id for entry in messages if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
-    return [entry for entry in messages if entry.message and entry.message.tool_call_id not in recalls]
+    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
+    readable: list[Entry] = []
+    for entry in path:
+        payload, message = entry.payload, entry.message
+        if message is None or entry.id in hidden or message.tool_call_id in recalls:
+            continue
+        if isinstance(payload, MessageEntry) and payload.quotes:
+            continue  # read back by a tool of another name, as over MCP
+        if recalls.isdisjoint(call.id for call in message.tool_calls) or not isinstance(payload, MessageEntry):
+            readable.append(entry)
+            continue
+        message = attrs.evolve(message, tool_calls=tuple(call for call in message.tool_calls if call.id not in recalls))
+        if message.text or message.tool_calls:
+            readable.append(attrs.evolve(entry, payload=attrs.evolve(payload, message=message)))
+    return readable
 
 
 class _Conversation:
@@ -126,14 +140,15 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
-        title = self._describe(entry)
         text = neutralize_tags("\n".join(list_lines(entry)))
-        room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
-        start = 0
+        start = page = 0
         while start < len(text) or start == 0:
+            page += 1
+            title = self._describe(entry, page=page)
+            room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
             # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
             piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
-            yield f"{title}\n{piece}" if start == 0 else piece
+            yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
     def search_words(self, query: str) -> Iterator[str]:
@@ -151,16 +166,17 @@ class _Conversation:
                 text = neutralize_tags("\n".join(lines))
                 yield f"{self._describe(entry)}\n{text}"
 
-    def _describe(self, entry: Entry) -> str:
+    def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, its id, and the entries with the results of its calls."""
         message = entry.message
+        name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
         if message is None:
-            return f"[entry {entry.id}]"
+            return f"[{name}]"
         if message.role == "tool":
-            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, entry {entry.id}]"
+            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, {name}]"
         results = [self._result_ids[call.id] for call in message.tool_calls if call.id in self._result_ids]
         after = f"; results in {', '.join(results)}" if results else ""
-        return f"[{message.role}, entry {entry.id}{after}]"
+        return f"[{message.role}, {name}{after}]"
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:

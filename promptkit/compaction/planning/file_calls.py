@@ -57,6 +57,7 @@ class FileRule:
 
 FILE_RULES: tuple[FileRule, ...] = (
     FileRule(tools=r"str_replace|text_editor|^edit", use="read", when=("command", ("view",))),
+    FileRule(tools=r"^recall$", use="search"),
     FileRule(tools=r"director(?:y|ies)$|^mkdir|folder$", use="other"),
     FileRule(tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True),
     FileRule(tools=r"(?:search|find)_?(?:and_?)?replace", use="change"),

@@ -138,6 +138,8 @@ class Summary:
     """Messages of the provider's own compaction that replace the dropped ones. `text` is used where these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Facts for the next checkpoint."""
+    request_id: str | None = attrs.field(default=None, eq=False)
+    """The provider's name for the request that wrote it. None: it gave none, or no model was asked."""
 
 
 @attrs.frozen(kw_only=True)

@@ -66,8 +66,14 @@ FOREGROUND = "foreground"
 MANUAL = "manual"
 THRESHOLD = "threshold"
 
-TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected")
-"""The phases in which a request is too large."""
+TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected", "incomplete")
+"""The phases in which a request is too large, or too large for its reply."""
+
+PROBLEMS = {
+    "overflow": "the request is larger than the budget",
+    "rejected": "the provider refused the request",
+    "incomplete": "the reply was cut off because the context window is full",
+}
 
 
 class Policy(Protocol):
@@ -203,7 +209,7 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
             return None
         if (ignored := _ignore_refusal(state)) is not None:
             return ignored
-        problem = "the provider refused the request" if state.phase == "rejected" else "the request is larger than the budget"
+        problem = PROBLEMS[state.phase]
         reason = Reason(why=problem, ratio=state.ratio)
         unreachable = state.unreachable(state.budget.render_budget)
         if unreachable:

@@ -19,7 +19,7 @@ Phase: TypeAlias = Literal[
 - `before_render`: before a request is rendered.
 - `rendered`: after the reply to a request that fits.
 - `turn_end`: after the model's last reply of a turn.
-- `incomplete`: the model's reply was cut off.
+- `incomplete`: the model's reply was cut off because the context window is full.
 - `overflow`: a rendered request is larger than the budget.
 - `rejected`: the provider refused a request as too large.
 - `idle`: no turn is running.

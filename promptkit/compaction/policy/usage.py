@@ -79,7 +79,7 @@ class WindowUsage:
 
         Args:
             transcript: The conversation; its path holds the provider's counts.
-            view: Returns what requests show of the transcript now.
+            view: Returns what requests show of the transcript now: the view with the messages as they are sent.
             changed: Returns why the view of the path that ended with an entry (its id) no longer holds. None: it was at most appended to.
             tokenizer: Counts messages.
             model: The model whose counts are used, as entries name it.
@@ -88,7 +88,7 @@ class WindowUsage:
         self.fixed_tokens = fixed_tokens
         """Tokens that every request has besides the conversation: system prompt, tool definitions, framing. Measured at each render."""
         self.items = 0
-        """Number of items of the view at the last render."""
+        """Number of items of the transcript's view at the last render."""
         self.leaf: str | None = None
         """The last entry of the path at the last render."""
         self._transcript = transcript
@@ -118,11 +118,18 @@ class WindowUsage:
             self._cached = view, key, self._meter.read(self._path_since_stale_leaf(), view, fixed_tokens=self.fixed_tokens, window=window)
         return self._cached[2]
 
-    def on_rendered(self, tokens: int, window: int | None, *, pruned: bool) -> None:
-        """Record a rendered request of `tokens`. A `pruned` one lacks part of the conversation, so `fixed` is not measured by it."""
+    def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
+        """Record a rendered request.
+
+        Args:
+            tokens: The size of the request, in tokens.
+            window: The size of the model's context window, in tokens. None: unknown.
+            items: The number of items of the transcript's view.
+            pruned: Whether the request lacks a part of the conversation, so that `fixed_tokens` is not measured by it.
+        """
         if not pruned:
             self.fixed_tokens = max(0, tokens - (self.reading(window).local - self.fixed_tokens))
-        self.items, self._rendered_tokens, self.leaf = len(self._view().items), tokens, self._transcript.leaf
+        self.items, self._rendered_tokens, self.leaf = items, tokens, self._transcript.leaf
 
     def on_reply(self, window: int | None) -> int:
         """Record that the reply to the rendered request is in the transcript, and return the tokens to decide by.
@@ -153,6 +160,8 @@ class UsageMeter:
         self._before: list[int] = [0]
         """Tokens before each item, and after the last one."""
         self._places: dict[str, int] = {}
+        self._first_sums: dict[str, int] = {}
+        """Tokens before each item when it was measured first: a provider's count of the request before it is of these messages."""
         self._factors: dict[str, float] = {}
 
     def read(self, path: Sequence[Entry], view: TranscriptView, *, fixed_tokens: int = 0, window: int | None = None) -> UsageReading:
@@ -182,17 +191,22 @@ class UsageMeter:
             if place is None:
                 continue
             newest = newest or count
-            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._before[place]))
+            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
         return UsageReading(
             local=fixed_tokens + local,
-            provider=None if newest is None else newest.tokens + local - self._before[self._places[newest.entry_id] + 1],
+            provider=None if newest is None else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
             rejected=tuple(rejected),
         )
+
+    def _sum_through(self, entry_id: str) -> int:
+        """Return the tokens up to an item, and of it. What was cleared since from the messages before it is still part of them."""
+        place = self._places[entry_id]
+        return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message."""
@@ -221,11 +235,15 @@ class UsageMeter:
         removed = old[same:]  # keeps the messages alive while their ids are looked up
         del old[same:], self._before[same + 1 :]
         for item in items[same:]:
-            self._places.setdefault(item.entry_id, len(old))
+            if item.entry_id not in self._places:
+                self._places[item.entry_id] = len(old)
+                self._first_sums.setdefault(item.entry_id, self._before[-1])
             tokens = known.get(id(item.message))
             self._before.append(self._before[-1] + (self.count(item.message) if tokens is None else tokens))
             old.append(item)
-        del removed
+        for item in removed:
+            if item.entry_id not in self._places:
+                self._first_sums.pop(item.entry_id, None)
 
     def _update_factor(self, newest: dict[str, float]) -> float:
         """Return the median of the newest factors, filled up with those known from before where the view has few."""

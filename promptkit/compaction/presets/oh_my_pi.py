@@ -59,10 +59,10 @@ class OhMyPi:
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
-    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that was cut off."""
+    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that a full window cut off."""
     chosen = settings or OhMyPi()
     above = compact_above(chosen.max_tokens, "turn_end", "before_render")
-    rules = [compact_on_demand, *([promote()] if chosen.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
+    rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",

@@ -94,7 +94,7 @@ class Preset:
     max_summary_tokens: int | None = None
     """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
     processors: tuple[Processor, ...] = (truncate_history(),)
-    """Functions that change the messages of each request, in this order, after a compaction and before the render."""
+    """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     prunes: bool = False
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES

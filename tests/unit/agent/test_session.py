@@ -168,7 +168,7 @@ def test_a_turn_without_a_request_is_refused(rounds: int) -> None:
 
 def test_a_turn_says_how_it_ended() -> None:
     cut = Reply(message=Message(role="assistant", content=("It is",)), usage=Usage(input_tokens=1), finish="length")
-    assert asyncio.run(held(cut).session.run("Is it fine?")).finish == "length"
+    assert asyncio.run(held(cut, cut).session.run("Is it fine?")).finish == "length"
 
 
 @pytest.mark.parametrize(

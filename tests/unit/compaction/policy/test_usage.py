@@ -407,8 +407,8 @@ def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
     assert len(tokenizer.asked) == 1
 
 
-@pytest.mark.parametrize("left_out", [slice(10, None), slice(0, 5), slice(0, 0), slice(10, 12)])
-def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -> None:
+@pytest.mark.parametrize("left_out", [slice(10, None), slice(25, None), slice(0, 0)])
+def test_a_meter_that_was_used_for_a_longer_path_reads_the_same(left_out: slice) -> None:
     talk = ConversationBuilder()
     for number in range(10):
         talk.user(words(number))
@@ -419,6 +419,20 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
     path = list(talk.path)
     del path[left_out]
     assert meter.read(path, build_view(path)) == UsageMeter(TOKENIZER).read(path, build_view(path))
+
+
+def test_what_has_left_the_requests_since_the_provider_counted_them_is_subtracted() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.round("c1", words(40))
+    talk.answer(words(4), used=used(100, 10))
+    meter = UsageMeter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 110
+    talk.user(words(6))
+    cleared = attrs.evolve(talk.view.items[2], message=attrs.evolve(talk.view.items[2].message, content="gone"))
+    shown = attrs.evolve(talk.view, items=(*talk.view.items[:2], cleared, *talk.view.items[3:]))
+    assert meter.read(talk.path, shown).provider == 110 - 39 + 7
+    assert meter.read(talk.path, talk.view).provider == 110 + 7
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:

@@ -1,0 +1,77 @@
+"""One turn of a session: ask the model and run the tools that it calls, until it is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from promptkit.agent.tools import run_tools
+from promptkit.errors import ContextLengthExceededError, MaxStepsExceededError
+from promptkit.providers.model import with_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from promptkit.agent.window import ContextWindow
+    from promptkit.messages import Usage
+    from promptkit.providers.model import Model, Reply
+    from promptkit.tools import Tool
+
+__all__ = ["Turn", "TurnResult"]
+
+
+@attrs.frozen(kw_only=True)
+class TurnResult:
+    """The result of one turn: a user message, and everything until the model's last reply."""
+
+    text: str
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both texts."""
+    steps: int
+    """The number of requests of the turn."""
+    usage: tuple[Usage, ...]
+    """The cost of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """Why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """The loop of one turn over a context window."""
+
+    window: ContextWindow
+    find_model: Callable[[], Model]
+    """Returns the model that answers, before each request: it may be changed during the turn."""
+    tools: Mapping[str, Tool]
+    max_steps: int
+    on_text: Callable[[str], object] | None = None
+
+    async def run(self) -> TurnResult:
+        """Run the turn. Raises MaxStepsExceededError."""
+        usages: list[Usage] = []
+        while len(usages) < self.max_steps:
+            reply = await self._complete()
+            usages.append(reply.usage)
+            if reply.finish == "length":  # none of its tool calls is run: any of them may be cut in two
+                if await self.window.retry_cut_reply():
+                    continue
+            elif reply.message.tool_calls:
+                await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results))
+                continue
+            text = self.window.last_text
+            await self.window.end_turn()
+            return TurnResult(text=text, steps=len(usages), usage=tuple(usages), finish=reply.finish)
+        raise MaxStepsExceededError(self.max_steps)
+
+    async def _complete(self) -> Reply:
+        while True:
+            request = await self.window.request()
+            model = self.find_model()
+            try:
+                reply = await with_options(model, on_text=self.on_text).complete(request.messages, tools=request.tools)
+            except ContextLengthExceededError as error:
+                if not await self.window.recover(error):
+                    raise
+                continue
+            self.window.add_reply(reply)
+            return reply
