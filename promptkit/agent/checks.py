@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, Part, ToolDefinition
 
-__all__ = ["as_model", "as_summarizer", "check_content", "check_origins", "check_tools", "check_types", "resolve_preset"]
+__all__ = [
+    "as_model",
+    "as_summarizer",
+    "check_content",
+    "check_origins",
+    "check_summary_model",
+    "check_tools",
+    "check_types",
+    "resolve_preset",
+]
 
 
 def as_model(summarizer: Summarizer | Model | None) -> Model | None:
@@ -44,6 +53,13 @@ def resolve_preset(preset: object) -> Preset:
         problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
         raise InvalidArgumentError(problem)
     return build()
+
+
+def check_summary_model(preset: Preset, summarizer: object) -> None:
+    """Refuse a preset that names a summarizing model where no summarizer is given. Raises InvalidArgumentError."""
+    if preset.summary_model is not None and summarizer is None:
+        problem = f"the preset's summaries are written by {preset.summary_model!r}: give the window that model's object as summarizer=."
+        raise InvalidArgumentError(problem)
 
 
 def _has(value: object, *methods: str) -> bool:

@@ -126,6 +126,9 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
+        chosen = resolve_preset(preset)
+        if summarizer is None and chosen.summary_model is not None:
+            summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
         self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
@@ -146,7 +149,7 @@ class AgentSession:
             prompt=prompt,
             tools=offered,
             budget=budget,
-            preset=preset,
+            preset=chosen,
             policy=policy,
             summarizer=summarizer,
             keep=keep,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.agent.branches import BranchMethods, find_branch
-from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
+from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.continuation import (
     CUT_OFF,
     ask_to_continue,
@@ -161,6 +161,7 @@ class ContextWindow(BranchMethods):
             read_tool=read_tool,
         )
         chosen = resolve_preset(preset)
+        check_summary_model(chosen, summarizer)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._redactor = redactor
@@ -603,8 +604,10 @@ class ContextWindow(BranchMethods):
         return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        model = self._summarizing_model or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer)
+        name = model_name(self.model)
+        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
+        model = other or (None if isinstance(self.model, str) else self.model)
+        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
 
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))
