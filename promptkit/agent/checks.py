@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from promptkit.agent.tools import parse_content
+from promptkit.agent.hooks import TurnHooks
 from promptkit.compaction.events import Events
 from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.selection import Keep
@@ -13,7 +13,7 @@ from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers.model import Model
-from promptkit.tools import Tool, tool_definitions
+from promptkit.tools import Tool, parse_content, tool_definitions
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "transcript": (lambda value: isinstance(value, Transcript), "a Transcript such as Transcript(JsonlStore('talk.jsonl'))"),
     "prompt": (callable, "a function that takes a ConversationView, such as lambda view: …"),
     "hooks": (lambda value: isinstance(value, CompactionHooks), "a CompactionHooks, or HookChain(first, second) for several"),
+    "turn_hooks": (lambda value: isinstance(value, TurnHooks), "a TurnHooks, an instance of a subclass of it"),
     "events": (lambda value: isinstance(value, Events), "an Events, such as Events(function) for a function that takes an event"),
     "policy": (lambda value: _has(value, "decide"), "an object with a method decide(state), such as default_policy()"),
     "summarizer": (

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.checks import check_content, check_tools
+from promptkit.agent.checks import check_content, check_tools, check_types
+from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
@@ -79,6 +80,7 @@ class AgentSession:
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
+        turn_hooks: TurnHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
         archives: ArchiveDirectory | None = None,
@@ -104,6 +106,7 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
+            turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
             redactor: Removes secrets from summaries and from what summarizers read.
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
@@ -130,6 +133,8 @@ class AgentSession:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
+        check_types(turn_hooks=turn_hooks)
+        self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
             transcript=transcript,
@@ -391,7 +396,14 @@ class AgentSession:
         return session
 
     def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
-        return Turn(window=self.window, find_model=lambda: self.model, tools=self.tools, max_steps=self.max_steps, on_text=on_text)
+        return Turn(
+            window=self.window,
+            find_model=lambda: self.model,
+            tools=self.tools,
+            max_steps=self.max_steps,
+            hooks=self._turn_hooks,
+            on_text=on_text,
+        )
 
 
 def _resolve_model(model: object) -> Model:

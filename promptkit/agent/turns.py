@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from promptkit.agent.hooks import TurnHooks, run_before_request
 from promptkit.agent.tools import run_tools
 from promptkit.errors import ContextLengthExceededError, MaxStepsExceededError
 from promptkit.providers.model import with_options
@@ -44,6 +45,7 @@ class Turn:
     """Returns the model that answers, before each request: it may be changed during the turn."""
     tools: Mapping[str, Tool]
     max_steps: int
+    hooks: TurnHooks
     on_text: Callable[[str], object] | None = None
 
     async def run(self) -> TurnResult:
@@ -56,7 +58,7 @@ class Turn:
                 if await self.window.retry_cut_reply():
                     continue
             elif reply.message.tool_calls:
-                await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results))
+                await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results), self.hooks)
                 continue
             text = self.window.last_text
             await self.window.end_turn()
@@ -65,7 +67,8 @@ class Turn:
 
     async def _complete(self) -> Reply:
         while True:
-            request = await self.window.request()
+            request = await run_before_request(self.hooks, await self.window.request())
+            self.window.replace_request(request)
             model = self.find_model()
             try:
                 reply = await with_options(model, on_text=self.on_text).complete(request.messages, tools=request.tools)

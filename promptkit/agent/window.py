@@ -22,7 +22,7 @@ from promptkit.agent.continuation import (
     find_pending_calls,
     join_reply_text,
 )
-from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -65,15 +65,6 @@ __all__ = ["ContextWindow", "WindowRequest"]
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
-
-
-@attrs.frozen(kw_only=True)
-class _SentRequest:
-    """The last request that was returned, the state in which it was made, and who was to answer it."""
-
-    request: WindowRequest
-    state: RequestState
-    model: str | Model
 
 
 @attrs.frozen
@@ -206,7 +197,7 @@ class ContextWindow(BranchMethods):
             events=events,
         )
         self.last_request: WindowRequest | None = None
-        self._sent: _SentRequest | None = None
+        self._sent: IssuedRequest | None = None
         self._retry: _Retry | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
@@ -386,8 +377,24 @@ class ContextWindow(BranchMethods):
         self.compaction.on_rendered(state, request.tokens)
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = _SentRequest(request=request, state=state, model=model)
+        self._sent = IssuedRequest(request=request, state=state, model=model)
         return request
+
+    def replace_request(self, request: WindowRequest) -> WindowRequest:
+        """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
+
+        Args:
+            request: The request as it is sent, such as `attrs.evolve(request, messages=…)`.
+
+        Returns:
+            The request, with its size.
+        """
+        last, sent = self.last_request, self._sent
+        if last is None or sent is None or (request.messages == last.messages and request.tools == last.tools):
+            return request
+        self.last_request = recount(request, self.tokenizer)
+        self._sent = attrs.evolve(sent, request=self.last_request)
+        return self.last_request
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.
