@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin, get_type_hints, overload
+from functools import cache, partial
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast, get_args, get_origin, get_type_hints, overload
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, ToolArgumentsError
+from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import Part, ToolDefinition
 from promptkit.tools import Tool, ToolOutput
 
@@ -105,13 +107,14 @@ class _Signature:
     """The field of the model for each argument."""
 
     def bind(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
-        """Check the arguments of a call, and return the positional ones and the others. Raises ToolArgumentsError."""
+        """Check the arguments of a call, and return the positional ones and the others. Raises ToolError."""
         from pydantic import ValidationError
 
         try:
             checked = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            raise ToolArgumentsError(self.definition.name, _describe_errors(error)) from None
+            problem = f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(error)}"
+            raise ToolError(problem) from None
         positional: list[object] = []
         keywords: dict[str, object] = {}
         spread = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values())
@@ -152,7 +155,7 @@ async def _await_output(result: Awaitable[object]) -> ToolOutput:
 
 def _to_output(result: object) -> ToolOutput:
     """Return text and parts as they are, and any other value as JSON. Raises TypeError for a value that JSON cannot hold."""
-    if result is None or isinstance(result, str | ToolFailure):
+    if result is None or isinstance(result, str):
         return result
     if isinstance(result, get_args(Part)):
         return (cast("Part", result),)  # as the line before says
@@ -198,7 +201,7 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     text, documented = _read_docstring(function)
     try:
         model, fields = _build_model(function, called, documented)
-        schema = _strict_schema(model) if strict else model.model_json_schema()
+        schema = _make_strict(model) if strict else model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
         reason = str(error).split("\n", 1)[0].rstrip(".")
         problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has."
@@ -222,14 +225,13 @@ def _find_name(function: Function) -> str:
 
 def _locate(function: Function) -> str:
     """Return the file and line of a function."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(_find_code(inspect.unwrap(function)), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{function!r:.80}"
 
 
 def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
     """Return what a docstring says of a function, and of its arguments by name."""
-    source = getattr(function, "func", function)  # a partial's own docstring is that of partial
-    text = inspect.getdoc(source if inspect.isroutine(source) or isinstance(source, type) else getattr(source, "__call__", source))  # noqa: B004  # its docstring
+    text = inspect.getdoc(_find_code(function))
     if not text:
         return None, {}
     import docstring_parser
@@ -243,35 +245,143 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
 def _build_model(function: Function, name: str, documented: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
     """Return the pydantic model of a function's arguments. Its fields have names of their own: an argument may be called `schema`."""
     from pydantic import ConfigDict, Field, create_model
-    from pydantic.fields import FieldInfo
 
-    hints = get_type_hints(getattr(function, "func", function), include_extras=True) if not _is_object(function) else get_type_hints(
-        type(function).__call__, include_extras=True
-    )
+    hints = get_type_hints(_find_code(function), include_extras=True)
+    known: dict[type, object] = {}  # None while a class is being read
     fields: dict[str, inspect.Parameter] = {}
-    definitions: dict[str, Any] = {}  # Any: create_model's own keywords
-    extra: Any = "forbid"
-    known: dict[type, Any] = {}
+    definitions: dict[str, Any] = {}  # Any: create_model's keywords
+    others: object = None
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
         annotation = _replace_attrs(hints.get(parameter.name, Any), known)
-        if parameter.kind is parameter.VAR_KEYWORD:
-            extra = annotation
-            continue
         default: object = ... if parameter.default is parameter.empty else parameter.default
+        if parameter.kind is parameter.VAR_KEYWORD:
+            others = annotation
+            continue
+        given: dict[str, Any] = {"default": default}  # Any: keywords of Field
         if parameter.kind is parameter.VAR_POSITIONAL:
-            annotation, default = list[annotation], ...
-        metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-        own = next((each for each in metadata if isinstance(each, str)), None)
-        if not any(isinstance(each, FieldInfo) and each.description for each in metadata):
-            own = documented.get(parameter.name) or own
-        else:
-            own = None
-        field = f"argument_{number}"
-        fields[field] = parameter
-        given = {} if own is None else {"description": own}
-        definitions[field] = annotation, Field(default, alias=parameter.name, **given)
+            annotation, given = Sequence[annotation], {"default_factory": tuple}
+        if text := _find_description(annotation, documented.get(parameter.name)):
+            given["description"] = text
+        fields[f"argument_{number}"] = parameter
+        definitions[f"argument_{number}"] = annotation, Field(alias=parameter.name, **given)
     base = _base_model()
-    if extra == "forbid":
-        return create_model(name, __base__=base, **definitions), fields
-    open_base = type("Open", (base,), {"model_config": ConfigDict(extra="allow"), "__annotations__": {"__pydantic_extra__": dict[str, extra]}})
-    return create_model(name, __base__=open_base, **definitions), fields
+    if others is not None:
+        body = {"model_config": ConfigDict(extra="allow"), "__annotations__": {"__pydantic_extra__": dict[str, others]}, "__module__": __name__}
+        base = type("Open", (base,), body)
+    return create_model(name, __base__=base, **definitions), fields
+
+
+def _find_code(function: Function) -> object:
+    """Return what has the annotations of a function: the function of a partial, and the method that calls an object."""
+    inner = function.func if isinstance(function, partial) else function
+    return inner if inspect.isroutine(inner) else type(inner).__call__
+
+
+def _find_description(annotation: object, documented: str | None) -> str | None:
+    """Return what the docstring or a text in `Annotated` says of an argument; None if the annotation's `Field` has a description."""
+    from pydantic.fields import FieldInfo
+
+    metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    if any(isinstance(each, FieldInfo) and each.description for each in metadata):
+        return None
+    return documented or next((each for each in metadata if isinstance(each, str)), None)
+
+
+def _replace_attrs(annotation: Any, known: dict[type, object]) -> Any:  # Any: types, and what annotations hold besides
+    """Return an annotation with pydantic models in place of attrs classes, whose checked values become instances of these classes."""
+    if isinstance(annotation, type) and attrs.has(annotation):
+        return _mirror_attrs(annotation, known)
+    arguments = get_args(annotation)
+    replaced = tuple(_replace_attrs(each, known) for each in arguments)
+    if replaced == arguments:
+        return annotation
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return Annotated[(replaced[0], *arguments[1:])]
+    if origin in {Union, UnionType}:
+        return Union[replaced]  # noqa: UP007  # of types that are known at run time only
+    return origin[replaced]
+
+
+def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
+    from pydantic import AfterValidator, Field, create_model
+
+    if cls in known and known[cls] is None:
+        problem = f"{cls.__name__} contains itself, which a dataclass and a pydantic model may, and an attrs class may not"
+        raise TypeError(problem)
+    if cls in known:
+        return known[cls]
+    known[cls] = None
+    fields = {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
+    hints = get_type_hints(cls, include_extras=True)
+    definitions: dict[str, Any] = {}  # Any: create_model's keywords
+    for alias, field in fields.items():
+        default: object = field.default
+        made = {"default_factory": tuple} if type(default) is type(attrs.Factory(tuple)) else {"default": default}
+        given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
+        definitions[f"field_{alias}"] = _replace_attrs(hints.get(field.name, Any), known), Field(alias=alias, **given)
+
+    def build(checked: BaseModel) -> object:
+        """Make the instance. Fields that were not given get their defaults from the class."""
+        return cls(**{alias: getattr(checked, f"field_{alias}") for alias in fields if f"field_{alias}" in checked.model_fields_set})
+
+    model = create_model(cls.__name__, __base__=_base_model(), **definitions)
+    known[cls] = Annotated[model, AfterValidator(build)]
+    return known[cls]
+
+
+@cache
+def _base_model() -> type[BaseModel]:
+    """Return the class of all models of arguments. It is made with the first, so that pydantic is imported then."""
+    from pydantic import BaseModel, ConfigDict
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Schema(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: object) -> bool:
+            """Leave out titles that only repeat the names of fields: they cost tokens."""
+            return False
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+        @classmethod
+        def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # Any: as the base class has it
+            return super().model_json_schema(*arguments, **{"schema_generator": Schema, **keywords})
+
+    return Arguments
+
+
+def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
+    """Return the schema as OpenAI's strict mode wants it, by OpenAI's own function, which leaves one thing: `oneOf` is not allowed."""
+    from openai import pydantic_function_tool
+
+    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"]["parameters"])  # JSON, as its type does not say
+    waiting: list[Json] = [schema]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            if "oneOf" in found:
+                found["anyOf"] = found.pop("oneOf")
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+    return schema
+
+
+def _find_open_object(schema: Json) -> str | None:
+    """Return where a schema has an object with fields that it does not list, as dicts have; None if nowhere."""
+    waiting: list[tuple[str, Json]] = [("an argument", schema)]
+    while waiting:
+        place, found = waiting.pop()
+        if isinstance(found, Mapping):
+            if found.get("type") == "object" and found.get("additionalProperties") is not False:
+                return place
+            properties = found.get("properties")
+            for name, inner in found.items():
+                if name not in {"properties", "default", "enum", "const", "examples"}:
+                    waiting.append((place, inner))
+            if isinstance(properties, Mapping):
+                waiting.extend((f"the argument {name!r}", inner) for name, inner in properties.items())
+        elif isinstance(found, list):
+            waiting.extend((place, inner) for inner in found)
+    return None

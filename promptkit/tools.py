@@ -82,6 +82,10 @@ class Tool:
     """What the model is told about the tool."""
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
+    seconds: float | None = None
+    """The longest time that a call may take. None: no limit."""
+    max_tokens: int | None = None
+    """The most tokens of a result, of which the middle is left out otherwise. None: what the window allows."""
 
 
 def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefinition, ...]:
