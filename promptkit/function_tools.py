@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast, get_args, get_origin, get_type_hints, overload
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import Part, ToolDefinition
-from promptkit.tools import Tool, ToolOutput
+from promptkit.tools import Tool, ToolOutput, ToolResult, parse_content
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = ["as_tool", "tool"]
+__all__ = ["AnyTool", "as_tool", "tool", "tool_definitions"]
 
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
+
+AnyTool: TypeAlias = Tool | ToolDefinition | Function
+"""What is accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -44,9 +47,9 @@ MAX_SHOWN = 80
 def tool(function: Function, /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, strict: bool = False, seconds: float | None = None, max_tokens: int | None = None
+    *, name: str | None = None, description: str | None = None, strict: bool = False, seconds: float | None = None
 ) -> Callable[[Function], Tool]: ...
-def tool(  # noqa: PLR0913  # keywords
+def tool(  # keywords
     function: Function | None = None,
     /,
     *,
@@ -54,7 +57,6 @@ def tool(  # noqa: PLR0913  # keywords
     description: str | None = None,
     strict: bool = False,
     seconds: float | None = None,
-    max_tokens: int | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function, which may be `async`. The model is told its name, what its docstring says, and its arguments.
 
@@ -77,7 +79,6 @@ def tool(  # noqa: PLR0913  # keywords
         description: What the tool does, for the model; by default the docstring without its sections.
         strict: Have the provider make the arguments match the schema. Every argument is then required, those with a default as well.
         seconds: The longest time that a call may take; None: no limit. The model is told of a call that took longer.
-        max_tokens: The most tokens of a result. The middle of a longer one is left out. None: what the window allows.
 
     Raises:
         InvalidArgumentError: No schema can be made, for example because an argument is a function.
@@ -85,16 +86,44 @@ def tool(  # noqa: PLR0913  # keywords
 
     def make(given: Function) -> Tool:
         schema = _read_signature(given, name=name, description=description, strict=strict)
-        return Tool(definition=schema.definition, run=_make_run(given, schema), seconds=seconds, max_tokens=max_tokens)
+        return Tool(definition=schema.definition, run=_make_run(given, schema), seconds=seconds)
 
     return make if function is None else make(function)
 
 
-def as_tool(given: object) -> object:
-    """Return the tool of a plain function, and anything else as it is."""
-    if callable(given) and not isinstance(given, Tool | type):
+def as_tool(given: object) -> Tool | ToolDefinition:
+    """Return a tool or a definition as it is, and the tool of a plain function.
+
+    Raises:
+        TypeError: The value is none of these.
+        InvalidArgumentError: No schema can be made of the function.
+    """
+    if isinstance(given, Tool | ToolDefinition):
+        return given
+    if callable(given) and not isinstance(given, type):
         return tool(given)
-    return given
+    message = f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
+    raise TypeError(message)
+
+
+def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
+    """Return the definitions of tools, in order.
+
+    Raises:
+        TypeError: A value is no tool, no definition and no function.
+        InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
+    """
+    given = cast("object", tools)  # callers without a type checker pass anything
+    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
+        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
+        raise TypeError(message)
+    read = map(as_tool, tools)
+    definitions = tuple(each.definition if isinstance(each, Tool) else each for each in read)
+    names = [definition.name for definition in definitions]
+    if len(set(names)) < len(names):
+        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
+        raise InvalidArgumentError(problem)
+    return definitions
 
 
 @attrs.frozen
@@ -155,13 +184,13 @@ async def _await_output(result: Awaitable[object]) -> ToolOutput:
 
 def _to_output(result: object) -> ToolOutput:
     """Return text and parts as they are, and any other value as JSON. Raises TypeError for a value that JSON cannot hold."""
-    if result is None or isinstance(result, str):
+    if result is None or isinstance(result, str | ToolResult):
         return result
     if isinstance(result, get_args(Part)):
         return (cast("Part", result),)  # as the line before says
-    if isinstance(result, list | tuple) and result and all(isinstance(each, get_args(Part)) for each in cast("Sequence[object]", result)):
-        if any(not isinstance(each, str) for each in cast("Sequence[object]", result)):  # a list of texts alone is a value
-            return cast("Sequence[Part]", result)  # all are parts
+    parts = parse_content(result)
+    if parts is not None and any(not isinstance(part, str) for part in parts):  # a list of texts alone is a value
+        return parts
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
@@ -172,8 +201,9 @@ def _to_output(result: object) -> ToolOutput:
 
 
 def _unstructure(value: object) -> object:
-    if attrs.has(type(value)):
-        return {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+    cls = type(value)
+    if attrs.has(cls):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(cls)}
     problem = f"a {type(value).__name__} is no JSON"
     raise TypeError(problem)
 
@@ -197,14 +227,17 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
 
     called = name or _find_name(function)
     if not NAME.fullmatch(called):
-        raise InvalidArgumentError(f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -.")
+        problem = f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
+        raise InvalidArgumentError(problem)
     text, documented = _read_docstring(function)
     try:
         model, fields = _build_model(function, called, documented)
         schema = _make_strict(model) if strict else model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
         reason = str(error).split("\n", 1)[0].rstrip(".")
-        problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has."
+        problem = (
+            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has."
+        )
         raise InvalidArgumentError(problem) from error
     if strict and (open_place := _find_open_object(schema)):
         problem = (
@@ -247,7 +280,7 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     from pydantic import ConfigDict, Field, create_model
 
     hints = get_type_hints(_find_code(function), include_extras=True)
-    known: dict[type, object] = {}  # None while a class is being read
+    known: dict[type, object] = {}  # with None while a class is being read
     fields: dict[str, inspect.Parameter] = {}
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     others: object = None
@@ -259,14 +292,18 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
             continue
         given: dict[str, Any] = {"default": default}  # Any: keywords of Field
         if parameter.kind is parameter.VAR_POSITIONAL:
-            annotation, given = Sequence[annotation], {"default_factory": tuple}
+            annotation, given = GenericAlias(Sequence, annotation), {"default_factory": tuple}
         if text := _find_description(annotation, documented.get(parameter.name)):
             given["description"] = text
         fields[f"argument_{number}"] = parameter
         definitions[f"argument_{number}"] = annotation, Field(alias=parameter.name, **given)
     base = _base_model()
     if others is not None:
-        body = {"model_config": ConfigDict(extra="allow"), "__annotations__": {"__pydantic_extra__": dict[str, others]}, "__module__": __name__}
+        body = {
+            "model_config": ConfigDict(extra="allow"),
+            "__annotations__": {"__pydantic_extra__": GenericAlias(dict, (str, others))},
+            "__module__": __name__,
+        }
         base = type("Open", (base,), body)
     return create_model(name, __base__=base, **definitions), fields
 
@@ -287,7 +324,7 @@ def _find_description(annotation: object, documented: str | None) -> str | None:
     return documented or next((each for each in metadata if isinstance(each, str)), None)
 
 
-def _replace_attrs(annotation: Any, known: dict[type, object]) -> Any:  # Any: types, and what annotations hold besides
+def _replace_attrs(annotation: Any, known: dict[type, object]) -> Any:  # noqa: ANN401  # types, and what annotations hold besides
     """Return an annotation with pydantic models in place of attrs classes, whose checked values become instances of these classes."""
     if isinstance(annotation, type) and attrs.has(annotation):
         return _mirror_attrs(annotation, known)
@@ -337,7 +374,7 @@ def _base_model() -> type[BaseModel]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Schema(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: object) -> bool:
+        def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""
             return False
 
@@ -345,7 +382,7 @@ def _base_model() -> type[BaseModel]:
         model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
         @classmethod
-        def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # Any: as the base class has it
+        def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # noqa: ANN401  # as the base class has it
             return super().model_json_schema(*arguments, **{"schema_generator": Schema, **keywords})
 
     return Arguments

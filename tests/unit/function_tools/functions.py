@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from pydantic import BaseModel, Field
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 __all__ = ["FUNCTIONS"]
 
@@ -237,7 +237,7 @@ def anything(value: Any) -> str:
     return ""
 
 
-def without_annotations(a, b=2):  # type: ignore[no-untyped-def] # the point of this function
+def without_annotations(a, b=2):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 # the point of this function
     """Take two values.
 
     Args:
