@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
+    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -72,7 +73,7 @@ class AgentSession:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,

@@ -32,11 +32,11 @@ from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summari
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 from promptkit.transcript.entries import Edit, MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolCall, ToolDefinition, Usage
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
@@ -101,7 +101,7 @@ class ContextWindow(BranchMethods):
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
