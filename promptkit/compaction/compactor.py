@@ -31,7 +31,7 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.summarizer import add_facts, sum_usage
+from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
@@ -367,20 +367,27 @@ class Compactor:
         task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
-        check = _CheckOnce(lambda summary: self._check(plan, add_facts(summary, task)))
+        facts = updated_facts(task)
+        check = _CheckOnce(lambda summary: self._check(plan, attrs.evolve(summary, facts={**facts, **summary.facts})))
         if result.summary is not None:
             try:
                 return check(result.summary)
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
-        task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
+        task = attrs.evolve(
+            task,
+            max_tokens=self._max_tokens(plan, facts),
+            requests_beside=self._replacement.keeps_user_messages,
+            check=check,
+        )
         summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
         return check(await summarize_within_limits(summarizer, task))
 
-    def _max_tokens(self, plan: Plan) -> int:
+    def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb("", {}), mode=""), self._tokenizer)
+        empty = Summary(text=self._with_breadcrumb("", {}), mode="", facts=facts)
+        frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
             detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
