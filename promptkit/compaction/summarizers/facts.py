@@ -17,6 +17,7 @@ from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS,
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.tools import is_error_result
 from promptkit.transcript.redaction import redact_json
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class _FactCollector:
             for call in message.tool_calls:
                 self._add_call(call)
         elif message.role == "tool":
-            self._add_result(message.tool_call_id or "", text)
+            self._add_result(message.tool_call_id or "", text, failed=is_error_result(message))
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
@@ -258,15 +259,16 @@ class _FactCollector:
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
-    def _add_result(self, call_id: str, text: str) -> None:
+    def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
         at = self._running.pop(call_id, None)
-        if at is None:
+        if at is None and not failed:
             return  # not a command: error lines inside a file that was read are not errors of this session
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
-        for line in lines:
-            if ERROR_LINE.search(line):
-                _move_to_end(self.errors, _clip(line, 300))
+        if at is not None:
+            self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
+        errors = [line for line in lines if ERROR_LINE.search(line)]
+        for line in errors or (lines[:1] if failed else ()):
+            _move_to_end(self.errors, _clip(line, 300))
 
     def _add_markdown_todos(self, text: str) -> None:
         points = list(TODO_LINE.finditer(text))
