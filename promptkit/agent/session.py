@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
@@ -201,6 +202,10 @@ class AgentSession:
     def usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
         return self.window.usage()
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self.window.least_size()
 
     async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.
