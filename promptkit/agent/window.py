@@ -253,7 +253,6 @@ class ContextWindow(BranchMethods):
             model=model_name(self.model),
             tokenizer=self.tokenizer,
             fixed_tokens=compaction.fixed_tokens,
-            warm=compaction.warm,
         )
         counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
         return ContextUsage(
@@ -303,8 +302,6 @@ class ContextWindow(BranchMethods):
         self._remember_origins(entries, origins)
         if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
-        if read[-1].role == "tool":
-            self.compaction.on_tool_results()
         return entries
 
     def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
@@ -366,7 +363,6 @@ class ContextWindow(BranchMethods):
                     tokenizer=tokenizer,
                     budget=self.budget.render_budget,
                     fixed_tokens=self.compaction.fixed_tokens,
-                    warm=self.compaction.warm,
                     pruned=state.pruned,
                 )
             except BudgetExceededError as error:

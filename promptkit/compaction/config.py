@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,8 @@ class CompactionConfig:
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
             processors=preset.processors,
+            cache_seconds=preset.cache_seconds,
+            clock=clock or time.monotonic,
         )
 
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:

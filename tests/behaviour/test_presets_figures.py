@@ -73,7 +73,7 @@ def test_a_threshold_is_where_the_system_has_it_to_the_token(
 
 
 def test_pi_does_nothing_between_calls_of_tools() -> None:
-    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "NoAction"
+    assert decided(PRESETS["pi"](), "before_render", 199_000, mid_turn=True) == "NoAction"
 
 
 def test_copilot_leaves_short_conversations_alone() -> None:

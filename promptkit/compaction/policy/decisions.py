@@ -46,7 +46,7 @@ class Reason:
     why: str
     """One clause that says why."""
     ratio: float | None = None
-    """The request's share of the budget's base. None: unknown, or not used."""
+    """The request's share of the size from which on it overflows. None: unknown, or not used."""
     threshold: float | None = None
     """The ratio that it was compared with."""
     warm: bool | None = None
