@@ -39,10 +39,14 @@ __all__ = [
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a reply out of the view."""
 
-CONTINUE = "Your last reply was cut off at the output limit. Continue exactly where it stopped, and repeat nothing of it."
+CONTINUE = (
+    "A message of the program that runs this conversation: your last reply was cut off at the output limit. "
+    "Continue exactly where it stopped, and repeat nothing of it."
+)
 
 CALL_AGAIN = (
-    "Your last reply was cut off at the output limit before its tool calls were complete, so none of them was run. "
+    "A message of the program that runs this conversation: your last reply was cut off at the output limit before its tool calls were "
+    "complete, so none of them was run. "
     "Call the tools again with shorter arguments: write a long text in several parts, for example."
 )
 
@@ -50,7 +54,7 @@ AUTO_CONTINUE = "auto_continue"
 """The name of the message that asks the model to go on after a compaction at the end of a turn."""
 
 GO_ON = (
-    "The program that runs this conversation has just replaced its older part by a summary; this message is not from the user. "
+    "A message of the program that runs this conversation: its older part has just been replaced by a summary. "
     "If something that the user asked for is left to do, go on with it. If nothing is, or if you need an answer of the user, say so in one sentence."
 )
 
