@@ -21,6 +21,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model
+from promptkit.tools import parse_content
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -210,7 +211,8 @@ class AgentSession:
         Args:
             content: Text, or texts and parts such as `ImagePart(url=…)`.
             attachments: Files (`Path("notes.txt")`: text, images, PDFs) and parts, which follow the content. Long texts are shortened.
-            on_text: Called with each piece of the model's text as it arrives.
+            on_text: Called with each piece of the model's text as it arrives. An answer that a full window cut off is asked for again,
+                and arrives again.
 
         Returns:
             The model's last text, and what the turn cost.
@@ -408,11 +410,12 @@ class AgentSession:
 
     async def _add_attachments(self, content: str | Sequence[Part], attachments: Sequence[Attachment]) -> tuple[Part, ...]:
         """Return the content of a user message with its attachments."""
-        if not attachments:
+        own = parse_content(content)
+        if own is None or not attachments:
             return check_content(content)
         read = await asyncio.to_thread(read_attachments, attachments)
         fitted = fit_attachments(read, budget=self.window.budget, tokenizer=self.tokenizer)
-        return check_content((*([content] if isinstance(content, str) else content), *fitted))
+        return check_content((*filter(None, own), *fitted))
 
     def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
         return Turn(

@@ -118,6 +118,11 @@ def test_a_file_of_an_unknown_kind_is_refused_with_its_path(data: bytes, tmp_pat
         sent(session(), "Look.", write(tmp_path, "odd.bin", data))
 
 
+def test_content_of_the_wrong_type_is_refused_with_attachments_too(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="a session takes text"):
+        asyncio.run(session().run(None, attachments=[write(tmp_path, "a.txt", "hello")]))  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_attachments_are_a_list() -> None:
     with pytest.raises(TypeError, match="must be a list"):
         asyncio.run(session().run("Look.", attachments="notes.txt"))  # type: ignore[arg-type]  # wrong on purpose
