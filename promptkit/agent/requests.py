@@ -288,13 +288,16 @@ class RequestBuilder:
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
         limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
         messages = self._processor.process(view, limits).messages
-        if self._shows_whole(messages):
-            _, fixed_tokens = self._measure_fixed(model, renders)
-            parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
-        else:
-            parts = count_parts(messages, summary_ids, renders.count)
-        tools = min(fixed_tokens, self._count_tools(tokenizer))
-        return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
+        fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        if not self._shows_whole(messages):
+            return fixed + count_parts(messages, summary_ids, renders.count)
+        return fixed + count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+
+    def count_fixed(self, messages: Sequence[Message], *, model: str, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
+        fixed = self._measure_fixed(model, self._renders_for(tokenizer))[1] if self._shows_whole(messages) else fixed_tokens
+        tools = min(fixed, self._count_tools(tokenizer))
+        return UsageByPart(system=fixed - tools, tools=tools)
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""

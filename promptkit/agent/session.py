@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
+    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -75,7 +76,7 @@ class AgentSession:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -129,6 +130,9 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
+        chosen = resolve_preset(preset)
+        if summarizer is None and chosen.summary_model is not None:
+            summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
         self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
@@ -149,7 +153,7 @@ class AgentSession:
             prompt=prompt,
             tools=offered,
             budget=budget,
-            preset=preset,
+            preset=chosen,
             policy=policy,
             summarizer=summarizer,
             keep=keep,

@@ -197,7 +197,19 @@ def test_a_summary_is_no_longer_than_in_the_system() -> None:
 
 
 DEFAULTS: dict[type, dict[str, object]] = {
-    VSCode: {"enabled": True, "threshold": None, "warm": 0.78, "jitter": 0.04, "cold": 0.9, "apply": 0.65, "wait_seconds": 60.0},
+    VSCode: {
+        "enabled": True,
+        "mode": "auto",
+        "context_size": None,
+        "threshold": None,
+        "warm": 0.78,
+        "jitter": 0.04,
+        "cold": 0.9,
+        "apply": 0.65,
+        "wait_seconds": 60.0,
+        "summary_model": None,
+        "summary_model_filter": (),
+    },
     CopilotCLI: {
         "enabled": True,
         "background": 0.8,

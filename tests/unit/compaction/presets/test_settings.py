@@ -224,6 +224,11 @@ def test_a_wrong_value_of_a_name_of_the_system_is_refused_with_that_name(toml: s
 ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (VSCode(enabled=False), '"github.copilot.chat.summarizeAgentConversationHistory.enabled" = false', {}),
     (VSCode(threshold=0.5), '"github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold" = 0.5', {}),
+    (VSCode(mode="simple"), '"github.copilot.chat.advanced.agentHistorySummarizationMode" = "simple"', {}),
+    (VSCode(context_size=64_000), '"modelConfiguration.contextSize" = 64000', {}),
+    (VSCode(summary_model="gpt-4o-mini"), '"github.copilot.chat.conversationCompaction.model" = "gpt-4o-mini"', {}),
+    (VSCode(), '"github.copilot.chat.conversationCompaction.model" = ""', {}),
+    (VSCode(summary_model_filter=("a", "b")), '"github.copilot.chat.conversationCompaction.prismModelFilter" = "a, b"', {}),
     (CopilotCLI(enabled=False), "infiniteSessions.enabled = false", {}),
     (CopilotCLI(background=0.7), None, {"COPILOT_BACKGROUND_COMPACTION_THRESHOLD": "0.7"}),
     (CopilotCLI(background=0.7), "infiniteSessions.backgroundCompactionThreshold = 0.7", {}),
