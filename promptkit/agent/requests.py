@@ -21,6 +21,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer, render
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.controller import RequestState
     from promptkit.compaction.events import Events
     from promptkit.element import Child
     from promptkit.emitters import AnthropicRequest
     from promptkit.messages import OpaquePart, ToolDefinition
+    from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
+__all__ = ["IssuedRequest", "RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items", "recount"]
 
 _ANY_MESSAGE = Message(role="user", content=("x",))
 """A message beside which the rest of a request is measured."""
@@ -121,6 +124,22 @@ class WindowRequest:
     def as_last_request(self) -> LastRequest:
         """Return the messages and tools, for a summarizer that continues this request."""
         return LastRequest(messages=self.messages, tools=self.tools)
+
+
+@attrs.frozen(kw_only=True)
+class IssuedRequest:
+    """The last request that was returned, the state in which it was made, and who was to answer it."""
+
+    request: WindowRequest
+    state: RequestState
+    model: str | Model
+
+
+def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
+    """Return a request whose messages or tools were changed with its size, in tokens."""
+    system = next((message.text for message in request.messages if message.role == "system"), False)
+    overhead = tokenizer.count_overhead(request.tools, system=system).tokens
+    return attrs.evolve(request, tokens=overhead + sum(map(Sizer(tokenizer).count_message, request.messages)))
 
 
 class RequestBuilder:
@@ -251,13 +270,16 @@ class RequestBuilder:
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
         limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
         messages = self._processor.process(view, limits).messages
-        if self._shows_whole(messages):
-            _, fixed_tokens = self._measure_fixed(model, renders)
-            parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
-        else:
-            parts = count_parts(messages, summary_ids, renders.count)
-        tools = min(fixed_tokens, self._count_tools(tokenizer))
-        return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
+        fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        if not self._shows_whole(messages):
+            return fixed + count_parts(messages, summary_ids, renders.count)
+        return fixed + count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+
+    def count_fixed(self, messages: Sequence[Message], *, model: str, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
+        fixed = self._measure_fixed(model, self._renders_for(tokenizer))[1] if self._shows_whole(messages) else fixed_tokens
+        tools = min(fixed, self._count_tools(tokenizer))
+        return UsageByPart(system=fixed - tools, tools=tools)
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""

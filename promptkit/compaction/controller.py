@@ -12,8 +12,10 @@ from promptkit.compaction.background import Background
 from promptkit.compaction.events import DecisionMade
 from promptkit.compaction.planning.blocks import has_completed_round
 from promptkit.compaction.planning.plan import SentRequest
-from promptkit.compaction.planning.selection import KeepLastRound
+from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.policy.decisions import (
+    HANDOFF,
+    THRESHOLD,
     ApplySummary,
     Compact,
     DiscardSummary,
@@ -447,12 +449,13 @@ class CompactionController:
     async def _compact(self, decision: Compact, *, reuse_request: bool = True, fits: bool = True) -> bool:
         """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised.
 
-        While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
+        Where no document for a handoff is made, the conversation is summarized as at any threshold. While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
         request that does not fit.
         """
         before = self.usage().tokens
         compactor = self.compactor
-        plan = compactor.plan()
+        is_handoff = decision.trigger == HANDOFF
+        plan = compactor.plan(KeepNothing() if is_handoff else None)
         try:
             entry = await compactor.compact(
                 plan,
@@ -468,6 +471,8 @@ class CompactionController:
             entry = None
         except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
             entry = None
+        if entry is None and is_handoff:
+            return await self._compact(attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits)
         if entry is None:
             self.attempts = self.attempts.after_attempt("failed", background=fits)
             return False

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.function_tools import tool_definitions
 from promptkit.tokens.models import model_info, model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import ToolDefinition
+    from promptkit.function_tools import AnyTool
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -117,7 +116,7 @@ class ContextBudget:
         model: str | NamedModel,
         *,
         tokenizer: Tokenizer | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         window: int | None = None,
         reserved_output_tokens: int | None = None,
         max_tokens: float | None = None,
@@ -320,7 +319,7 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
     *,
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     reserved_output_tokens: int | None = None,
     for_render: bool = False,
 ) -> ContextBudget:

@@ -7,6 +7,8 @@ from typing import TypeAlias
 import attrs
 
 __all__ = [
+    "HANDOFF",
+    "THRESHOLD",
     "WAIT_SECONDS",
     "ApplySummary",
     "Compact",
@@ -22,6 +24,12 @@ __all__ = [
     "Wait",
 ]
 
+
+THRESHOLD = "threshold"
+"""The trigger of a compaction because of the conversation's size."""
+
+HANDOFF = "handoff"
+"""The trigger of a compaction that keeps no messages and writes a document for the rest of the work, if the preset has such a summarizer."""
 
 WAIT_SECONDS = 60.0
 """Longest wait of a request for a summary, in seconds, where nothing else is configured."""
@@ -100,7 +108,7 @@ class Compact:
     """Summarize now, in the foreground."""
 
     trigger: str
-    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground` or the name of a phase."""
+    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground`, `handoff` or the name of a phase."""
     reason: Reason
     seconds: float = WAIT_SECONDS
     """The longest time that one summarizer may take. Then the next one is tried."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.decisions import (
+    THRESHOLD,
     WAIT_SECONDS,
     ApplySummary,
     Compact,
@@ -64,7 +65,6 @@ __all__ = [
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
 MANUAL = "manual"
-THRESHOLD = "threshold"
 
 TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected", "incomplete")
 """The phases in which a request is too large, or too large for its reply."""
@@ -363,8 +363,13 @@ def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",)
     return rule
 
 
-def compact_above(
-    max_tokens: Callable[[ContextBudget], float | None], *phases: Phase, inclusive: bool = False, attempts: int = 1, breaker: int = 3
+def compact_above(  # keywords
+    max_tokens: Callable[[ContextBudget], float | None],
+    *phases: Phase,
+    inclusive: bool = False,
+    trigger: str = THRESHOLD,
+    attempts: int = 1,
+    breaker: int = 3,
 ) -> Rule:
     """Make a rule that compacts in the foreground where a request takes more tokens than a budget allows.
 
@@ -372,6 +377,7 @@ def compact_above(
         max_tokens: Returns the limit in tokens for a budget. None: never compact.
         phases: The phases in which the rule applies.
         inclusive: Whether a request of exactly the limit is compacted as well.
+        trigger: The cause, as the checkpoint records it. `handoff` replaces the whole conversation by a document for the rest of the work.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -389,7 +395,7 @@ def compact_above(
         unreachable = state.unreachable(int(limit))
         if unreachable:
             return NoAction(reason=attrs.evolve(reason, why=unreachable))
-        return _compact(state, reason, THRESHOLD, attempts, breaker)
+        return _compact(state, reason, trigger, attempts, breaker)
 
     return rule
 
