@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
@@ -90,6 +91,7 @@ class ContextWindow(BranchMethods):
         policy: Policy | None = None,
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
+        reduce: ReduceToolResults | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -115,6 +117,7 @@ class ContextWindow(BranchMethods):
             summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use. By default they use
                 `model` if it is an object. With a name alone, summaries are extracted from the transcript without a model.
             keep: Replaces what the preset keeps verbatim.
+            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from summaries and from what summarizers read.
@@ -138,6 +141,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             promotions=promotions,
             archives=archives,
@@ -158,6 +162,7 @@ class ContextWindow(BranchMethods):
             preset=chosen,
             policy=policy,
             keep=keep,
+            reduce=reduce,
             summarizer=as_summarizer(summarizer),
             hooks=hooks,
             redactor=redactor,
@@ -198,6 +203,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
