@@ -18,8 +18,8 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
