@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, cast, get_args
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 
-__all__ = ["Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content", "tool_definitions"]
+__all__ = ["Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
 
 ERROR_MARK = OpaquePart(value={"is_error": True}, tokens=0, provider="anthropic.message")
 """Marks a tool result as an error. Anthropic is sent it; OpenAI's formats have no such field, and the text has to say it."""
@@ -82,31 +81,5 @@ class Tool:
     """What the model is told about the tool."""
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
-
-
-def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    """Return the definitions of tools, in order.
-
-    Raises:
-        TypeError: A value is neither a Tool nor a ToolDefinition.
-        InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
-    """
-    given = cast("object", tools)  # callers without a type checker pass anything
-    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
-        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
-        raise TypeError(message)
-    definitions = tuple(_definition(tool) for tool in tools)
-    names = [definition.name for definition in definitions]
-    if len(set(names)) < len(names):
-        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
-        raise InvalidArgumentError(problem)
-    return definitions
-
-
-def _definition(tool: object) -> ToolDefinition:
-    if isinstance(tool, ToolDefinition):
-        return tool
-    if isinstance(tool, Tool):
-        return tool.definition
-    message = f"a tool is written as Tool(definition=ToolDefinition(name=…), run=…) or as ToolDefinition(name=…), not {tool!r:.80}."
-    raise TypeError(message)
+    seconds: float | None = None
+    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for."""

@@ -12,17 +12,28 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
+from promptkit.function_tools import as_tool, tool_definitions
 from promptkit.providers.model import Model
-from promptkit.tools import Tool, parse_content, tool_definitions
+from promptkit.tools import Tool, parse_content
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Message, Part, ToolDefinition
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import Message, Part
 
-__all__ = ["as_model", "as_summarizer", "check_content", "check_origins", "check_tools", "check_types", "resolve_preset"]
+__all__ = [
+    "as_model",
+    "as_summarizer",
+    "check_content",
+    "check_origins",
+    "check_summary_model",
+    "check_tools",
+    "check_types",
+    "resolve_preset",
+]
 
 
 def as_model(summarizer: Summarizer | Model | None) -> Model | None:
@@ -44,6 +55,13 @@ def resolve_preset(preset: object) -> Preset:
         problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
         raise InvalidArgumentError(problem)
     return build()
+
+
+def check_summary_model(preset: Preset, summarizer: object) -> None:
+    """Refuse a preset that names a summarizing model where no summarizer is given. Raises InvalidArgumentError."""
+    if preset.summary_model is not None and summarizer is None:
+        problem = f"the preset's summaries are written by {preset.summary_model!r}: give the window that model's object as summarizer=."
+        raise InvalidArgumentError(problem)
 
 
 def _has(value: object, *methods: str) -> bool:
@@ -91,13 +109,13 @@ def check_origins(messages: Sequence[Message], origins: Sequence[object] | None)
         raise InvalidArgumentError(problem)
 
 
-def check_tools(tools: Sequence[Tool | ToolDefinition]) -> Sequence[Tool]:
+def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:
     """Return tools that a session can run. Raises TypeError for a value that is none."""
     tool_definitions(tools)  # refuses what is no list, or no tool
     checked: list[Tool] = []
-    for tool in tools:
+    for tool in map(as_tool, tools):
         if not isinstance(tool, Tool):
-            problem = f"a session runs tools: write Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            problem = f"a session runs tools: give it a function, or Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
             raise TypeError(problem)
         checked.append(tool)
     return checked

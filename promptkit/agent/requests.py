@@ -192,7 +192,6 @@ class RequestBuilder:
         tokenizer: Tokenizer,
         budget: int | None,
         fixed_tokens: int,
-        warm: bool = False,
         pruned: bool = False,
     ) -> WindowRequest:
         """Build the request that shows a view.
@@ -203,7 +202,6 @@ class RequestBuilder:
             tokenizer: Counts the request.
             budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
             pruned: Whether messages may be left out.
 
         Raises:
@@ -216,7 +214,6 @@ class RequestBuilder:
             limit=limit if pruned else None,
             fixed_tokens=fixed_tokens,
             tokenizer=tokenizer,
-            warm=warm,
             pruned=pruned,
             count_message=renders.count,
         )
@@ -254,7 +251,6 @@ class RequestBuilder:
         model: str,
         tokenizer: Tokenizer,
         fixed_tokens: int,
-        warm: bool = False,
     ) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
@@ -266,14 +262,13 @@ class RequestBuilder:
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
 
         Returns:
             The sizes in tokens.
         """
         renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
         messages = self._processor.process(view, limits).messages
         fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
         if not self._shows_whole(messages):

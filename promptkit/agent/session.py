@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.checks import check_content, check_tools, check_types
+from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
 from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
+    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -72,7 +73,7 @@ class AgentSession:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -87,6 +88,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        auto_continue: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -114,6 +116,8 @@ class AgentSession:
             read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
                 transcript is given.
+            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for each user message, and again if it has
+                called tools since. By default as the preset does: `opencode` and `oh_my_pi`.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -123,6 +127,9 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
+        chosen = resolve_preset(preset)
+        if summarizer is None and chosen.summary_model is not None:
+            summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
         self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
@@ -134,6 +141,7 @@ class AgentSession:
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
         check_types(turn_hooks=turn_hooks)
+        self._auto_continue = resolve_preset(preset).auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
@@ -142,7 +150,7 @@ class AgentSession:
             prompt=prompt,
             tools=offered,
             budget=budget,
-            preset=preset,
+            preset=chosen,
             policy=policy,
             summarizer=summarizer,
             keep=keep,
@@ -402,6 +410,7 @@ class AgentSession:
             tools=self.tools,
             max_steps=self.max_steps,
             hooks=self._turn_hooks,
+            auto_continue=self._auto_continue,
             on_text=on_text,
         )
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CANCELLED", "NOT_STARTED", "run_tools", "tools_by_name"]
 
-CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
+UNKNOWN_EFFECT = "Whether it had an effect is not known."
+
+CANCELLED = f"Error: this call was cancelled. {UNKNOWN_EFFECT}"
 """The result of a call that was not waited for."""
 
 NOT_STARTED = "Error: this call was cancelled before it was run."
@@ -94,11 +96,14 @@ class _Run:
     async def run(self) -> ToolResult:
         """Run the tool. What it raises, or returns that is no content, is the result."""
         try:
-            output = await self._call()
+            async with asyncio.timeout(self.tool.seconds) as limit:
+                output = await self._call()
             result = output if isinstance(output, ToolResult) else ToolResult(output)
         except ToolError as error:
             result = ToolResult(f"Error: {error}", is_error=True)
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+            if limit.expired():
+                return ToolResult(f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}", is_error=True)
             result = ToolResult(f"Error: {type(error).__name__}: {error}", is_error=True)
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 

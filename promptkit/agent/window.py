@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.agent.branches import BranchMethods, find_branch
-from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
+from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.continuation import (
     CUT_OFF,
     ask_to_continue,
@@ -32,11 +32,11 @@ from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summari
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 from promptkit.transcript.entries import Edit, MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolCall, ToolDefinition, Usage
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
@@ -101,7 +101,7 @@ class ContextWindow(BranchMethods):
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -161,6 +161,7 @@ class ContextWindow(BranchMethods):
             read_tool=read_tool,
         )
         chosen = resolve_preset(preset)
+        check_summary_model(chosen, summarizer)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
         self._redactor = redactor
@@ -255,7 +256,6 @@ class ContextWindow(BranchMethods):
             model=model_name(self.model),
             tokenizer=self.tokenizer,
             fixed_tokens=compaction.fixed_tokens,
-            warm=compaction.warm,
         )
         counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
         return ContextUsage(
@@ -309,8 +309,6 @@ class ContextWindow(BranchMethods):
         self._remember_origins(entries, origins)
         if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
-        if read[-1].role == "tool":
-            self.compaction.on_tool_results()
         return entries
 
     def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
@@ -372,7 +370,6 @@ class ContextWindow(BranchMethods):
                     tokenizer=tokenizer,
                     budget=self.budget.render_budget,
                     fixed_tokens=self.compaction.fixed_tokens,
-                    warm=self.compaction.warm,
                     pruned=state.pruned,
                 )
             except BudgetExceededError as error:
@@ -607,8 +604,10 @@ class ContextWindow(BranchMethods):
         return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        model = self._summarizing_model or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer)
+        name = model_name(self.model)
+        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
+        model = other or (None if isinstance(self.model, str) else self.model)
+        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
 
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))

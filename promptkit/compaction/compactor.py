@@ -18,19 +18,20 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
 from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.summarizer import add_facts, sum_usage
+from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
@@ -133,6 +134,8 @@ class Compactor:
         self.transcript = transcript
         self.summarizer = summarizer
         self.keep: Keep = KeepLastRound() if keep is None else keep
+        self.handoff: Summarizer | None = None
+        """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
         self.max_summary_tokens = max_summary_tokens
         self._choose = choose
         self._replacement = replacement or Replacement()
@@ -332,7 +335,13 @@ class Compactor:
         checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
-        return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
+        (entry,) = self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))
+        self.report_branch_change()
+        return entry
+
+    def report_branch_change(self) -> None:
+        """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
+        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
@@ -358,19 +367,27 @@ class Compactor:
         task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
-        check = _CheckOnce(lambda summary: self._check(plan, add_facts(summary, task)))
+        facts = updated_facts(task)
+        check = _CheckOnce(lambda summary: self._check(plan, attrs.evolve(summary, facts={**facts, **summary.facts})))
         if result.summary is not None:
             try:
                 return check(result.summary)
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
-        task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
-        return check(await summarize_within_limits(self.summarizer, task))
+        task = attrs.evolve(
+            task,
+            max_tokens=self._max_tokens(plan, facts),
+            requests_beside=self._replacement.keeps_user_messages,
+            check=check,
+        )
+        summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        return check(await summarize_within_limits(summarizer, task))
 
-    def _max_tokens(self, plan: Plan) -> int:
+    def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb("", {}), mode=""), self._tokenizer)
+        empty = Summary(text=self._with_breadcrumb("", {}), mode="", facts=facts)
+        frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
             detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."

@@ -84,6 +84,8 @@ class SummaryTask:
     """The facts that the earlier checkpoint recorded."""
     headings: bool = True
     """The summary has the headings of the template. False: the instructions ask for something else."""
+    requests_beside: bool = False
+    """The user's messages stand beside the summary, which need not repeat them."""
     file_rules: Sequence[FileRule] = FILE_RULES
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
