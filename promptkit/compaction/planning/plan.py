@@ -83,6 +83,8 @@ class SummaryTask:
     """The facts that the earlier checkpoint recorded."""
     headings: bool = True
     """The summary has the headings of the template. False: the instructions ask for something else."""
+    memories: bool = False
+    """The answer also lists what should be remembered in other conversations. The list becomes the fact `memories`."""
     file_rules: Sequence[FileRule] = FILE_RULES
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
