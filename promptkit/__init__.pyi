@@ -38,6 +38,7 @@ from .emitters.responses import (
 )
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting import Fitted as Fitted, fit as fit
+from .function_tools import tool as tool
 from .messages import (
     DocumentPart as DocumentPart,
     ImagePart as ImagePart,

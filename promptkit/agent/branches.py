@@ -172,5 +172,6 @@ class BranchMethods:
         return entry
 
     def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the conversation as it was."""
+        """Discard what was prepared for the conversation as it was, and tell the hooks where it continues."""
         self.compaction.reset(reason)
+        self.compaction.compactor.report_branch_change()

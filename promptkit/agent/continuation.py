@@ -1,4 +1,4 @@
-"""Replies that were cut off: by the output limit of the model, or because the context window was full.
+"""Messages of the program that ask the model to go on: after a reply that was cut off, and after a compaction at the end of a turn.
 
 A reply that was cut off stays in the transcript. Its tool calls are neither run nor shown again, since any of them may be cut in two. The
 model is asked again once. What was done can be read off the transcript, so that a program that is started again goes on in the same way.
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CUT_OFF", "ask_to_continue", "fills_window", "find_cut_replies", "find_pending_calls", "join_reply_text"]
+__all__ = [
+    "AUTO_CONTINUE",
+    "CUT_OFF",
+    "ask_to_continue",
+    "ask_to_go_on",
+    "fills_window",
+    "find_cut_replies",
+    "find_pending_calls",
+    "join_reply_text",
+    "may_go_on",
+]
 
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a reply out of the view."""
@@ -29,6 +39,14 @@ CONTINUE = "Your last reply was cut off at the output limit. Continue exactly wh
 CALL_AGAIN = (
     "Your last reply was cut off at the output limit before its tool calls were complete, so none of them was run. "
     "Call the tools again with shorter arguments: write a long text in several parts, for example."
+)
+
+AUTO_CONTINUE = "auto_continue"
+"""The name of the message that asks the model to go on after a compaction at the end of a turn."""
+
+GO_ON = (
+    "The program that runs this conversation has just replaced its older part by a summary; this message is not from the user. "
+    "If something that the user asked for is left to do, go on with it. If nothing is, or if you need an answer of the user, say so in one sentence."
 )
 
 FULL_SHARE = 0.98
@@ -61,6 +79,29 @@ def join_reply_text(path: Sequence[Entry]) -> str:
 def ask_to_continue(reply: Message) -> CustomMessage:
     """Make the message that asks the model to continue a reply that was cut off at the output limit, or to repeat its tool calls."""
     return CustomMessage(name=CUT_OFF, message=Message(role="user", content=(CALL_AGAIN if reply.tool_calls else CONTINUE,)))
+
+
+def ask_to_go_on() -> CustomMessage:
+    """Make the message that asks the model to go on after a compaction at the end of a turn."""
+    return CustomMessage(name=AUTO_CONTINUE, message=Message(role="user", content=(GO_ON,)))
+
+
+def may_go_on(path: Sequence[Entry]) -> bool:
+    """Return whether the model may be asked to go on: once for each user message, and again if it has called tools since."""
+    called_tools = False
+    for at in range(len(path) - 1, -1, -1):
+        match path[at].payload:
+            case CustomMessage(name=name) if name == AUTO_CONTINUE:
+                return called_tools
+            case MessageEntry(message=message) if message.role == "user":
+                return True
+            case MessageEntry(message=message):
+                called_tools = called_tools or message.role == "tool"
+            case Reset():
+                return True
+            case _:
+                continue
+    return True
 
 
 def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget) -> bool:

@@ -21,6 +21,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer, render
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.controller import RequestState
     from promptkit.compaction.events import Events
     from promptkit.element import Child
     from promptkit.emitters import AnthropicRequest
     from promptkit.messages import OpaquePart, ToolDefinition
+    from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
+__all__ = ["IssuedRequest", "RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items", "recount"]
 
 _ANY_MESSAGE = Message(role="user", content=("x",))
 """A message beside which the rest of a request is measured."""
@@ -123,6 +126,22 @@ class WindowRequest:
         return LastRequest(messages=self.messages, tools=self.tools)
 
 
+@attrs.frozen(kw_only=True)
+class IssuedRequest:
+    """The last request that was returned, the state in which it was made, and who was to answer it."""
+
+    request: WindowRequest
+    state: RequestState
+    model: str | Model
+
+
+def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
+    """Return a request whose messages or tools were changed with its size, in tokens."""
+    system = next((message.text for message in request.messages if message.role == "system"), False)
+    overhead = tokenizer.count_overhead(request.tools, system=system).tokens
+    return attrs.evolve(request, tokens=overhead + sum(map(Sizer(tokenizer).count_message, request.messages)))
+
+
 class RequestBuilder:
     """Build requests from views of one transcript. What was rendered for the same model and budget is reused."""
 
@@ -173,7 +192,6 @@ class RequestBuilder:
         tokenizer: Tokenizer,
         budget: int | None,
         fixed_tokens: int,
-        warm: bool = False,
         pruned: bool = False,
     ) -> WindowRequest:
         """Build the request that shows a view.
@@ -184,7 +202,6 @@ class RequestBuilder:
             tokenizer: Counts the request.
             budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
             pruned: Whether messages may be left out.
 
         Raises:
@@ -197,7 +214,6 @@ class RequestBuilder:
             limit=limit if pruned else None,
             fixed_tokens=fixed_tokens,
             tokenizer=tokenizer,
-            warm=warm,
             pruned=pruned,
             count_message=renders.count,
         )
@@ -235,7 +251,6 @@ class RequestBuilder:
         model: str,
         tokenizer: Tokenizer,
         fixed_tokens: int,
-        warm: bool = False,
     ) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
@@ -247,22 +262,24 @@ class RequestBuilder:
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
 
         Returns:
             The sizes in tokens.
         """
         renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
         messages = self._processor.process(view, limits).messages
-        if self._shows_whole(messages):
-            _, fixed_tokens = self._measure_fixed(model, renders)
-            parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
-        else:
-            parts = count_parts(messages, summary_ids, renders.count)
-        tools = min(fixed_tokens, self._count_tools(tokenizer))
-        return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
+        fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        if not self._shows_whole(messages):
+            return fixed + count_parts(messages, summary_ids, renders.count)
+        return fixed + count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+
+    def count_fixed(self, messages: Sequence[Message], *, model: str, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
+        fixed = self._measure_fixed(model, self._renders_for(tokenizer))[1] if self._shows_whole(messages) else fixed_tokens
+        tools = min(fixed, self._count_tools(tokenizer))
+        return UsageByPart(system=fixed - tools, tools=tools)
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""

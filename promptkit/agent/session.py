@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.checks import check_content, check_tools, resolve_preset
+from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
+from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
+    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -71,7 +73,7 @@ class AgentSession:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -79,12 +81,14 @@ class AgentSession:
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
+        turn_hooks: TurnHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        auto_continue: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -104,6 +108,7 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
+            turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
             redactor: Removes secrets from summaries and from what summarizers read.
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
@@ -111,6 +116,8 @@ class AgentSession:
             read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
                 transcript is given.
+            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for each user message, and again if it has
+                called tools since. By default as the preset does: `opencode` and `oh_my_pi`.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -133,6 +140,9 @@ class AgentSession:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
+        check_types(turn_hooks=turn_hooks)
+        self._auto_continue = resolve_preset(preset).auto_continue if auto_continue is None else auto_continue
+        self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
             transcript=transcript,
@@ -394,7 +404,15 @@ class AgentSession:
         return session
 
     def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
-        return Turn(window=self.window, find_model=lambda: self.model, tools=self.tools, max_steps=self.max_steps, on_text=on_text)
+        return Turn(
+            window=self.window,
+            find_model=lambda: self.model,
+            tools=self.tools,
+            max_steps=self.max_steps,
+            hooks=self._turn_hooks,
+            auto_continue=self._auto_continue,
+            on_text=on_text,
+        )
 
 
 def _resolve_model(model: object) -> Model:

@@ -22,7 +22,7 @@ from promptkit.agent.continuation import (
     find_pending_calls,
     join_reply_text,
 )
-from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -32,11 +32,11 @@ from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summari
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 from promptkit.transcript.entries import Edit, MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -46,16 +46,17 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolCall, ToolDefinition, Usage
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
@@ -65,15 +66,6 @@ __all__ = ["ContextWindow", "WindowRequest"]
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
-
-
-@attrs.frozen(kw_only=True)
-class _SentRequest:
-    """The last request that was returned, the state in which it was made, and who was to answer it."""
-
-    request: WindowRequest
-    state: RequestState
-    model: str | Model
 
 
 @attrs.frozen
@@ -109,7 +101,7 @@ class ContextWindow(BranchMethods):
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -196,6 +188,7 @@ class ContextWindow(BranchMethods):
             self._summarizer_context(self._resolve_budget(budget)),
             model=model_name(model),
             tools=self._definitions,
+            count_fixed=self._count_fixed,
             clock=clock,
         )
         self._requests = RequestBuilder(
@@ -207,7 +200,7 @@ class ContextWindow(BranchMethods):
             events=events,
         )
         self.last_request: WindowRequest | None = None
-        self._sent: _SentRequest | None = None
+        self._sent: IssuedRequest | None = None
         self._retry: _Retry | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
@@ -263,7 +256,6 @@ class ContextWindow(BranchMethods):
             model=model_name(self.model),
             tokenizer=self.tokenizer,
             fixed_tokens=compaction.fixed_tokens,
-            warm=compaction.warm,
         )
         counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
         return ContextUsage(
@@ -275,6 +267,10 @@ class ContextWindow(BranchMethods):
             threshold=self._find_threshold(budget),
             last=counted.usage if isinstance(counted, MessageEntry) else None,
         )
+
+    def _count_fixed(self) -> UsageByPart:
+        name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
+        return self._requests.count_fixed(self.view.messages, model=name, tokenizer=self.tokenizer, fixed_tokens=fixed_tokens)
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
@@ -313,8 +309,6 @@ class ContextWindow(BranchMethods):
         self._remember_origins(entries, origins)
         if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
-        if read[-1].role == "tool":
-            self.compaction.on_tool_results()
         return entries
 
     def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
@@ -376,7 +370,6 @@ class ContextWindow(BranchMethods):
                     tokenizer=tokenizer,
                     budget=self.budget.render_budget,
                     fixed_tokens=self.compaction.fixed_tokens,
-                    warm=self.compaction.warm,
                     pruned=state.pruned,
                 )
             except BudgetExceededError as error:
@@ -387,8 +380,24 @@ class ContextWindow(BranchMethods):
         self.compaction.on_rendered(state, request.tokens)
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = _SentRequest(request=request, state=state, model=model)
+        self._sent = IssuedRequest(request=request, state=state, model=model)
         return request
+
+    def replace_request(self, request: WindowRequest) -> WindowRequest:
+        """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
+
+        Args:
+            request: The request as it is sent, such as `attrs.evolve(request, messages=…)`.
+
+        Returns:
+            The request, with its size.
+        """
+        last, sent = self.last_request, self._sent
+        if last is None or sent is None or (request.messages == last.messages and request.tools == last.tools):
+            return request
+        self.last_request = recount(request, self.tokenizer)
+        self._sent = attrs.evolve(sent, request=self.last_request)
+        return self.last_request
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["CUT_FINISH", "UNREPLAYABLE_FINISHES", "TranscriptView", "ViewBuilder", "ViewItem", "build_summary_message", "build_view"]
+__all__ = [
+    "CUT_FINISH",
+    "UNREPLAYABLE_FINISHES",
+    "TranscriptView",
+    "ViewBuilder",
+    "ViewItem",
+    "build_summary_message",
+    "build_view",
+    "find_edits",
+]
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the calls will never be answered."""
@@ -110,7 +119,7 @@ class _View:
     """A view that can be extended."""
 
     def __init__(self, path: Sequence[Entry]) -> None:
-        self._edits = _find_edits(path)
+        self._edits = find_edits(path)
         self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
         self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
@@ -260,7 +269,7 @@ def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]
     return found
 
 
-def _find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
+def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
     """Return for each edited entry the edit that applies: the latest one that was not itself undone."""
     edits: dict[str, Edit] = {}
     for entry in reversed(path):

@@ -137,7 +137,7 @@ async def through_oh_my_pi(walk: Walk) -> None:
     await say(10, 10)  # 0.45 of what requests may have
     await say(20_000, 10)  # above half: old outputs are taken out
     await say(30_000, cut_off(20), 10)  # the answer was cut off, with room left: asked for again
-    await say(100_000, call(80_000), 10)  # mid-turn, above 170,000
+    await say(100_000, call(80_000), 10, 10)  # mid-turn, above 170,000, and at the end: goes on
     await walk.do("300 seconds", walk.session.run_maintenance(idle_seconds=300))
     await say(60_000, refusal(), 10)  # a larger model
     await say(60_000, refusal(), 10)  # there is none any more
@@ -216,8 +216,8 @@ async def through_gsv(walk: Walk) -> None:
     await say(30_000, 20)
     await say(10, refusal(), 20)
     walk.failing = True
-    await say(40_000, 20)
-    await say(10, call(18_000), 20)  # no summary is to be had: the facts stay
+    await say(10_000, 20)
+    await say(10_000, call(8_000), 20)  # no summary is to be had: the facts stay
 
 
 async def through_gsv_process(walk: Walk) -> None:

@@ -80,7 +80,7 @@ def test_a_threshold_is_where_the_system_has_it_to_the_token(
 
 
 def test_pi_does_nothing_between_calls_of_tools() -> None:
-    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "NoAction"
+    assert decided(PRESETS["pi"](), "before_render", 199_000, mid_turn=True) == "NoAction"
 
 
 def test_copilot_leaves_short_conversations_alone() -> None:
@@ -253,6 +253,8 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "idle_enabled": False,
         "idle_tokens": 200_000,
         "idle_seconds": 300.0,
+        "auto_continue": True,
+        "strategy": "context-full",
         "promote": True,
     },
     ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "threshold": None, "keep_results": None, "breaker": 3},
@@ -263,6 +265,7 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "second_reserve": True,
         "preserve_recent_tokens": None,
         "tail_turns": None,
+        "auto_continue": True,
         "prune": False,
     },
     GSV: {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.compaction.lifecycle.recall import find_passages, list_lines
+from promptkit.compaction.planning.file_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["RECALL", "recall_tool", "suggest_call"]
+__all__ = ["RECALL", "recall", "recall_tool", "suggest_call"]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -68,14 +69,33 @@ def recall_tool(
 
     async def run(arguments: Mapping[str, object]) -> str:
         path = transcript.path()  # read here, since a transcript is not for several threads
-        found = await asyncio.to_thread(_recall, path, arguments, tokenizer or tokenizer_for(None), max_tokens)
-        return found if redactor is None else redactor(found)
+        return await asyncio.to_thread(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor)
 
     return Tool(definition=RECALL, run=run)
 
 
+def recall(
+    path: Sequence[Entry],
+    arguments: Mapping[str, object],
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_tokens: int = 1_500,
+    redactor: Redactor | None = None,
+) -> str:
+    """Answer one call of the tool. Mistakes of the model are answered with a sentence that says what to write, after `Error: `.
+
+    Args:
+        path: The entries of the conversation.
+        arguments: The arguments of the call, as `RECALL` describes them.
+        tokenizer: Counts the tokens of the result. Default: o200k_base.
+        max_tokens: The most tokens of the result.
+        redactor: Removes secrets from the result.
+    """
+    found = _recall(path, arguments, tokenizer or tokenizer_for(None), max_tokens)
+    return found if redactor is None else redactor(found)
+
+
 def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int) -> str:
-    """Answer one call. Mistakes of the model are answered with a sentence that says what to write."""
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
@@ -108,7 +128,7 @@ class _RecallError(Exception):
 def _readable(path: Sequence[Entry]) -> list[Entry]:
     """Return the entries with a message, without those that were redacted, and without earlier recalls: their calls and results."""
     hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
-    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
+    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if _is_recall(call.name)}
     readable: list[Entry] = []
     for entry in path:
         payload, message = entry.payload, entry.message
@@ -123,6 +143,11 @@ def _readable(path: Sequence[Entry]) -> list[Entry]:
         if message.text or message.tool_calls:
             readable.append(attrs.evolve(entry, payload=attrs.evolve(payload, message=message)))
     return readable
+
+
+def _is_recall(tool: str) -> bool:
+    """Tell whether a tool's name is that of this tool, with or without the prefix of an MCP server."""
+    return SERVER_PREFIX.split(tool)[-1] == RECALL.name
 
 
 class _Conversation:
@@ -235,8 +260,9 @@ def suggest_call(
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
         location: The transcript's file.
     """
-    if RECALL in tools:
-        return format_call(RECALL.name, {"query": _suggest_query(facts)})
+    own = next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
+    if own is not None:
+        return format_call(own, {"query": _suggest_query(facts)})
     if location is not None and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None

@@ -80,11 +80,13 @@ def is_checkpoint_item(item: ViewItem) -> bool:
 
 
 def extract_summary_text(message: Message) -> str | None:
-    """Return the summary in a message, without its tags, or None for any other message."""
+    """Return the summary in a message, without its tags and what is carried after it, or None for any other message."""
     text = message.text if message.role == "user" else ""
-    if not (text.startswith(_OPENING_TAG) and text.endswith(_CLOSING_TAG)) or len(text) < len(_OPENING_TAG) + len(_CLOSING_TAG):
+    end = text.find(_CLOSING_TAG, len(_OPENING_TAG)) if text.startswith(_OPENING_TAG) else -1
+    carried = text[end + len(_CLOSING_TAG) :]
+    if end < 0 or (carried and not carried.startswith("\n\n<")):
         return None
-    return text[len(_OPENING_TAG) : len(text) - len(_CLOSING_TAG)]
+    return text[len(_OPENING_TAG) : end]
 
 
 def is_summary(item: ViewItem) -> bool:

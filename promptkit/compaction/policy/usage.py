@@ -26,6 +26,9 @@ __all__ = ["FACTOR_RANGE", "ProviderCount", "RejectedCount", "UsageMeter", "Usag
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause than the way of counting."""
 
+MAX_OVERFLOW = 2
+"""How many times the context window a count may be. A larger one is not that of a request."""
+
 MAX_FACTORS = 5
 """Number of the newest provider counts that the correction is made of."""
 
@@ -48,6 +51,10 @@ class UsageReading:
     """The entry that holds the provider's count."""
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
+    cached_share: float | None = None
+    """Share of the last counted request that the provider read from its prompt cache. None: it has reported none lately, or nothing at all."""
+    overflowed: bool = False
+    """Whether the last counted request was larger than the context window, although it was answered: the provider may have cut it."""
     rejected: tuple[RejectedCount, ...] = ()
     """Newer provider counts that are unusable."""
 
@@ -180,6 +187,7 @@ class UsageMeter:
         newest: ProviderCount | None = None
         rejected: list[RejectedCount] = []
         factors: dict[str, float] = {}
+        cached = False
         for count in iter_provider_counts(path, model=self.model, window=window):
             if isinstance(count, RejectedCount):
                 if newest is None:
@@ -191,6 +199,9 @@ class UsageMeter:
             if place is None:
                 continue
             newest = newest or count
+            cached = cached or count.cached_tokens > 0
+            if window is not None and count.input_tokens > window:  # whatever the provider did with that request, it is no measure
+                continue
             factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
@@ -200,6 +211,8 @@ class UsageMeter:
             provider=None if newest is None else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
+            cached_share=newest.cached_tokens / newest.input_tokens if newest is not None and cached else None,
+            overflowed=newest is not None and window is not None and newest.input_tokens > window,
             rejected=tuple(rejected),
         )
 
@@ -272,6 +285,8 @@ class ProviderCount:
     input_tokens: int
     """Tokens of the request, cached ones included."""
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Tokens of the request that the provider read from its prompt cache."""
 
     @property
     def tokens(self) -> int:
@@ -292,7 +307,9 @@ def iter_provider_counts(
 ) -> Iterator[ProviderCount | RejectedCount]:
     """Iterate over the provider's counts on a path, newest first, back to the last checkpoint, edit or reset.
 
-    Rejected are counts of 0, counts larger than the context window, counts of another model, and counts of failed replies.
+    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above the context window is taken, since some
+    providers cut a request that is too large and answer. It is rejected if it is above twice the window, or if the count before the last
+    compaction was above the window, too: then it does not follow the size of requests.
 
     Args:
         path: The entries, root first.
@@ -306,23 +323,48 @@ def iter_provider_counts(
         payload = path[at].payload
         if isinstance(payload, MessageEntry):
             if payload.usage is not None:
-                yield _check_count(path[at].id, payload, model, window)
+                yield _check_count(path, at, payload, model, window)
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
 
-def _check_count(entry: str, reply: MessageEntry, model: str | None, window: int | None) -> ProviderCount | RejectedCount:
-    usage = reply.usage
+def _check_count(
+    path: Sequence[Entry], at: int, reply: MessageEntry, model: str | None, window: int | None
+) -> ProviderCount | RejectedCount:
+    entry, usage = path[at].id, reply.usage
     if usage is None or usage.input_tokens <= 0:
         return RejectedCount(entry_id=entry, why="no input tokens were counted")
     if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
         return RejectedCount(entry_id=entry, why="its figures contradict each other")
+    if window is not None and usage.output_tokens > window:
+        return RejectedCount(entry_id=entry, why=f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}")
     if reply.finish in UNREPLAYABLE_FINISHES:
         return RejectedCount(entry_id=entry, why=f"the reply ended with {reply.finish!r}")
     if model is not None and reply.model is not None and reply.model != model:
         return RejectedCount(entry_id=entry, why=f"it was counted by {reply.model}, not by {model}")
-    if window is not None and usage.input_tokens + usage.output_tokens > window:
-        total = usage.input_tokens + usage.output_tokens
-        return RejectedCount(entry_id=entry, why=f"{total:,} tokens are more than the context window of {window:,}")
+    if window is not None and usage.input_tokens > window:
+        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
+        if usage.input_tokens > MAX_OVERFLOW * window:
+            return RejectedCount(entry_id=entry, why=f"{above}, and more than {MAX_OVERFLOW} times as many")
+        if _overflowed_before(path[:at], model, window):
+            return RejectedCount(entry_id=entry, why=f"{above}, as was the count before the last compaction")
     # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return ProviderCount(
+        entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+    )
+
+
+def _overflowed_before(path: Sequence[Entry], model: str | None, window: int) -> bool:
+    """Return whether the last count of a model before the last compaction of a path was above the context window."""
+    compacted = False
+    for entry in reversed(path):
+        payload = entry.payload
+        compacted = compacted or isinstance(payload, Checkpoint)
+        if (
+            compacted
+            and isinstance(payload, MessageEntry)
+            and payload.usage is not None
+            and (model is None or payload.model in {None, model})
+        ):
+            return payload.usage.input_tokens > window
+    return False

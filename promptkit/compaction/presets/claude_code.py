@@ -11,7 +11,6 @@ from promptkit.compaction.policy.rules import compact_above, compact_on_demand, 
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import disables, percent, setting
 from promptkit.compaction.pruning.processors import clear_results
-from promptkit.compaction.replacement import Replacement, carry_from_facts
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class ClaudeCode:
 
 
 def claude_code(settings: ClaudeCode | None = None) -> Preset:
-    """Return the preset. The summary, todos and skills replace all messages."""
+    """Return the preset. The summary and what every preset carries replace all messages."""
     chosen = settings or ClaudeCode()
     above = compact_above(chosen.max_tokens, "before_render", inclusive=True, attempts=chosen.breaker, breaker=chosen.breaker)
     return Preset(
@@ -60,7 +59,6 @@ def claude_code(settings: ClaudeCode | None = None) -> Preset:
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(attempts=chosen.breaker, breaker=chosen.breaker), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(carry=carry_from_facts),
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         processors=() if chosen.keep_results is None else (clear_results(chosen.keep_results, step=8),),
         enabled=chosen.enabled,

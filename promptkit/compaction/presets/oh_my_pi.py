@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
+from promptkit.compaction.lifecycle.handoff import make_handoff_summarizer
 from promptkit.compaction.planning.selection import KeepRecentTokens
+from promptkit.compaction.policy.decisions import HANDOFF, THRESHOLD
 from promptkit.compaction.policy.rules import (
     compact_above,
     compact_on,
@@ -19,6 +23,7 @@ from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
+from promptkit.compaction.summarizers.defaults import make_fallback_factory
 from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 
 __all__ = ["OhMyPi", "oh_my_pi"]
@@ -47,6 +52,10 @@ class OhMyPi:
     """Size in tokens from which an idle conversation is compacted."""
     idle_seconds: float = setting(300.0, names=("compaction.idleTimeoutSeconds",), minimum=0)
     """Seconds without a message after which a conversation is idle."""
+    auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
+    """Whether the model is asked to go on after a compaction at the end of a turn."""
+    strategy: Literal["context-full", "handoff"] = setting("context-full", names=("compaction.strategy",))
+    """What happens at the threshold. `handoff`: a document for the rest of the work replaces the whole conversation."""
     promote: bool = setting(default=True, names=("contextPromotion.enabled",))
     """Whether to switch to a larger model, if there is one, before summarizing."""
 
@@ -61,7 +70,8 @@ class OhMyPi:
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that a full window cut off."""
     chosen = settings or OhMyPi()
-    above = compact_above(chosen.max_tokens, "turn_end", "before_render")
+    trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
+    above = compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger)
     rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
@@ -76,5 +86,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
         prunes=True,
+        handoff=make_fallback_factory(make_handoff_summarizer, last_resort=False),
+        auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,
     )

@@ -33,6 +33,8 @@ class OpenCode:
     """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
     tail_turns: int | None = setting(None, names=("compaction.tail_turns",))
     """Number of the newest turns of which messages stay, within these tokens. None: any number. 0 or less: nothing stays."""
+    auto_continue: bool = True
+    """Whether the model is asked to go on after a compaction at the end of a turn."""
     prune: bool = setting(default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune"))
     """Whether old tool outputs are pruned if that saves 20,000 tokens."""
 
@@ -70,5 +72,6 @@ def opencode(settings: OpenCode | None = None) -> Preset:
         max_summary_tokens=4_096,
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         prunes=chosen.prune,
+        auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,
     )

@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
+from promptkit.compaction.policy.state import CACHE_SECONDS
 from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
@@ -99,6 +100,12 @@ class Preset:
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
+    cache_seconds: float = CACHE_SECONDS
+    """Seconds after a request for which the provider's prompt cache is taken to hold it. Where the cache is cold, summaries start later."""
+    handoff: Callable[[SummarizerContext], Summarizer] | None = None
+    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None: they are summarized as all others."""
+    auto_continue: bool = False
+    """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
 

@@ -34,8 +34,6 @@ class RequestLimits:
     fixed_tokens: int
     """Tokens that every request has besides the conversation: system prompt, tools, framing."""
     tokenizer: Tokenizer
-    warm: bool = False
-    """Whether the start of the request is in the provider's prompt cache, so that changing it costs more."""
     pruned: bool = False
     """Whether messages may be dropped, as no summary reduced the request."""
     count_message: Callable[[Message], int] = attrs.field(

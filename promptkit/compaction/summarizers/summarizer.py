@@ -112,7 +112,7 @@ def add_facts(summary: Summary, task: SummaryTask) -> Summary:
 
 
 def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
-    """Return the model with the options of a summary request: its purpose, the most likely words, and an output limit.
+    """Return the model with the options of a summary request, and reported as the task says: its purpose, the most likely words, and an output limit.
 
     The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
 
@@ -127,7 +127,8 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
     with suppress(UnknownModelError):
         limits.append(model_info(model.name).max_output_tokens)
     most = min(limit for limit in limits if limit is not None)
-    return with_options(model, purpose=COMPACTION, temperature=0, max_output_tokens=most)
+    observed = model if task.observe is None else task.observe(model)
+    return with_options(observed, purpose=COMPACTION, temperature=0, max_output_tokens=most)
 
 
 def summary_from_reply(  # noqa: PLR0913  # keywords

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -50,6 +50,9 @@ class OpenAIModel:
     >>> model = OpenAIModel("gpt-5", api="responses", options={"reasoning_effort": "low"})
     >>> reply = await model.with_options(on_text=print).complete(rendered.messages, tools=tools)
     """
+
+    provider: ClassVar[str] = "openai"
+    """The provider, as OpenTelemetry names it."""
 
     name: str
     api: Literal["responses", "chat"] = attrs.field(

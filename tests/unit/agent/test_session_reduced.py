@@ -11,6 +11,7 @@ from promptkit import AgentSession, ContextBudget, Message, Tool, ToolCall, Tool
 from promptkit.compaction.events import CompactionCommitted, Event, Events
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer
 
@@ -104,3 +105,20 @@ def test_a_processor_that_shortens_what_does_not_fit_does_not_hide_that_a_conver
     asyncio.run(talk())
     assert [event for event in told if isinstance(event, CompactionCommitted)]
     assert limits[0] is None
+
+
+def test_a_view_is_processed_once_for_its_measurement_and_its_request() -> None:
+    calls: list[tuple[Message, ...]] = []
+
+    def count(messages: Sequence[Message], given: RequestLimits) -> Sequence[Message]:
+        calls.append(tuple(messages))
+        return cap_tool_results(100)(messages, given)
+
+    session = read_session(attrs.evolve(vscode(), processors=(count,)), [])
+
+    async def talk() -> None:
+        for turn in range(6):
+            await session.run(f"q{turn}")
+
+    asyncio.run(talk())
+    assert len(calls) == len(set(calls))

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -137,6 +138,7 @@ def test_nothing_found_is_said_so() -> None:
     ("tools", "call"),
     [
         ((RECALL,), 'recall({"query": "b.py"})'),
+        ((attrs.evolve(RECALL, name="mcp__talk__recall"),), 'mcp__talk__recall({"query": "b.py"})'),
         ((ToolDefinition(name="read_file"),), 'read_file({"path": "/talk.jsonl"})'),
         ((ToolDefinition(name="recall"),), None),  # a tool of another kind
         ((ToolDefinition(name="bash"),), None),

@@ -246,6 +246,8 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (OhMyPi(idle_enabled=True), "compaction.idleEnabled = true", {}),
     (OhMyPi(idle_tokens=80_000), "compaction.idleThresholdTokens = 80000", {}),
     (OhMyPi(idle_seconds=60.0), "compaction.idleTimeoutSeconds = 60", {}),
+    (OhMyPi(auto_continue=False), "compaction.autoContinue = false", {}),
+    (OhMyPi(strategy="handoff"), 'compaction.strategy = "handoff"', {}),
     (OhMyPi(promote=False), "contextPromotion.enabled = false", {}),
     (ClaudeCode(enabled=False), None, {"DISABLE_AUTO_COMPACT": "1", "DISABLE_COMPACT": "0"}),
     (ClaudeCode(enabled=False), None, {"DISABLE_COMPACT": "true"}),
