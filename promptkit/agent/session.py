@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
@@ -79,6 +80,7 @@ class AgentSession:
         policy: Policy | None = None,
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
+        reduce: ReduceToolResults | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -106,6 +108,7 @@ class AgentSession:
             policy: Replaces the preset's policy.
             summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use instead of `model`.
             keep: Replaces what the preset keeps verbatim.
+            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
@@ -154,6 +157,7 @@ class AgentSession:
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,

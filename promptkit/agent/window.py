@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
@@ -107,6 +108,7 @@ class ContextWindow(BranchMethods):
         policy: Policy | None = None,
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
+        reduce: ReduceToolResults | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -132,6 +134,7 @@ class ContextWindow(BranchMethods):
             summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use. By default they use
                 `model` if it is an object. With a name alone, summaries are extracted from the transcript without a model.
             keep: Replaces what the preset keeps verbatim.
+            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from summaries and from what summarizers read.
@@ -155,6 +158,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             promotions=promotions,
             archives=archives,
@@ -175,6 +179,7 @@ class ContextWindow(BranchMethods):
             preset=chosen,
             policy=policy,
             keep=keep,
+            reduce=reduce,
             summarizer=as_summarizer(summarizer),
             hooks=hooks,
             redactor=redactor,
@@ -215,6 +220,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,

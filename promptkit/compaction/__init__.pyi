@@ -56,6 +56,7 @@ from .policy.usage import UsageReading as UsageReading
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
+from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
 from .replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory

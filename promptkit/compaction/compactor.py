@@ -147,7 +147,8 @@ class Compactor:
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
         self._look_up = look_up
-        self._file_rules = tuple(file_rules)
+        self.file_rules = tuple(file_rules)
+        """Tell which files a tool call reads or changes."""
         self._count_fixed = count_fixed
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
@@ -286,7 +287,7 @@ class Compactor:
                 last_request=last_request,
                 tools=self._tools if last_request is None else last_request.tools,
                 facts=collect_facts(self.transcript, plan),
-                file_rules=self._file_rules,
+                file_rules=self.file_rules,
                 seconds=seconds,
                 require_model=require_model,
                 report=report,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.pruning.processors import Processor
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -94,7 +95,7 @@ class CompactionController:
         tokenizer: Tokenizer,
         model: str,
         enabled: bool = True,
-        prunes: bool = False,
+        reduce: ReduceToolResults | None = None,
         processors: Sequence[Processor] = (),
         cache_seconds: float = CACHE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -108,7 +109,7 @@ class CompactionController:
             tokenizer: Counts messages.
             model: The name of the model that answers.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
-            prunes: Whether the policy prunes old tool outputs. It is then told how many tokens that would save.
+            reduce: Which tool results are replaced by placeholders where the policy says so; None: none.
             processors: Change the messages of each request. The size of a conversation is that of the changed messages.
             cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
             clock: Returns seconds that only grow.
@@ -117,7 +118,7 @@ class CompactionController:
         self.budget = budget
         self.policy = policy
         self.enabled = enabled
-        self.prunes = prunes
+        self.reduce = reduce
         self.model = model
         self.processor = ViewProcessor(processors)
         """Makes the messages of requests from views."""
@@ -221,7 +222,7 @@ class CompactionController:
                     pass
                 case DiscardSummary(reason=reason):
                     self._discard_background(str(reason))
-                case Prune() if self._prune_outputs():
+                case Prune() as decision if self._prune_outputs(decision):
                     pass
                 case Compact() as decision:
                     return attrs.evolve(state, compacted=await self._compact(decision) or state.compacted)
@@ -367,7 +368,7 @@ class CompactionController:
             case Promote():
                 return state, self._promote()
             case Prune():
-                return state, self._prune_outputs()
+                return state, self._prune_outputs(decision)
             case _:
                 return state, False
 
@@ -382,14 +383,16 @@ class CompactionController:
         to_smaller_window: bool = False,
     ) -> Decision:
         self._count_background_failure()
-        plan = self.background.plan
+        plan, warm = self.background.plan, self.warm
+        prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
         state = PolicyState(
             phase=phase,
             budget=self.budget,
             tokens=tokens,
             fixed_tokens=self._window.fixed_tokens,
-            prunable_tokens=self._find_prunable().saved_tokens if self.prunes and phase == "before_render" else 0,
-            warm=self.warm,
+            prunable_tokens=prunable.saved_tokens,
+            superseded_tokens=prunable.superseded_tokens,
+            warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
             background=self.background.state,
@@ -508,11 +511,19 @@ class CompactionController:
         self._model_change = None  # a larger window needs no reaction
         return True
 
-    def _find_prunable(self) -> Pruning:
-        return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)
+    def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
+        """Plan the replacement of tool results, for a request of so many tokens."""
+        if self.reduce is None or not self.reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
+            return Pruning()
+        return self._plan_pruning(self.reduce)
 
-    def _prune_outputs(self) -> bool:
-        edits = self._find_prunable().edits
+    def _plan_pruning(self, reduce: ReduceToolResults) -> Pruning:
+        compactor = self.compactor
+        return prune_outputs(compactor.transcript.path(), self.view, reduce, tokenizer=self._tokenizer, file_rules=compactor.file_rules)
+
+    def _prune_outputs(self, decision: Prune) -> bool:
+        pruning = Pruning() if self.reduce is None else self._plan_pruning(self.reduce)
+        edits = pruning.superseded if decision.only_superseded else pruning.edits
         if edits:
             self.compactor.transcript.append(*edits)
         return bool(edits)
