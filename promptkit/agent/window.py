@@ -175,7 +175,7 @@ class ContextWindow(BranchMethods):
         )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
-            self._summarizer_context(self._resolve_budget(budget)),
+            self._summarizer_context(resolve_budget(budget, model=model_name(model), tokenizer=self.tokenizer, tools=self._definitions)),
             model=model_name(model),
             tools=self._definitions,
             count_fixed=self._count_fixed,
@@ -479,7 +479,8 @@ class ContextWindow(BranchMethods):
             return False
         tokens = sent.request.tokens
         if sent.model is self.model:
-            self._set_budget(budget_after_overflow(self.budget, refused=tokens, window=overflow.window))
+            budget = budget_after_overflow(self.budget, refused=tokens, window=overflow.window)
+            self._config.update_budget(self.compaction, self._summarizer_context(budget))
         state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
         self._sent = attrs.evolve(sent, state=state)
         self._retry = RefusedRequest(state, self.view, self.model)
@@ -601,17 +602,11 @@ class ContextWindow(BranchMethods):
         if origins is not None:
             self._origins.update((entry.id, origin) for entry, origin in zip(entries, origins, strict=True))
 
-    def _resolve_budget(self, budget: int | str | ContextBudget | None) -> ContextBudget:
-        return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
-
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
         name = model_name(self.model)
         other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
         model = other or (None if isinstance(self.model, str) else self.model)
         return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
-
-    def _set_budget(self, budget: ContextBudget) -> None:
-        self._config.update_budget(self.compaction, self._summarizer_context(budget))
 
     def _learn(self, counted: int, reported: int) -> None:
         """Count the next requests with what the provider's count of the last one teaches. Most tokenizers learn nothing."""
