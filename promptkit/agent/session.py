@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from promptkit.agent.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
 from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
@@ -20,11 +21,13 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model
+from promptkit.tools import parse_content
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from promptkit.agent.attachments import Attachment
     from promptkit.agent.prompt import Prompt
     from promptkit.agent.usage import ContextUsage
     from promptkit.compaction.controller import CompactionController
@@ -206,25 +209,31 @@ class AgentSession:
         """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
         return self.window.usage()
 
-    async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
+    async def run(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+    ) -> TurnResult:
         """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.
 
         After an error or a cancellation the session can be used again: `resume` continues the turn, `run` sends another message.
 
         Args:
             content: Text, or texts and parts such as `ImagePart(url=…)`.
-            on_text: Called with each piece of the model's text as it arrives.
+            attachments: Files (`Path("notes.txt")`: text, images, PDFs) and parts, which follow the content. Long texts are shortened.
+            on_text: Called with each piece of the model's text as it arrives. An answer that a full window cut off is asked for again,
+                and arrives again.
 
         Returns:
             The model's last text, and what the turn cost.
 
         Raises:
-            NoPendingMessageError: The content is empty.
+            NoPendingMessageError: The content is empty, and nothing is attached.
+            OSError: An attached file cannot be read. Nothing was written.
+            InvalidArgumentError: An attached file is of an unknown kind or too large. Nothing was written.
             ContextWindowFullError: The conversation does not fit its window, whatever is compacted or pruned.
             MaxStepsExceededError: The turn needed more than `max_steps` requests.
             ModelError: A request failed.
         """
-        parts = check_content(content)
+        parts = await self._add_attachments(content, check_attachments(attachments))
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
             return await self._turn_of(on_text).run()
@@ -406,6 +415,15 @@ class AgentSession:
             session.tools = {**self.tools, RECALL.name: self._make_recall(window.transcript)}
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
+
+    async def _add_attachments(self, content: str | Sequence[Part], attachments: Sequence[Attachment]) -> tuple[Part, ...]:
+        """Return the content of a user message with its attachments."""
+        own = parse_content(content)
+        if own is None or not attachments:
+            return check_content(content)
+        read = await asyncio.to_thread(read_attachments, attachments)
+        fitted = fit_attachments(read, budget=self.window.budget, tokenizer=self.tokenizer)
+        return check_content((*filter(None, own), *fitted))
 
     def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
         return Turn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from promptkit.agent.window import ContextWindow
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from promptkit.agent.attachments import Attachment
     from promptkit.agent.requests import WindowRequest
     from promptkit.agent.turns import TurnResult
     from promptkit.agent.usage import ContextUsage
@@ -67,9 +68,11 @@ class SyncSession:
         """Run a function with the session in the session's thread, for example to read its view, and return the result."""
         return self._loop.call(lambda: work(self.session))
 
-    def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
+    def run(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+    ) -> TurnResult:
         """Send a user message and wait for the result, as `AgentSession.run` does. `on_text` is called in the session's thread."""
-        return self._loop.wait(lambda: self.session.run(content, on_text=on_text), idle=self.session.wait_idle)
+        return self._loop.wait(lambda: self.session.run(content, attachments=attachments, on_text=on_text), idle=self.session.wait_idle)
 
     def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that was cut short, as `AgentSession.resume` does."""

@@ -14,19 +14,12 @@ import attrs
 
 from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
-from promptkit.agent.continuation import (
-    CUT_OFF,
-    ask_to_continue,
-    fills_window,
-    find_cut_replies,
-    find_pending_calls,
-    join_reply_text,
-)
-from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
+from promptkit.agent.requests import IssuedRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.controller import CompactionController, Promotion, RequestState
+from promptkit.compaction.controller import CompactionController, find_promotion
 from promptkit.compaction.events import Events
 from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
@@ -34,10 +27,9 @@ from promptkit.compaction.summarizers.native import get_wire_format, make_portab
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
-from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.transcript.entries import Edit, MessageEntry, Setting
+from promptkit.transcript.entries import MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -67,15 +59,6 @@ __all__ = ["ContextWindow", "WindowRequest"]
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
-
-
-@attrs.frozen
-class _Retry:
-    """The state with which a refused request is made again, as long as the view and the model are those that room was made in."""
-
-    state: RequestState
-    view: TranscriptView
-    model: str | Model
 
 
 class ContextWindow(BranchMethods):
@@ -206,7 +189,7 @@ class ContextWindow(BranchMethods):
         )
         self.last_request: WindowRequest | None = None
         self._sent: IssuedRequest | None = None
-        self._retry: _Retry | None = None
+        self._retry: RefusedRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
@@ -452,19 +435,8 @@ class ContextWindow(BranchMethods):
             True if the model should be asked again, with `request`. False if the reply is whole, if it is the second one in a row that
             was cut off, or if a full window cannot be made roomier.
         """
-        cut = find_cut_replies(self.transcript.path())
-        if len(cut) != 1 or cut[0].message is None:
-            return False
-        reply = cut[0].message
         request_tokens = self.last_request.tokens if self.last_request else 0
-        if not fills_window(cut[0], request_tokens, Sizer(self.tokenizer).count_message(reply), budget=self.budget):
-            self.transcript.append(ask_to_continue(reply))
-            return True
-        (edit,) = self.transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
-        if await self.compaction.make_room_for_reply():
-            return True
-        self.transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
-        return False
+        return await retry_cut_reply(self.transcript, self.compaction, request_tokens=request_tokens, tokenizer=self.tokenizer)
 
     async def recover(self, error: BaseException) -> bool:
         """Handle a provider's refusal of the last request: learn its window, and make room.
@@ -487,7 +459,7 @@ class ContextWindow(BranchMethods):
             self._set_budget(budget_after_overflow(self.budget, refused=tokens, window=overflow.window))
         state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
         self._sent = attrs.evolve(sent, state=state)
-        self._retry = _Retry(state, self.view, self.model)
+        self._retry = RefusedRequest(state, self.view, self.model)
         return True
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
@@ -627,13 +599,4 @@ class ContextWindow(BranchMethods):
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        larger = _next_larger(self._promotions, self.budget.window, tokenizer=self._tokenizer)
-        self.compaction.promotion = None if larger is None else Promotion(model=larger.name, switch=partial(self.set_model, larger))
-
-
-def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:
-    """Return the first model whose window is known and has more than `window` tokens; None if there is none, or `window` is unknown."""
-    if window is None:
-        return None
-    sizes = ((model, ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
-    return next((model for model, size in sizes if size is not None and size > window), None)
+        self.compaction.promotion = find_promotion(self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer)

@@ -57,6 +57,7 @@ from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
+from .recent_files import RecentFiles as RecentFiles
 from .replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory

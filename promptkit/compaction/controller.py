@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,6 +32,8 @@ from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
     from promptkit.compaction.compactor import Compactor
@@ -42,12 +45,12 @@ if TYPE_CHECKING:
     from promptkit.compaction.pruning.processors import Processor
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.messages import Message
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["CompactionController", "Promotion", "RequestState"]
+__all__ = ["CompactionController", "Promotion", "RequestState", "find_promotion"]
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +73,27 @@ class Promotion:
 
     model: str
     switch: Callable[[], object]
+
+
+def find_promotion(
+    models: Sequence[Model], window: int | None, *, switch: Callable[[Model], object], tokenizer: Tokenizer | None = None
+) -> Promotion | None:
+    """Find the first model whose window is known and has more than `window` tokens.
+
+    Args:
+        models: The models that the conversation may be switched to, the smallest first.
+        window: The context window of the present model, in tokens. None: unknown, so that no model is known to be larger.
+        switch: Switches the conversation to a model.
+        tokenizer: Counts tokens; by default each model's own.
+
+    Returns:
+        The promotion, or None if there is no such model.
+    """
+    for model in models if window is not None else ():
+        size = ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window
+        if size is not None and window is not None and size > window:
+            return Promotion(model=model.name, switch=partial(switch, model))
+    return None
 
 
 @attrs.frozen(kw_only=True)

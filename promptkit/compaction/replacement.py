@@ -13,6 +13,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
+from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
@@ -32,6 +33,9 @@ __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_f
 
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
+
+FILES_SHARE = 8
+"""Files that are shown again take at most an eighth of what a conversation may have."""
 
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
@@ -105,6 +109,8 @@ class Replacement:
     """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
     carry_tokens: int | None = 1_000
     """The most tokens of each block of the carried context; None: no limit."""
+    files: RecentFiles | None = None
+    """Reads the newest files, whose present text follows the summary; None: no file is read."""
 
     @property
     def keeps_user_messages(self) -> bool:
@@ -122,13 +128,16 @@ class Replacement:
         if originals is not None:
             most = share if isinstance(originals, UserMessageHistory) else base // 2
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
-        return attrs.evolve(self, originals=originals, carry_tokens=share if self.carry_tokens is None else min(self.carry_tokens, share))
+        files = self.files and attrs.evolve(self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE))
+        carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
+        return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, files=files)
 
-    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> ReplacementMessages:
-        """Build the messages for a plan and its checked summary."""
+    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()) -> ReplacementMessages:
+        """Build the messages for a plan and its checked summary. `files` are the messages with the newest files."""
         if summary.replacement is not None:
-            return self._native(plan, summary, summary.replacement, tokenizer)
-        generated = [self._summary_message(plan, summary, tokenizer)]
+            portable = self._summary_message(plan, summary, tokenizer)
+            return _place_native(plan, summary.replacement, files, portable)
+        generated = [self._summary_message(plan, summary, tokenizer), *files]
         verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
         user_messages = [*verbatim, *(item.message for item in plan.replayed)]
         placed = [(message, False) for message in (item.message for item in plan.pinned)]
@@ -157,13 +166,6 @@ class Replacement:
         shown = tagged.text if self.preface is None else f"{self.preface}{summary.text}"
         return Message(role=self.role, content=("\n\n".join(filter(None, (shown, carried))),))
 
-    def _native(self, plan: Plan, summary: Summary, native: tuple[Message, ...], tokenizer: Tokenizer) -> ReplacementMessages:
-        """Place a provider's own messages between pinned and replayed ones. Those with opaque parts are not part of the conversation."""
-        pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
-        own = (at for at, message in enumerate(native, len(pinned)) if any(isinstance(part, OpaquePart) for part in message.content))
-        portable = (*pinned, self._summary_message(plan, summary, tokenizer), *replayed)
-        return ReplacementMessages(messages=(*pinned, *native, *replayed), generated=tuple(own), portable=portable)
-
     def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
         """Return the user's messages that are still shown, and the note about those that are not."""
         if not isinstance(self.originals, VerbatimUserMessages):
@@ -191,6 +193,19 @@ class Replacement:
         is_answered = any(item.message.role == "assistant" and not item.message.tool_calls for item in plan.kept)
         unanswered = 0 if is_answered else facts.unanswered
         return attrs.evolve(self.originals, max_tokens=most).format(facts.requests, unanswered=unanswered, tokenizer=tokenizer)
+
+
+def _place_native(plan: Plan, native: Sequence[Message], files: Sequence[Message], summary: Message) -> ReplacementMessages:
+    """Place a provider's own messages and the files between pinned and replayed ones. `summary` is for all other providers.
+
+    Messages with opaque parts and the files are not part of the conversation.
+    """
+    pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
+    sealed = [any(isinstance(part, OpaquePart) for part in message.content) for message in native]
+    generated = (at for at, is_generated in enumerate([*sealed, *(True for _ in files)], len(pinned)) if is_generated)
+    return ReplacementMessages(
+        messages=(*pinned, *native, *files, *replayed), generated=tuple(generated), portable=(*pinned, summary, *replayed)
+    )
 
 
 def _count_up_to(limit: int, plan: Plan, tokenizer: Tokenizer) -> int:

@@ -29,7 +29,7 @@ class OpenCode:
     reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
     """Tokens that are kept free besides the model's output. None: as many as the output, at most 20,000."""
     second_reserve: bool = True
-    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as until early 2026."""
+    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as in earlier versions."""
     preserve_recent_tokens: int | None = setting(None, names=("compaction.preserve_recent_tokens",), minimum=0)
     """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
     tail_turns: int | None = setting(None, names=("compaction.tail_turns",))

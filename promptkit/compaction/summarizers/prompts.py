@@ -90,7 +90,7 @@ MAX_ARGUMENT_CHARACTERS = 200
 
 
 RESERVED_TAGS = re.compile(
-    r"<(?=\s*+/?\s*+(?:analysis|summary|conversation|conversation-summary|branch-summary|kept|reminder|system|user|assistant|call|result)\b)",
+    r"<(?=\s*+/?\s*+(?:analysis|summary|memories|conversation|conversation-summary|branch-summary|kept|reminder|system|user|assistant|call|result)\b)",
     re.IGNORECASE,
 )
 
@@ -119,6 +119,7 @@ class SummaryOfMessages(PromptElement):
                 SummaryInstructions(
                     instructions=self.task.instructions,
                     words=suggest_word_count(self.task),
+                    memories=self.task.memories,
                     say_no_tools=quirks.say_no_tools,
                     template=self.template,
                 )
@@ -175,6 +176,7 @@ class SummaryOfText(PromptElement):
                 SummaryInstructions(
                     instructions=self.task.instructions,
                     words=suggest_word_count(self.task),
+                    memories=self.task.memories,
                     say_no_tools=quirks.say_no_tools,
                     template=self.template,
                 )
@@ -204,16 +206,25 @@ class SummaryInstructions(PromptElement):
     words: int | None = None
     """About how many words the summary should have. None: the instructions do not say."""
 
+    memories: bool = False
+    """Ask for a list of memories after the summary, too."""
+
     say_no_tools: bool = False
     """Repeat that no tools may be called."""
 
     template: str | os.PathLike[str] = TEMPLATE
-    """Another template. Its values are `instructions`, `live`, `words` and `say_no_tools`."""
+    """Another template. Its values are `instructions`, `live`, `words`, `memories` and `say_no_tools`."""
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template."""
         _ = sizing
-        values = {"instructions": self.instructions, "live": self.live, "words": self.words, "say_no_tools": self.say_no_tools}
+        values = {
+            "instructions": self.instructions,
+            "live": self.live,
+            "words": self.words,
+            "memories": self.memories,
+            "say_no_tools": self.say_no_tools,
+        }
         return Template(file=self.template, values=values)
 
 
