@@ -66,6 +66,7 @@ class LastResort:
     process: Processor
 
     def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        """Return the messages of a request."""
         return self.process(messages, limits) if limits.pruned else messages
 
 
