@@ -267,7 +267,7 @@ class ContextWindow(BranchMethods):
         return LeastSize(
             instructions=fixed.system,
             tools=fixed.tools,
-            newest=count_newest(self.view.items, Sizer(self.tokenizer).count_message),
+            newest=count_newest(self.view.items, self.tokenizer),
             summary=compaction.compactor.max_summary_tokens if summarizes else 0,
             beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside if summarizes else 0,
             limit=budget.render_budget,

@@ -10,13 +10,14 @@ from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.policy.decisions import Compact
 from promptkit.compaction.policy.state import PolicyState
 from promptkit.errors import ContextWindowFullError
+from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
 __all__ = ["LeastSize", "compacts_overflow", "count_newest"]
@@ -83,8 +84,9 @@ def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
     return isinstance(policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)), Compact)
 
 
-def count_newest(items: Sequence[ViewItem], count: Callable[[Message], int]) -> int:
+def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
     """Count the tokens of the last user message of a view, and of the newest reply after it."""
     last = find_last_user_request(items)
     reply = next((at for at in range(len(items) - 1, last or 0, -1) if items[at].message.role == "assistant"), None)
-    return sum(count(items[at].message) for at in (last, reply) if at is not None)
+    sizer = Sizer(tokenizer)
+    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
