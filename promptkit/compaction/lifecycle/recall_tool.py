@@ -165,7 +165,8 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
-        text = neutralize_tags("\n".join(list_lines(entry)))
+        notes = self._find_notes(entry)
+        text = neutralize_tags("\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry))))
         start = page = 0
         while start < len(text) or start == 0:
             page += 1
@@ -179,29 +180,40 @@ class _Conversation:
     def search_words(self, query: str) -> Iterator[str]:
         """Yield the passages that match words, best first."""
         by_id = {entry.id: entry for entry in self.entries}
-        for passage in find_passages(self.entries, query):
+        for passage in find_passages(self.entries, query, find_notes=self._find_notes):
             yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
 
     def search_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the lines that match a regular expression, of the newest entry first."""
         find = _compile(pattern)
         for entry in reversed(self.entries):
-            lines = [_around(line, at) for line in list_lines(entry) if (at := find(line)) is not None]
+            notes = self._find_notes(entry)
+            lines = [
+                f"{_around(line, place)}{notes.get(at, '')}"
+                for at, line in enumerate(list_lines(entry))
+                if (place := find(line)) is not None
+            ]
             if lines:
                 text = neutralize_tags("\n".join(lines))
                 yield f"{self._describe(entry)}\n{text}"
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
-        """Return the title of an entry: who wrote it, its id, and the entries with the results of its calls."""
+        """Return the title of an entry: who wrote it, and its id."""
         message = entry.message
         name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
         if message is None:
             return f"[{name}]"
         if message.role == "tool":
             return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, {name}]"
-        results = [self._result_ids[call.id] for call in message.tool_calls if call.id in self._result_ids]
-        after = f"; results in {', '.join(results)}" if results else ""
-        return f"[{message.role}, {name}{after}]"
+        return f"[{message.role}, {name}]"
+
+    def _find_notes(self, entry: Entry) -> dict[int, str]:
+        """Return what is shown after the lines with calls: the entries of their results."""
+        calls = entry.message.tool_calls if entry.message else ()
+        if not any(call.id in self._result_ids for call in calls):
+            return {}
+        first = len(list_lines(entry)) - len(calls)
+        return {at: f" → entry {self._result_ids[call.id]}" for at, call in enumerate(calls, first) if call.id in self._result_ids}
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:

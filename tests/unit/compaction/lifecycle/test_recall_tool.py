@@ -53,7 +53,7 @@ def test_each_of_many_details_is_found_by_the_name_of_its_file_and_read_in_its_e
     talk = hidden_talk()
     for number in range(22):
         found = recall(talk, query=f"module_{number}.py")
-        result = re.search(rf"results in (\w+)\]\nread_file .*module_{number}\.py", found)
+        result = re.search(rf"read_file .*module_{number}\.py.* → entry (\w+)", found)
         assert result, found
         pages = [recall(talk, 800, entry=result[1], page=page) for page in (1, 2)]
         assert any(f"NEEDLE-{number * 7919}" in page for page in pages)
