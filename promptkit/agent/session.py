@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
@@ -208,6 +209,10 @@ class AgentSession:
     def usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
         return self.window.usage()
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self.window.least_size()
 
     async def run(
         self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None

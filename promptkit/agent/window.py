@@ -22,11 +22,13 @@ from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, find_promotion
 from promptkit.compaction.events import Events
 from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
+from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.transcript.entries import MessageEntry, Setting
@@ -257,6 +259,25 @@ class ContextWindow(BranchMethods):
             last=counted.usage if isinstance(counted, MessageEntry) else None,
         )
 
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part. Instructions that a prompt of your own makes count once rendered."""
+        compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
+        summarizes = compaction.enabled and self._config.policy is None
+        summarizes = summarizes and compacts_overflow(self._config.preset.policy(lambda: 0.5), budget)
+        return LeastSize(
+            instructions=fixed.system,
+            tools=fixed.tools,
+            newest=count_newest(self.view.items, Sizer(self.tokenizer).count_message),
+            summary=compaction.compactor.max_summary_tokens if summarizes else 0,
+            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside if summarizes else 0,
+            limit=budget.render_budget,
+        )
+
+    def _check_least(self) -> None:
+        """Raise ContextWindowFullError, with the sizes, before the first request to a model in whose window none can stay."""
+        if self.last_request is None or self.last_request.model != model_name(self.model):
+            self.least_size().check()
+
     def _count_fixed(self) -> UsageByPart:
         name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
         return self._requests.count_fixed(self.view.messages, model=name, tokenizer=self.tokenizer, fixed_tokens=fixed_tokens)
@@ -345,6 +366,7 @@ class ContextWindow(BranchMethods):
             ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
         """
         self._sent = None
+        self._check_least()
         retry, self._retry = self._retry, None
         if retry is not None and retry.view is self.view and retry.model is self.model:
             state = retry.state
@@ -367,6 +389,7 @@ class ContextWindow(BranchMethods):
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
         self.compaction.on_rendered(state, request.tokens)
+        self._check_least()  # what a prompt of one's own takes is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
         self._sent = IssuedRequest(request=request, state=state, model=model)

@@ -439,7 +439,7 @@ class Compactor:
             plan,
             draft.summary,
             room=_most_left(self._count_replaced(plan)) - left,
-            rules=self._file_rules,
+            rules=self.file_rules,
             tokenizer=self._tokenizer,
             redactor=self._redactor,
             logger=self._logger,

@@ -117,6 +117,12 @@ class Replacement:
         """Whether user messages that are dropped stand beside the summary."""
         return self.originals is not None and self.originals.max_tokens > 0
 
+    @property
+    def tokens_beside(self) -> int:
+        """The tokens of the user's earlier messages and of a carried block, at most. User messages that stay as messages do not count."""
+        history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
+        return history + (0 if self.carry is None else self.carry_tokens or 0)
+
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
 

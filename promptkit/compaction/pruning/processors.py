@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["LastResort", "Processor", "RequestLimits", "ViewProcessor", "cap_tool_results", "clear_results", "remove_images", "truncate_history"]
+__all__ = [
+    "LastResort",
+    "Processor",
+    "RequestLimits",
+    "ViewProcessor",
+    "cap_tool_results",
+    "clear_results",
+    "remove_images",
+    "truncate_history",
+]
 
 STEP = 0.25
 """Share of the limit that is dropped at once, so that the next requests begin with the same bytes, for the provider's prompt cache."""
@@ -57,6 +66,7 @@ class LastResort:
     process: Processor
 
     def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        """Process the messages of a pruned request, and return others as they are."""
         return self.process(messages, limits) if limits.pruned else messages
 
 
