@@ -28,7 +28,6 @@ from promptkit.compaction.summarizers.native import get_wire_format, make_portab
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
-from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.transcript.entries import MessageEntry, Setting
