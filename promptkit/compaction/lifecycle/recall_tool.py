@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -46,6 +46,9 @@ RECALL = ToolDefinition(
 
 PATTERN_SECONDS = 2.0
 """The longest time that a search for a regular expression may take. A model's expression may need exponential time."""
+
+WEAK_DIVISOR, LEAST_GOOD = 3, 3
+"""Passages with less than a third of the best score are on later pages, but the three best passages are on the first."""
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
@@ -106,7 +109,10 @@ def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: T
     elif "pattern" in texts:
         name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
     elif "query" in texts:
-        name, pages = "query", _group(conversation.search_words(texts["query"]), tokenizer, max_tokens)
+        name, pages = (
+            "query",
+            chain.from_iterable(_group(group, tokenizer, max_tokens) for group in conversation.search_words(texts["query"])),
+        )
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     try:
@@ -177,11 +183,14 @@ class _Conversation:
             yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
-    def search_words(self, query: str) -> Iterator[str]:
-        """Yield the passages that match words, best first."""
+    def search_words(self, query: str) -> Iterator[list[str]]:
+        """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own."""
         by_id = {entry.id: entry for entry in self.entries}
-        for passage in find_passages(self.entries, query, find_notes=self._find_notes):
-            yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
+        passages = find_passages(self.entries, query, find_notes=self._find_notes)
+        best = passages[0].score if passages else 0.0
+        good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
+        for group in (passages[:good], passages[good:]):
+            yield [f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}" for passage in group]
 
     def search_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the lines that match a regular expression, of the newest entry first."""

@@ -92,6 +92,18 @@ def test_the_pages_of_a_search_show_every_match_once() -> None:
     assert sorted(map(int, found)) == [number * 7919 for number in range(22)]
 
 
+def test_the_first_page_of_a_search_has_what_matches_well_and_the_next_pages_all_else() -> None:
+    talk = ConversationBuilder()
+    for number in range(30):
+        talk.user(f"The kumquat of day {number} is fine.")
+    talk.user("The kumquat of the quince and the medlar is bad.")
+    first = recall(talk, 500, query="kumquat quince medlar")
+    assert first.startswith("[user, entry e31]\nThe kumquat of the quince")
+    assert first.count("kumquat of") == 3
+    assert first.endswith('[there is more: recall({"query": "kumquat quince medlar", "page": 2})]')
+    assert recall(talk, 500, query="kumquat quince medlar", page=2).count("kumquat of") == 28
+
+
 def test_what_was_redacted_is_not_found_and_what_was_pruned_is() -> None:
     talk = ConversationBuilder()
     talk.user("The key is kumquat.")
