@@ -17,11 +17,11 @@ from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
-from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model
 from promptkit.tools import parse_content
+from promptkit.transcript.entries import Reset
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
@@ -209,6 +210,10 @@ class AgentSession:
         """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
         return self.window.usage()
 
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self.window.least_size()
+
     async def run(
         self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
     ) -> TurnResult:
@@ -254,7 +259,7 @@ class AgentSession:
         """
         async with self._turn:
             items = self.window.view.items
-            if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
+            if not items or items[-1].message.role not in {"user", "tool"} or not self._is_pending():
                 raise NoPendingMessageError
             self.compaction.on_user_message()
             return await self._turn_of(on_text).run()
@@ -398,6 +403,15 @@ class AgentSession:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+    def _is_pending(self) -> bool:
+        """Tell whether the last message waits for a reply. After a compaction in the middle of a turn the view may end with the summary."""
+        for entry in reversed(self.transcript.path()):
+            if isinstance(entry.payload, Reset):
+                return False
+            if entry.message is not None:
+                return entry.message.role in {"user", "tool"}
+        return False
 
     @asynccontextmanager
     async def _between_turns(self) -> AsyncGenerator[None]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from promptkit.agent.turns import TurnResult
     from promptkit.agent.usage import ContextUsage
     from promptkit.agent.wire import AnyMessage, AnyReply
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Part, ToolCall, Usage
@@ -121,6 +122,10 @@ class SyncSession:
         """Measure how much of the context window the next request takes, in all and by part."""
         return self._loop.call(self.session.usage)
 
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self._loop.call(self.session.least_size)
+
     def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
         """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
         return self._loop.wait(lambda: self.session.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
@@ -187,6 +192,10 @@ class SyncContextWindow:
     def usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part."""
         return self._loop.call(self.window.usage)
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self._loop.call(self.window.least_size)
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript, as `ContextWindow.add` does."""

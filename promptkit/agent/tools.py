@@ -95,8 +95,9 @@ class _Run:
 
     async def run(self) -> ToolResult:
         """Run the tool. What it raises, or returns that is no content, is the result."""
+        limit = asyncio.timeout(self.tool.seconds)
         try:
-            async with asyncio.timeout(self.tool.seconds) as limit:
+            async with limit:
                 output = await self._call()
             result = output if isinstance(output, ToolResult) else ToolResult(output)
         except ToolError as error:

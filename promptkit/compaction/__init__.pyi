@@ -39,6 +39,7 @@ from .policy.decisions import (
     StartBackground as StartBackground,
     Wait as Wait,
 )
+from .policy.least import LeastSize as LeastSize
 from .policy.parts import UsageByPart as UsageByPart
 from .policy.rules import (
     Policy as Policy,

@@ -15,6 +15,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
 from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
@@ -34,6 +35,9 @@ __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_f
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
 
+CARRIED_FILES, CARRIED_ERRORS = 20, 5
+"""The most paths of changed files, and of read ones, and the most lines of errors that are carried."""
+
 FILES_SHARE = 8
 """Files that are shown again take at most an eighth of what a conversation may have."""
 
@@ -51,6 +55,10 @@ class CarriedContext:
     """The name of each invoked skill, or its text if the model needs it again."""
     agent: str | None = None
     """The description of the custom agent that is active."""
+    files: Sequence[str] = ()
+    """The files that were changed and read, a line for each."""
+    errors: Sequence[str] = ()
+    """The lines that reported the newest errors."""
 
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
         """Format the context as tagged blocks, or as an empty text if there is none. The middle of a block above `each` tokens is cut out."""
@@ -64,16 +72,25 @@ class CarriedContext:
     def _blocks(self) -> Iterator[tuple[str, str]]:
         todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in self.todos)
         skills = "\n".join(f"- {_indent(skill)}" for skill in self.skills)
-        for tag, text in (("plan", self.plan), ("todos", todos), ("skills", skills), ("agent", self.agent)):
+        files = "\n".join(map(_join_lines, self.files))
+        errors = "\n".join(f"- {_join_lines(error)}" for error in self.errors)
+        blocks = {"plan": self.plan, "todos": todos, "skills": skills, "agent": self.agent, "files": files, "errors-seen": errors}
+        for tag, text in blocks.items():
             if text and text.strip():
                 yield tag, _neutralize(text.strip(), tag)
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
-    """Carry the plan, the open todos and the invoked skills, as the summary's facts record them."""
+    """Carry what the summary's facts record: the plan, the open todos, the invoked skills, the newest files and errors.
+
+    Files and errors that the summary itself lists are not repeated.
+    """
     _ = plan
     facts = Facts.from_json(summary.facts)
-    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills)
+    extracted = summary.mode == "extractive"
+    files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
+    errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
+    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills, files=files, errors=errors)
 
 
 @attrs.frozen(kw_only=True)
@@ -116,6 +133,12 @@ class Replacement:
     def keeps_user_messages(self) -> bool:
         """Whether user messages that are dropped stand beside the summary."""
         return self.originals is not None and self.originals.max_tokens > 0
+
+    @property
+    def tokens_beside(self) -> int:
+        """The tokens of the user's earlier messages and of a carried block, at most. User messages that stay as messages do not count."""
+        history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
+        return history + (0 if self.carry is None else self.carry_tokens or 0)
 
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
@@ -231,6 +254,11 @@ def _count_omitted_before(items: Sequence[ViewItem]) -> int:
         if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
             return int(match[1].replace(",", ""))
     return 0
+
+
+def _label_files(facts: Facts) -> Iterator[str]:
+    yield from (f"changed: {path}" for path in facts.changed[-CARRIED_FILES:])
+    yield from (f"read: {path}" for path in facts.read[-CARRIED_FILES:])
 
 
 def _join_lines(text: str) -> str:

@@ -133,7 +133,7 @@ async def through_pi(walk: Walk) -> None:
 
 async def through_oh_my_pi(walk: Walk) -> None:
     say, call = walk.say, walk.call
-    await say(100, call(30_000), call(30_000), call(30_000), 10)
+    await say(100, call(30_000, "write"), call(30_000, "write"), call(30_000, "write"), 10)
     await say(10, 10)  # 0.45 of what requests may have
     await say(20_000, 10)  # above half: old outputs are taken out
     await say(30_000, cut_off(20), 10)  # the answer was cut off, with room left: asked for again

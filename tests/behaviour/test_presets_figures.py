@@ -153,6 +153,18 @@ def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
     assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "NoAction"
 
 
+def test_oh_my_pi_prunes_old_outputs_but_never_what_was_read_nor_a_skill() -> None:
+    walk = Walk(oh_my_pi(), budget=WINDOW)
+
+    async def go() -> None:
+        await walk.say(10, walk.call(30_000), walk.call(30_000, "skill"), walk.call(25_000, "write"), walk.call(41_000, "write"), 10)
+        await walk.say(10, 10)
+
+    asyncio.run(go())
+    results = [message.text for message in walk.session.compaction.view.messages if message.role == "tool"]
+    assert [text.startswith("[old tool output removed") for text in results] == [False, False, True, False]
+
+
 @pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"])
 @pytest.mark.parametrize("output", [None, 4_000, 32_000, 128_000])
 @pytest.mark.parametrize("window", [32_000, 64_000, 200_000, 1_000_000])

@@ -18,7 +18,7 @@ from promptkit.errors import SummaryError
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
@@ -102,10 +102,15 @@ def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, toke
     return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
 
 
-def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
+def find_passages(path: Iterable[Entry], question: str, *, find_notes: Callable[[Entry], Mapping[int, str]] | None = None) -> list[Passage]:
     """Return the passages that match a question, best first. Words that are rare in the conversation count more.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
+
+    Args:
+        path: The entries of the conversation.
+        question: The question.
+        find_notes: Returns what is shown after lines of an entry, by the number of the line in `list_lines` from 0. None: nothing.
     """
     terms = _extract_terms(question)
     matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
@@ -121,7 +126,11 @@ def find_passages(path: Iterable[Entry], question: str) -> list[Passage]:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
     weights = {word: math.log(1 + count / times) for word, times in frequencies.items()}
-    passages = [passage for entry, lines, hits in matches for passage in _build_passages(entry, lines, hits, weights)]
+    passages = [
+        passage
+        for entry, lines, hits in matches
+        for passage in _build_passages(entry, lines, hits, weights, find_notes(entry) if find_notes else {})
+    ]
     return sorted(passages, key=lambda passage: -passage.score)  # stable: of equal scores the older comes first
 
 
@@ -169,7 +178,11 @@ def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
 
 
 def _build_passages(
-    entry: Entry, lines: Sequence[str], hits: Sequence[tuple[int, frozenset[str]]], weights: dict[str, float]
+    entry: Entry,
+    lines: Sequence[str],
+    hits: Sequence[tuple[int, frozenset[str]]],
+    weights: dict[str, float],
+    notes: Mapping[int, str],
 ) -> Iterator[Passage]:
     """Yield matching lines with the lines around them. Lines that are close to each other form one passage."""
     groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
@@ -182,7 +195,7 @@ def _build_passages(
     for group in groups:
         start, end = max(0, group[0][0] - CONTEXT_LINES), min(len(lines), group[-1][0] + CONTEXT_LINES + 1)
         words = frozenset[str]().union(*(terms for _, terms in group))
-        text = "\n".join(_shorten_line(line, words) for line in lines[start:end])
+        text = "\n".join(f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end))
         yield Passage(entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words))
 
 

@@ -66,7 +66,7 @@ class LastResort:
     process: Processor
 
     def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        """Return the messages of a request."""
+        """Process the messages of a pruned request, and return others as they are."""
         return self.process(messages, limits) if limits.pruned else messages
 
 

@@ -64,7 +64,7 @@ class ReduceToolResults:
     """Tokens that replacing old results must save, or only superseded ones are replaced."""
     max_age: int | None = None
     """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its age does not matter."""
-    protected_tools: tuple[str, ...] = ("skill",)
+    protected_tools: Sequence[str] = ("skill",)
     """Names of the tools whose results never get old. They are replaced where they are superseded."""
     superseded: bool = True
     """Whether superseded results are replaced."""

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FileListSummarizer", "FileOperations", "list_file_operations", "render_file_lists", "strip_file_lists", "strip_line_range"]
+__all__ = [
+    "FileListSummarizer",
+    "FileOperations",
+    "has_file_lists",
+    "list_file_operations",
+    "render_file_lists",
+    "strip_file_lists",
+    "strip_line_range",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -93,6 +101,11 @@ def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Toke
 def strip_file_lists(summary: str) -> str:
     """Remove the lists from a summary. The next summary gets its own."""
     return _LISTS.sub("\n\n", summary).strip()
+
+
+def has_file_lists(summary: str) -> bool:
+    """Return whether a summary contains the lists."""
+    return _LISTS.search(summary) is not None
 
 
 def strip_line_range(path: str) -> str:

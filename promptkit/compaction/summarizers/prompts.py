@@ -107,7 +107,7 @@ class SummaryOfMessages(PromptElement):
     quirks: Quirks = Quirks()
     """The quirks of the summarizing model."""
     max_result_tokens: int | None = None
-    """Token limit of each tool result. None: no limit."""
+    """Token limit of the tool results of one round, of which each gets an equal share. None: no limit."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def render(self, sizing: Sizing) -> Child:
@@ -139,14 +139,16 @@ class SummaryOfMessages(PromptElement):
         messages = remove_orphans(visible) if self.quirks.strip_orphans else pair_tool_calls(visible).messages
         messages = tuple(message for message in messages if message.content or message.tool_calls or message.role == "tool")
         for number, (start, end) in enumerate(block_spans(messages)):
+            block = messages[start:end]
+            results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[
-                Metadata(value=NEW_CONTENT, local=True), (self._message(message) for message in messages[start:end])
+                Metadata(value=NEW_CONTENT, local=True), (self._message(message, results) for message in block)
             ]
 
-    def _message(self, message: Message) -> PromptElement:
+    def _message(self, message: Message, results: int) -> PromptElement:
         if message.role != "tool" or self.max_result_tokens is None:
             return element_from_message(message)
-        limit = self.max_result_tokens
+        limit = max(1, self.max_result_tokens // results)
         return element_from_message(message, text=lambda text: _cap_text(text, limit))
 
 
