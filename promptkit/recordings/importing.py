@@ -22,8 +22,9 @@ from promptkit.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.recordings.reading.format import Batch, read_head
 from promptkit.recordings.reading.source import open_source
+from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.store import JsonlStore, replace_file
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
   `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
 * Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`
 * As JSON: `entry_to_json`, `entry_from_json`, `message_to_json`, `message_from_json`
-* Files: `archive_entries` (move old entries to another file), `find_problems` (validate a file)
+* Files: `find_problems` (validate a file)
 * Redaction: `redact_secrets`, `redact_message`, `redact_json`, `Redactor`, `SecretPattern`
 * Statistics: `compute_statistics`, `TranscriptStatistics`
 """

@@ -14,7 +14,6 @@ from .entries import (
     Setting as Setting,
     UnknownEntry as UnknownEntry,
 )
-from .jsonl.archive import archive_entries as archive_entries
 from .jsonl.records import (
     entry_from_json as entry_from_json,
     entry_to_json as entry_to_json,
@@ -30,11 +29,15 @@ from .redaction import (
     redact_message as redact_message,
     redact_secrets as redact_secrets,
 )
+from .search import extract_words as extract_words
 from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
 from .store import (
+    ArchivingStore as ArchivingStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,
+    PagedStore as PagedStore,
     ReadProblem as ReadProblem,
+    SearchableStore as SearchableStore,
     TranscriptStore as TranscriptStore,
 )
 from .transcript import Transcript as Transcript

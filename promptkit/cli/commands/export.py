@@ -110,7 +110,7 @@ def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
         return
-    from promptkit.transcript.jsonl.store import replace_file
+    from promptkit.transcript.jsonl.files import replace_file
 
     try:
         replace_file(output.resolve(), lambda out: out.writelines(chunks))

@@ -7,13 +7,15 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from promptkit.compaction.lifecycle.recall import find_passages, list_lines
+from promptkit.compaction.lifecycle.recall import find_passages
 from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Edit
+from promptkit.transcript.search import extract_words, list_lines
+from promptkit.transcript.store import SearchableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,13 +68,16 @@ def recall_tool(
 
     async def run(arguments: Mapping[str, object]) -> str:
         path = transcript.path()  # read here, since a transcript is not for several threads
-        found = await asyncio.to_thread(_recall, path, arguments, tokenizer or tokenizer_for(None), max_tokens)
+        store = transcript.store if isinstance(transcript.store, SearchableStore) else None
+        found = await asyncio.to_thread(_recall, path, arguments, tokenizer or tokenizer_for(None), max_tokens, store)
         return found if redactor is None else redactor(found)
 
     return Tool(definition=RECALL, run=run)
 
 
-def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int) -> str:
+def _recall(
+    path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int, store: SearchableStore | None = None
+) -> str:
     """Answer one call. Mistakes of the model are answered with a sentence that says what to write."""
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
@@ -84,7 +89,7 @@ def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: T
     elif "pattern" in texts:
         name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
     elif "query" in texts:
-        name, pages = "query", _group(conversation.search_words(texts["query"]), tokenizer, max_tokens)
+        name, pages = "query", _group(conversation.search_words(texts["query"], store), tokenizer, max_tokens)
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     try:
@@ -136,10 +141,11 @@ class _Conversation:
             yield f"{title}\n{piece}" if start == 0 else piece
             start += max(1, len(piece))
 
-    def search_words(self, query: str) -> Iterator[str]:
-        """Yield the passages that match words, best first."""
+    def search_words(self, query: str, store: SearchableStore | None) -> Iterator[str]:
+        """Yield the passages that match words, best first. A store with an index says which entries to look at."""
         by_id = {entry.id: entry for entry in self.entries}
-        for passage in find_passages(self.entries, query):
+        among = None if store is None else store.find_entries(extract_words(query))
+        for passage in find_passages(self.entries, query, among=among):
             yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
 
     def search_pattern(self, pattern: str) -> Iterator[str]:
@@ -217,11 +223,11 @@ def suggest_call(
         tools: The tools of the conversation.
         facts: What is known of the dropped messages.
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
-        location: The transcript's file.
+        location: The transcript's file, or its URL, which no tool reads.
     """
     if RECALL in tools:
         return format_call(RECALL.name, {"query": _suggest_query(facts)})
-    if location is not None and any(tool.name == read_tool for tool in tools):
+    if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None
 
