@@ -1,6 +1,9 @@
 """The append-only transcript of a conversation, its stores, and the view of it that a model is shown.
 
-* `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `TranscriptStore`, `LoadedEntries`, `ReadProblem`
+* `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `SqlStore` (a database), `ObjectStore` (object storage), `open_store`,
+  `list_transcripts`
+* For stores of your own: `TranscriptStore`, `LoadedEntries`, `ReadProblem`, and what a store may add: `PagedStore`, `ArchivingStore`,
+  `SearchableStore` with `extract_words`
 * Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
   `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
 * Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`

@@ -1,3 +1,4 @@
+from .addresses import list_transcripts as list_transcripts, open_store as open_store
 from .entries import (
     BranchSummary as BranchSummary,
     Checkpoint as Checkpoint,
@@ -22,6 +23,7 @@ from .jsonl.records import (
 )
 from .jsonl.store import JsonlStore as JsonlStore
 from .jsonl.validate import find_problems as find_problems
+from .objects import ObjectStore as ObjectStore
 from .redaction import (
     Redactor as Redactor,
     SecretPattern as SecretPattern,
@@ -30,6 +32,7 @@ from .redaction import (
     redact_secrets as redact_secrets,
 )
 from .search import extract_words as extract_words
+from .sql import SqlStore as SqlStore
 from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
 from .store import (
     ArchivingStore as ArchivingStore,

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 import attrs
 
-from promptkit.errors import TranscriptConflictError
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["ArchivingStore", "InMemoryStore", "LoadedEntries", "PagedStore", "ReadProblem", "SearchableStore", "TranscriptStore"]
+__all__ = [
+    "ArchivingStore",
+    "InMemoryStore",
+    "LoadedEntries",
+    "PagedStore",
+    "ReadProblem",
+    "SearchableStore",
+    "TranscriptStore",
+    "check_conversation",
+    "split_address",
+]
+
+MAX_CONVERSATION_CHARACTERS = 200
+"""Characters of the id of a conversation."""
 
 
 class TranscriptStore(Protocol):
@@ -158,6 +172,26 @@ class InMemoryStore:
     @property
     def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """Split `sqlite:///talks.db#42` into the URL and the id of the conversation; None if there is no id."""
+    url, mark, conversation = address.partition("#")
+    return url, unquote(conversation) if mark else None
+
+
+def check_conversation(conversation: str | None) -> str:
+    """Return the id of a conversation. Raises InvalidArgumentError if there is none, or if databases would refuse it."""
+    problem = None
+    if not conversation:
+        problem = "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
+    elif len(conversation) > MAX_CONVERSATION_CHARACTERS or any(
+        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
+    ):
+        problem = f"the id {conversation[:40]!r} of the conversation has more than 200 characters, or one that cannot be printed."
+    if problem or conversation is None:
+        raise InvalidArgumentError(problem or "")
+    return conversation
 
 
 def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:

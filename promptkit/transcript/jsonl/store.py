@@ -120,9 +120,8 @@ class JsonlStore:
         with self.lock():
             self.catch_up()
             last_id = self._position.last_id if self._position else ""
-            unreported = [entry for loaded in self._unreported for entry in loaded.entries]
-            if expect is not None and (unreported or expect != last_id):
-                raise TranscriptConflictError(expect, unreported)
+            if expect not in {None, last_id}:
+                raise TranscriptConflictError(expect or "", [entry for loaded in self._unreported for entry in loaded.entries])
             if self._position and self._position.header.version != VERSION:
                 self._rewrite_old_version(self._position)
             self._write(data, entries)

@@ -382,7 +382,7 @@ class TestTwoWriters:
         three = attrs.evolve(two, id="three")
         one.store.append([three])
         with pytest.raises(TranscriptConflictError) as caught:
-            one.store.append([attrs.evolve(two, id="four")], expect="three")
+            one.store.append([attrs.evolve(two, id="four")], expect=two.parent_id)
         assert caught.value.entries == (two,)
         assert one.refresh() == (two,)
 

@@ -1,0 +1,66 @@
+"""Addresses of transcripts: paths of files, and URLs of conversations in databases and object storage."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.objects import ObjectStore, list_object_conversations
+from promptkit.transcript.sql import SqlStore, list_conversations
+
+if TYPE_CHECKING:
+    import os
+
+    from promptkit.transcript.store import TranscriptStore
+
+__all__ = ["is_url", "list_transcripts", "open_store"]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
+
+
+def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
+    """Open the store of a transcript by its address.
+
+    Args:
+        address: The path of a file, or a URL: `sqlite:///talks.db#42`, `postgresql://user@host/name#42`, `s3://bucket/talks#42`, `gs://…`,
+            `az://…` or `file:///folder#42`. Characters other than letters, digits, `-`, `_`, `.` and `~` after the `#` are written as
+            `%20`.
+
+    Returns:
+        A `JsonlStore`, a `SqlStore` or an `ObjectStore`.
+
+    Raises:
+        InvalidArgumentError: The URL names no conversation, or a place of another kind.
+        TranscriptError: The library that the URL needs is not installed.
+
+    >>> transcript = Transcript(open_store("sqlite:///talks.db#42"))
+    """
+    if not is_url(address):
+        return JsonlStore(address)
+    return SqlStore(str(address)) if _DATABASE.match(str(address)) else ObjectStore(str(address))
+
+
+def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
+    """Return the addresses of the transcripts at a place, sorted.
+
+    Args:
+        place: A folder, whose `.jsonl` files are listed, or a URL without `#`, whose conversations are listed.
+
+    Raises:
+        InvalidArgumentError: The URL names a place of another kind.
+        TranscriptError: The place cannot be read, or the library that the URL needs is not installed.
+    """
+    if not is_url(place):
+        return sorted(str(file) for file in Path(place).glob("*.jsonl") if file.is_file())
+    url = str(place).partition("#")[0]
+    conversations = list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
+    return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
+
+
+def is_url(address: str | os.PathLike[str]) -> bool:
+    """Return whether an address is a URL. All others are paths."""
+    return isinstance(address, str) and _URL.match(address) is not None
