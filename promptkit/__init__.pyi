@@ -1,5 +1,6 @@
-from .agent.session import AgentSession as AgentSession, TurnResult as TurnResult
+from .agent.session import AgentSession as AgentSession
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .agent.turns import TurnResult as TurnResult
 from .agent.window import ContextWindow as ContextWindow
 from .element import Child as Child, PromptElement as PromptElement, Sizing as Sizing, component as component
 from .elements.chat import (
@@ -37,6 +38,7 @@ from .emitters.responses import (
 )
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting import Fitted as Fitted, fit as fit
+from .function_tools import tool as tool
 from .messages import (
     DocumentPart as DocumentPart,
     ImagePart as ImagePart,

@@ -31,6 +31,7 @@
     - ContextWindowFullError         a session: the conversation does not fit its window, whatever is compacted or pruned
   x SettingsError                    a setting from a file or an environment variable is invalid
   x NoPendingMessageError            there is no message for the model to answer
+  x ToolError                        a tool could not do what was asked; the model is told the text
   x MaxStepsExceededError            a turn needed more requests than `max_steps`
   x TurnInProgressError              the operation is not possible while a turn is running
 
@@ -73,6 +74,7 @@ __all__ = [
     "TemplateError",
     "TextTooLongError",
     "TokenizerError",
+    "ToolError",
     "ToolsFillBudgetError",
     "TranscriptConflictError",
     "TranscriptError",
@@ -364,6 +366,13 @@ class TurnInProgressError(PromptKitError):
 
     def __init__(self) -> None:
         super().__init__("a turn of this conversation is running: wait for it or cancel it, and then try again.")
+
+
+class ToolError(PromptKitError):
+    """A tool could not do what was asked. A tool raises it, and the model is told its text as the call's error.
+
+    >>> raise ToolError(f"there is no file {path!r}; the files are {names}")
+    """
 
 
 class NoPendingMessageError(PromptKitError):

@@ -14,20 +14,20 @@ from promptkit.emitters import messages_from_anthropic, messages_from_chat, mess
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.function_tools import tool_definitions
 from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, count_message, is_exact
 from promptkit.tool_pairing import ToolCallPairer
-from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from promptkit.emitters.wire import WireMessage
-    from promptkit.messages import Json, Part, Repair, ToolDefinition
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import Json, Part, Repair
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
 
 __all__ = ["Fitted", "fit"]
 
@@ -74,7 +74,7 @@ def fit(  # noqa: PLR0913  # keywords
     *,
     budget: int | str | ContextBudget | None = None,
     model: str | NamedModel | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     tokenizer: Tokenizer | None = None,
     keep: Literal["newest", "oldest"] = "newest",
     shorten: bool = True,

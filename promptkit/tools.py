@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias, cast, get_args
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Part, ToolDefinition
+from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 
-__all__ = ["Tool", "ToolOutput", "tool_definitions"]
+__all__ = ["Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
 
-ToolOutput: TypeAlias = "str | Sequence[Part] | None"
-"""What a tool returns: text, or parts such as images. None if there is nothing to tell the model."""
+ERROR_MARK = OpaquePart(value={"is_error": True}, tokens=0, provider="anthropic.message")
+"""Marks a tool result as an error. Anthropic is sent it; OpenAI's formats have no such field, and the text has to say it."""
+
+
+def parse_content(value: object) -> tuple[Part, ...] | None:
+    """Convert a text, or a list of texts and parts, to message content. Returns None for any other value."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        return None
+    parts = tuple(cast("Sequence[Part]", value))  # checked in the next line
+    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
+
+
+def _read_content(value: object) -> tuple[Part, ...]:
+    content = () if value is None else parse_content(value)
+    if content is not None:
+        return content
+    problem = f"the tool returned {type(value).__name__}, and not text or a list of parts such as images: return JSON as text."
+    raise TypeError(problem)
+
+
+@attrs.frozen
+class ToolResult:
+    """The result of a tool call. A tool returns it instead of its content to say that the result is an error.
+
+    >>> ToolResult(f"exit status 2: {output}", is_error=True)
+    """
+
+    content: tuple[Part, ...] = attrs.field(default=(), converter=_read_content)
+    """The content: text, or a list of texts and parts such as images."""
+    is_error: bool = attrs.field(default=False, kw_only=True)
+    """Whether the tool failed. Anthropic's models get a mark for it. Other models have only the text, which should say it, too."""
+
+    def to_message(self, call: ToolCall) -> Message:
+        """Build the message that answers a tool call."""
+        content = (*self.content, ERROR_MARK) if self.is_error else self.content
+        return Message(role="tool", content=content, tool_call_id=call.id)
+
+
+def is_error_result(message: Message) -> bool:
+    """Return whether a message is a tool result that is marked as an error."""
+    return message.role == "tool" and any(
+        isinstance(part, OpaquePart)
+        and part.provider == ERROR_MARK.provider
+        and isinstance(part.value, Mapping)
+        and part.value.get("is_error") is True
+        for part in message.content
+    )
+
+
+ToolOutput: TypeAlias = "str | Sequence[Part] | ToolResult | None"
+"""What a tool returns: text, parts such as images, or a result that may be an error. None if there is nothing to tell the model."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,7 +72,7 @@ class Tool:
 
     `run` receives the arguments of the call as a JSON object and returns the tool result. It is a plain or an `async` function. A plain
     one runs in a thread of its own, so that the tool calls of one reply run concurrently. The model is told of an exception that it raises, and may
-    try something else.
+    try something else: a `ToolError` in its own words, any other one with the name of its class.
 
     >>> Tool(definition=ToolDefinition(name="now", description="Tell the time."), run=lambda arguments: time.ctime())
     """
@@ -31,31 +81,5 @@ class Tool:
     """What the model is told about the tool."""
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
-
-
-def tool_definitions(tools: Iterable[Tool | ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    """Return the definitions of tools, in order.
-
-    Raises:
-        TypeError: A value is neither a Tool nor a ToolDefinition.
-        InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
-    """
-    given = cast("object", tools)  # callers without a type checker pass anything
-    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
-        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
-        raise TypeError(message)
-    definitions = tuple(_definition(tool) for tool in tools)
-    names = [definition.name for definition in definitions]
-    if len(set(names)) < len(names):
-        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
-        raise InvalidArgumentError(problem)
-    return definitions
-
-
-def _definition(tool: object) -> ToolDefinition:
-    if isinstance(tool, ToolDefinition):
-        return tool
-    if isinstance(tool, Tool):
-        return tool.definition
-    message = f"a tool is written as Tool(definition=ToolDefinition(name=…), run=…) or as ToolDefinition(name=…), not {tool!r:.80}."
-    raise TypeError(message)
+    seconds: float | None = None
+    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for."""

@@ -1,24 +1,32 @@
-"""Find the branch of a transcript that a program's list of messages continues."""
+"""The branches of a conversation: continue from another entry, start over, and find the branch that a list of messages continues."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.agent.wire import is_recorded
+from promptkit.compaction.lifecycle.branch_summary import switch_branch
+from promptkit.compaction.lifecycle.reset import reset
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.quotes import restore_quotes
 from promptkit.transcript.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.compaction.controller import CompactionController
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Message
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["Branch", "find_branch"]
+__all__ = ["Branch", "BranchMethods", "find_branch"]
 
 
 @attrs.frozen(kw_only=True)
@@ -58,9 +66,11 @@ def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
 def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
     """Compare a branch with a list of messages."""
     entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
+    by_id = {entry.id: entry for entry in path}
     matched = 0
     for entry, message in zip(entries, messages, strict=False):
-        if not is_recorded(entry.message, message):
+        recorded = restore_quotes(entry.payload, by_id.get) if isinstance(entry.payload, MessageEntry) else None
+        if not is_recorded(recorded, message):
             break
         matched += 1
     if matched == len(entries) or not matched:
@@ -84,3 +94,84 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
             kept = None if payload.first_kept == after[0].id else payload.first_kept
             last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
     return last
+
+
+class BranchMethods:
+    """The methods of a context window that continue its conversation from another entry, or from nothing."""
+
+    transcript: Transcript
+    compaction: CompactionController
+    _redactor: Redactor | None
+
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        self.compaction.reset("a compaction was undone")
+        return self.compaction.compactor.undo()
+
+    def rewind(self, to: str | None) -> Entry:
+        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
+
+        Raises:
+            TranscriptError: There is no entry with this id.
+        """
+        return self._continue_from(to)
+
+    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        entry = self.transcript.rewind(to, *payloads)
+        self._forget("the conversation continues from another entry")
+        return entry
+
+    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            instructions: What the summary should pay attention to.
+            summarize: False: leave the branch without a summary, as `rewind` does.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            SummaryError: No summary was made. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        summarizer = self.compaction.compactor.summarizer if summarize else None
+        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._redactor)
+        self._forget("the conversation continues on another branch")
+        return entry
+
+    async def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+    ) -> Entry | None:
+        """Start over: no earlier message is shown, and all of them stay in the transcript.
+
+        Args:
+            reason: Recorded in the transcript, in one word.
+            extractor: Extracts memories from the conversation before it is reset.
+            memories: Where the memories are written.
+            move_to_archive: Move the hidden entries into an archive, if the store has archives.
+
+        Returns:
+            The entry of the reset, or None if there are no messages.
+        """
+        entry = await reset(
+            self.transcript,
+            reason=reason,
+            now=datetime.now().astimezone(),
+            extractor=extractor,
+            memories=memories,
+            move_to_archive=move_to_archive,
+        )
+        self._forget("the conversation was reset")
+        return entry
+
+    def _forget(self, reason: str) -> None:
+        """Discard what was prepared for the conversation as it was, and tell the hooks where it continues."""
+        self.compaction.reset(reason)
+        self.compaction.compactor.report_branch_change()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from promptkit.agent.tools import parse_content
+from promptkit.agent.hooks import TurnHooks
 from promptkit.compaction.events import Events
 from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.selection import Keep
@@ -12,17 +12,28 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
+from promptkit.function_tools import as_tool, tool_definitions
 from promptkit.providers.model import Model
-from promptkit.tools import Tool, tool_definitions
+from promptkit.tools import Tool, parse_content
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Message, Part, ToolDefinition
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import Message, Part
 
-__all__ = ["as_model", "as_summarizer", "check_content", "check_origins", "check_tools", "check_types", "resolve_preset"]
+__all__ = [
+    "as_model",
+    "as_summarizer",
+    "check_content",
+    "check_origins",
+    "check_summary_model",
+    "check_tools",
+    "check_types",
+    "resolve_preset",
+]
 
 
 def as_model(summarizer: Summarizer | Model | None) -> Model | None:
@@ -46,6 +57,13 @@ def resolve_preset(preset: object) -> Preset:
     return build()
 
 
+def check_summary_model(preset: Preset, summarizer: object) -> None:
+    """Refuse a preset that names a summarizing model where no summarizer is given. Raises InvalidArgumentError."""
+    if preset.summary_model is not None and summarizer is None:
+        problem = f"the preset's summaries are written by {preset.summary_model!r}: give the window that model's object as summarizer=."
+        raise InvalidArgumentError(problem)
+
+
 def _has(value: object, *methods: str) -> bool:
     """Return whether a value is an object, and not a class, with these methods."""
     return not isinstance(value, type) and all(callable(getattr(value, method, None)) for method in methods)
@@ -59,6 +77,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "transcript": (lambda value: isinstance(value, Transcript), "a Transcript such as Transcript(JsonlStore('talk.jsonl'))"),
     "prompt": (callable, "a function that takes a ConversationView, such as lambda view: …"),
     "hooks": (lambda value: isinstance(value, CompactionHooks), "a CompactionHooks, or HookChain(first, second) for several"),
+    "turn_hooks": (lambda value: isinstance(value, TurnHooks), "a TurnHooks, an instance of a subclass of it"),
     "events": (lambda value: isinstance(value, Events), "an Events, such as Events(function) for a function that takes an event"),
     "policy": (lambda value: _has(value, "decide"), "an object with a method decide(state), such as default_policy()"),
     "summarizer": (
@@ -90,13 +109,13 @@ def check_origins(messages: Sequence[Message], origins: Sequence[object] | None)
         raise InvalidArgumentError(problem)
 
 
-def check_tools(tools: Sequence[Tool | ToolDefinition]) -> Sequence[Tool]:
+def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:
     """Return tools that a session can run. Raises TypeError for a value that is none."""
     tool_definitions(tools)  # refuses what is no list, or no tool
     checked: list[Tool] = []
-    for tool in tools:
+    for tool in map(as_tool, tools):
         if not isinstance(tool, Tool):
-            problem = f"a session runs tools: write Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            problem = f"a session runs tools: give it a function, or Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
             raise TypeError(problem)
         checked.append(tool)
     return checked

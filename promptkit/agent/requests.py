@@ -11,7 +11,7 @@ from promptkit.agent.prompt import ConversationPrompt, ConversationView, Message
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.processors import Processor, RequestLimits
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
@@ -21,6 +21,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer, render
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
+    from promptkit.compaction.controller import RequestState
     from promptkit.compaction.events import Events
     from promptkit.element import Child
     from promptkit.emitters import AnthropicRequest
     from promptkit.messages import OpaquePart, ToolDefinition
+    from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items"]
+__all__ = ["IssuedRequest", "RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items", "recount"]
 
 _ANY_MESSAGE = Message(role="user", content=("x",))
 """A message beside which the rest of a request is measured."""
@@ -123,6 +126,22 @@ class WindowRequest:
         return LastRequest(messages=self.messages, tools=self.tools)
 
 
+@attrs.frozen(kw_only=True)
+class IssuedRequest:
+    """The last request that was returned, the state in which it was made, and who was to answer it."""
+
+    request: WindowRequest
+    state: RequestState
+    model: str | Model
+
+
+def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
+    """Return a request whose messages or tools were changed with its size, in tokens."""
+    system = next((message.text for message in request.messages if message.role == "system"), False)
+    overhead = tokenizer.count_overhead(request.tools, system=system).tokens
+    return attrs.evolve(request, tokens=overhead + sum(map(Sizer(tokenizer).count_message, request.messages)))
+
+
 class RequestBuilder:
     """Build requests from views of one transcript. What was rendered for the same model and budget is reused."""
 
@@ -133,7 +152,7 @@ class RequestBuilder:
         *,
         instructions: Child,
         tools: Sequence[ToolDefinition],
-        processors: Sequence[Processor] = (),
+        processor: ViewProcessor | None = None,
         events: Events,
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
@@ -143,7 +162,7 @@ class RequestBuilder:
             prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
             instructions: The content of the system message.
             tools: Offered in every request.
-            processors: Change the messages of each request before it is rendered, in order.
+            processor: Changes the messages of each request before it is rendered.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
@@ -156,7 +175,7 @@ class RequestBuilder:
         self._transcript = transcript
         system = None if instructions is None else SystemMessage(required=True)[instructions]
         self._prompt: Prompt = prompt or ConversationPrompt(system)
-        self._processors = tuple(processors)
+        self._processor = processor or ViewProcessor()
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
@@ -173,7 +192,6 @@ class RequestBuilder:
         tokenizer: Tokenizer,
         budget: int | None,
         fixed_tokens: int,
-        warm: bool = False,
         pruned: bool = False,
     ) -> WindowRequest:
         """Build the request that shows a view.
@@ -184,7 +202,6 @@ class RequestBuilder:
             tokenizer: Counts the request.
             budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
             pruned: Whether messages may be left out.
 
         Raises:
@@ -194,9 +211,13 @@ class RequestBuilder:
         limit = None if budget is None else max(1, budget - adaptation.tokens)
         renders = self._renders_for(tokenizer)
         limits = RequestLimits(
-            limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, pruned=pruned, count_message=renders.count
+            limit=limit if pruned else None,
+            fixed_tokens=fixed_tokens,
+            tokenizer=tokenizer,
+            pruned=pruned,
+            count_message=renders.count,
         )
-        messages = self._process(view, limits)
+        messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
         conversation = ConversationView(messages=messages, may_prune=pruned)
         try:
@@ -223,15 +244,13 @@ class RequestBuilder:
             items=view.items,
         )
 
-    def measure(  # noqa: PLR0913  # what a request depends on, each a plain value
+    def measure(
         self,
         view: TranscriptView,
         *,
         model: str,
         tokenizer: Tokenizer,
-        budget: int | None,
         fixed_tokens: int,
-        warm: bool = False,
     ) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
@@ -242,25 +261,25 @@ class RequestBuilder:
             view: The messages to show.
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
-            budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
-            warm: Whether the provider's prompt cache holds the start of the request.
 
         Returns:
             The sizes in tokens.
         """
         renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limit = None if budget is None else max(1, budget - adaptation.tokens)
-        limits = RequestLimits(limit=limit, fixed_tokens=fixed_tokens, tokenizer=tokenizer, warm=warm, count_message=renders.count)
-        messages = self._process(view, limits)
-        if self._shows_whole(messages):
-            _, fixed_tokens = self._measure_fixed(model, renders)
-            parts = count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
-        else:
-            parts = count_parts(view.messages, summary_ids, renders.count)
-        tools = min(fixed_tokens, self._count_tools(tokenizer))
-        return parts + UsageByPart(system=fixed_tokens - tools, tools=tools)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
+        messages = self._processor.process(view, limits).messages
+        fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        if not self._shows_whole(messages):
+            return fixed + count_parts(messages, summary_ids, renders.count)
+        return fixed + count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+
+    def count_fixed(self, messages: Sequence[Message], *, model: str, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
+        fixed = self._measure_fixed(model, self._renders_for(tokenizer))[1] if self._shows_whole(messages) else fixed_tokens
+        tools = min(fixed, self._count_tools(tokenizer))
+        return UsageByPart(system=fixed - tools, tools=tools)
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""
@@ -270,12 +289,6 @@ class RequestBuilder:
             counts = [tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())]
             self._tool_tokens = tokenizer, counts[0] - counts[1]
         return self._tool_tokens[1]
-
-    def _process(self, view: TranscriptView, limits: RequestLimits) -> tuple[Message, ...]:
-        messages = view.messages
-        for process in self._processors:
-            messages = tuple(process(messages, limits))
-        return messages
 
     async def _render(self, conversation: ConversationView, limit: int | None, model: str, tokenizer: Tokenizer) -> _Shown:
         """Render the prompt. Raises BudgetExceededError."""

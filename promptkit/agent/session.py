@@ -8,24 +8,18 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
-import attrs
-
-from promptkit.agent.checks import check_content, check_tools
-from promptkit.agent.tools import run_tools, tools_by_name
+from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
+from promptkit.agent.hooks import TurnHooks
+from promptkit.agent.tools import tools_by_name
+from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.errors import (
-    ContextLengthExceededError,
-    InvalidArgumentError,
-    MaxStepsExceededError,
-    NoPendingMessageError,
-    TurnInProgressError,
-)
+from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
-from promptkit.providers.model import Model, with_options
+from promptkit.providers.model import Model
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -44,8 +38,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import Usage
-    from promptkit.providers.model import Reply
+    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -54,21 +47,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
 
-__all__ = ["AgentSession", "TurnResult"]
-
-
-@attrs.frozen(kw_only=True)
-class TurnResult:
-    """The result of one turn: a user message, and everything until the model's last reply."""
-
-    text: str
-    """The text of the model's last reply."""
-    steps: int
-    """The number of requests of the turn."""
-    usage: tuple[Usage, ...]
-    """The cost of each request, in order."""
-    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """Why the model ended. `length`: its text was cut off. `content_filter`: the provider withheld the rest."""
+__all__ = ["AgentSession"]
 
 
 class AgentSession:
@@ -94,7 +73,7 @@ class AgentSession:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -102,12 +81,14 @@ class AgentSession:
         keep: Keep | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
+        turn_hooks: TurnHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        auto_continue: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -127,6 +108,7 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
+            turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
             redactor: Removes secrets from summaries and from what summarizers read.
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
@@ -134,6 +116,8 @@ class AgentSession:
             read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
                 transcript is given.
+            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for each user message, and again if it has
+                called tools since. By default as the preset does: `opencode` and `oh_my_pi`.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -143,6 +127,9 @@ class AgentSession:
             TypeError: An argument has the wrong type.
         """
         self._model = _resolve_model(model)
+        chosen = resolve_preset(preset)
+        if summarizer is None and chosen.summary_model is not None:
+            summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
         self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
@@ -153,6 +140,9 @@ class AgentSession:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
+        check_types(turn_hooks=turn_hooks)
+        self._auto_continue = resolve_preset(preset).auto_continue if auto_continue is None else auto_continue
+        self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
             transcript=transcript,
@@ -160,7 +150,7 @@ class AgentSession:
             prompt=prompt,
             tools=offered,
             budget=budget,
-            preset=preset,
+            preset=chosen,
             policy=policy,
             summarizer=summarizer,
             keep=keep,
@@ -233,7 +223,7 @@ class AgentSession:
         parts = check_content(content)
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
-            return await self._run_turn(on_text)
+            return await self._turn_of(on_text).run()
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that an error, a cancellation or the end of the program cut short.
@@ -254,7 +244,7 @@ class AgentSession:
             if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
                 raise NoPendingMessageError
             self.compaction.on_user_message()
-            return await self._run_turn(on_text)
+            return await self._turn_of(on_text).run()
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
@@ -413,29 +403,16 @@ class AgentSession:
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
 
-    async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
-        usages: list[Usage] = []
-        for _ in range(self.max_steps):
-            reply = await self._complete(on_text)
-            usages.append(reply.usage)
-            if not reply.message.tool_calls:
-                await self.window.end_turn()
-                return TurnResult(text=reply.message.text, steps=len(usages), usage=tuple(usages), finish=reply.finish)
-            await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results))
-        raise MaxStepsExceededError(self.max_steps)
-
-    async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
-        while True:
-            request = await self.window.request()
-            model = self.model  # it may be changed while this one answers
-            try:
-                reply = await with_options(model, on_text=on_text).complete(request.messages, tools=request.tools)
-            except ContextLengthExceededError as error:
-                if not await self.window.recover(error):
-                    raise
-                continue
-            self.window.add_reply(reply)
-            return reply
+    def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
+        return Turn(
+            window=self.window,
+            find_model=lambda: self.model,
+            tools=self.tools,
+            max_steps=self.max_steps,
+            hooks=self._turn_hooks,
+            auto_continue=self._auto_continue,
+            on_text=on_text,
+        )
 
 
 def _resolve_model(model: object) -> Model:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.requests import WindowRequest
-    from promptkit.agent.session import TurnResult
+    from promptkit.agent.turns import TurnResult
     from promptkit.agent.usage import ContextUsage
     from promptkit.agent.wire import AnyMessage, AnyReply
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
-    from promptkit.messages import Part, Usage
+    from promptkit.messages import Part, ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
@@ -200,6 +200,20 @@ class SyncContextWindow:
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, as `ContextWindow.add_reply` does."""
         return self._loop.call(lambda: self.window.add_reply(reply, usage=usage))
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the newest reply that wait for results; none of a reply that was cut off."""
+        return self._loop.call(lambda: self.window.pending_calls)
+
+    @property
+    def last_text(self) -> str:
+        """The text of the newest reply. If it continues one that was cut off, both texts."""
+        return self._loop.call(lambda: self.window.last_text)
+
+    def retry_cut_reply(self) -> bool:
+        """Prepare another request if the last reply was cut off, as `ContextWindow.retry_cut_reply` does."""
+        return self._loop.wait(self.window.retry_cut_reply)
 
     def recover(self, error: BaseException) -> bool:
         """Handle a provider's refusal. Returns True if a smaller request should be made. Raises ContextWindowFullError."""

@@ -6,18 +6,30 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast
 
-from promptkit.messages import Message, Part
+import attrs
+
+from promptkit.agent.hooks import TurnHooks, run_after_tool, run_before_tool
+from promptkit.errors import ToolError
+from promptkit.tools import ToolResult
 
 if TYPE_CHECKING:
-    from promptkit.messages import ToolCall
+    from promptkit.messages import Message, ToolCall
     from promptkit.tools import Tool, ToolOutput
 
-__all__ = ["CANCELLED", "parse_content", "run_tools", "tools_by_name"]
+__all__ = ["CANCELLED", "NOT_STARTED", "run_tools", "tools_by_name"]
 
-CANCELLED = "Error: this call was cancelled; whether it had an effect is not known."
+UNKNOWN_EFFECT = "Whether it had an effect is not known."
+
+CANCELLED = f"Error: this call was cancelled. {UNKNOWN_EFFECT}"
 """The result of a call that was not waited for."""
+
+NOT_STARTED = "Error: this call was cancelled before it was run."
+"""The result of a call that was cancelled while the program still decided about it or about another one."""
+
+MAX_ARGUMENT_CHARACTERS = 500
+"""Characters of the changed arguments that a result names."""
 
 
 def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
@@ -25,70 +37,110 @@ def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     return {tool.definition.name: tool for tool in tools}
 
 
-async def run_tools(tools: Mapping[str, Tool], calls: Sequence[ToolCall], on_results: Callable[[Sequence[Message]], object]) -> None:
+async def run_tools(
+    tools: Mapping[str, Tool],
+    calls: Sequence[ToolCall],
+    on_results: Callable[[Sequence[Message]], object],
+    hooks: TurnHooks | None = None,
+) -> None:
     """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
 
     Nothing but a cancellation is raised: the model is told of errors. On a cancellation `on_results` is called as well, with the results
-    that are finished, and with CANCELLED for all other calls.
+    that are finished, and with an error for all other calls.
+
+    Args:
+        tools: The tools by name.
+        calls: The tool calls of one reply.
+        on_results: Called once with the messages that answer the calls.
+        hooks: Asked about each call, one after the other, before any of them runs; and about each result when all of them are there.
     """
-    names = sorted(tools)
-    tasks = [asyncio.ensure_future(_run_call(tools.get(call.name), call, names)) for call in calls]
+    hooks = hooks or TurnHooks()
+    results: list[ToolResult | None] = [None] * len(calls)
+    tasks: dict[int, asyncio.Future[ToolResult]] = {}
     try:
-        await asyncio.wait(tasks)
+        runs = [await _prepare(tools, call, hooks) for call in calls]
+        for at, run in enumerate(runs):
+            if isinstance(run, ToolResult):
+                results[at] = run
+            else:
+                tasks[at] = asyncio.ensure_future(run.run())
+        if tasks:
+            await asyncio.wait(tasks.values())
+        for at, task in tasks.items():
+            results[at] = await run_after_tool(hooks, calls[at], _result_of(task))
     finally:
-        for task in tasks:
+        for at, task in tasks.items():
             task.cancel()
-        on_results([_result_of(call, task) for call, task in zip(calls, tasks, strict=True)])
+            results[at] = results[at] or _result_of(task)
+        on_results(
+            [(result or ToolResult(NOT_STARTED, is_error=True)).to_message(call) for call, result in zip(calls, results, strict=True)]
+        )
 
 
-def parse_content(value: object) -> tuple[Part, ...] | None:
-    """Convert a text, or a list of texts and parts, to message content. Returns None for any other value."""
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list | tuple):
-        return None
-    parts = tuple(cast("Sequence[Part]", value))  # checked in the next line
-    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
+@attrs.frozen(kw_only=True)
+class _Run:
+    """A tool call that is to be run."""
+
+    tool: Tool
+    arguments: Mapping[str, object]
+    note: str = ""
+    """What the result begins with."""
+
+    async def run(self) -> ToolResult:
+        """Run the tool. What it raises, or returns that is no content, is the result."""
+        try:
+            async with asyncio.timeout(self.tool.seconds) as limit:
+                output = await self._call()
+            result = output if isinstance(output, ToolResult) else ToolResult(output)
+        except ToolError as error:
+            result = ToolResult(f"Error: {error}", is_error=True)
+        except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+            if limit.expired():
+                return ToolResult(f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}", is_error=True)
+            result = ToolResult(f"Error: {type(error).__name__}: {error}", is_error=True)
+        return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
+
+    async def _call(self) -> ToolOutput:
+        if inspect.iscoroutinefunction(self.tool.run):
+            return cast("ToolOutput", await self.tool.run(self.arguments))  # the result of an async function
+        output = await asyncio.to_thread(self.tool.run, self.arguments)
+        return await output if inspect.isawaitable(output) else output
 
 
-def _result_of(call: ToolCall, task: asyncio.Future[Message]) -> Message:
-    """Return the result of a call, or CANCELLED: a tool may also cancel itself."""
-    if not task.done() or task.cancelled() or task.exception() is not None:
-        return _make_result(call, CANCELLED)
-    return task.result()
-
-
-async def _run_call(tool: Tool | None, call: ToolCall, names: Sequence[str]) -> Message:
+async def _prepare(tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks) -> _Run | ToolResult:
+    """Return the run of a call, or the error that answers it. A hook is asked only about calls that can be run."""
+    tool = tools.get(call.name)
     if tool is None:
-        return _make_result(call, f"Error: there is no tool {call.name!r}. The tools are {', '.join(names) or '(none)'}.")
+        names = ", ".join(sorted(tools)) or "(none)"
+        return ToolResult(f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True)
     try:
-        arguments: object = json.loads(call.arguments or "{}")
+        value: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
-        return _make_result(call, f"Error: the arguments are no JSON: {error}")
-    if not isinstance(arguments, dict):
-        return _make_result(call, "Error: the arguments are no JSON object.")
-    try:
-        output = await _run_tool(tool, cast("dict[str, object]", arguments))  # the keys of a JSON object are strings
-        return _make_result(call, output)
-    except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises, or returns that is not content
-        return _make_result(call, f"Error: {type(error).__name__}: {error}")
+        return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
+    if not isinstance(value, dict):
+        return ToolResult("Error: the arguments are no JSON object.", is_error=True)
+    arguments = cast("dict[str, object]", value)  # the keys of a JSON object are strings
+    decision = await run_before_tool(hooks, call)
+    if decision.refusal is not None:
+        return ToolResult(f"Error: this call was refused, and not run: {decision.refusal}", is_error=True)
+    if decision.arguments is None or decision.arguments == arguments:
+        return _Run(tool=tool, arguments=arguments)
+    return _Run(tool=tool, arguments=decision.arguments, note=_describe_change(arguments, decision.arguments))
 
 
-async def _run_tool(tool: Tool, arguments: Mapping[str, object]) -> ToolOutput:
-    if inspect.iscoroutinefunction(tool.run):
-        return cast("ToolOutput", await tool.run(arguments))  # the result of an async function
-    output = await asyncio.to_thread(tool.run, arguments)
-    return await output if inspect.isawaitable(output) else output
+def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """Tell the model which arguments were changed. The call in the transcript stays as the model wrote it."""
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    text = json.dumps(changed, ensure_ascii=False, default=str)
+    if len(text) > MAX_ARGUMENT_CHARACTERS:
+        text = f"{text[:MAX_ARGUMENT_CHARACTERS]}…"
+    removed = [name for name in before if name not in after]
+    without = f", without {', '.join(removed)}" if removed else ""
+    return f"[The call was run with changed arguments: {text}{without}]\n"
 
 
-def _make_result(call: ToolCall, output: ToolOutput) -> Message:
-    return Message(role="tool", content=_parse_output(output), tool_call_id=call.id)
-
-
-def _parse_output(output: object) -> tuple[Part, ...]:
-    """Convert a tool's output to content. Raises TypeError for anything else, which a transcript could not store."""
-    content = () if output is None else parse_content(output)
-    if content is not None:
-        return content
-    problem = f"the tool returned {type(output).__name__}, and not text or a list of parts such as images: return JSON as text."
-    raise TypeError(problem)
+def _result_of(task: asyncio.Future[ToolResult]) -> ToolResult:
+    """Return the result of a task, or CANCELLED: a tool may also cancel itself."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return ToolResult(CANCELLED, is_error=True)
+    return task.result()

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.agent.branches import find_branch
-from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_types, resolve_preset
-from promptkit.agent.requests import RequestBuilder, WindowRequest
+from promptkit.agent.branches import BranchMethods, find_branch
+from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
+from promptkit.agent.continuation import (
+    CUT_OFF,
+    ask_to_continue,
+    fills_window,
+    find_cut_replies,
+    find_pending_calls,
+    join_reply_text,
+)
+from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.controller import CompactionController, Promotion, RequestState
 from promptkit.compaction.events import Events
-from promptkit.compaction.lifecycle.branch_summary import switch_branch
 from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
-from promptkit.compaction.lifecycle.reset import reset
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
+from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import tool_definitions
-from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.entries import Edit, MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -40,19 +46,18 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.messages import ToolDefinition, Usage
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
-    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
@@ -61,15 +66,6 @@ __all__ = ["ContextWindow", "WindowRequest"]
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
-
-
-@attrs.frozen(kw_only=True)
-class _SentRequest:
-    """The last request that was returned, the state in which it was made, and who was to answer it."""
-
-    request: WindowRequest
-    state: RequestState
-    model: str | Model
 
 
 @attrs.frozen
@@ -81,7 +77,7 @@ class _Retry:
     model: str | Model
 
 
-class ContextWindow:
+class ContextWindow(BranchMethods):
     """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
 
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
@@ -89,7 +85,7 @@ class ContextWindow:
     >>> request = await window.request()
     >>> response = await client.chat.completions.create(**request.openai_arguments())
     >>> window.add_reply(response)
-    >>> await window.end_turn()
+    >>> await window.retry_cut_reply() or await window.end_turn()
 
     Attributes:
         transcript: Everything that was said, in full.
@@ -105,7 +101,7 @@ class ContextWindow:
         transcript: Transcript | None = None,
         instructions: Child = None,
         prompt: Prompt | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         budget: int | str | ContextBudget | None = None,
         preset: str | Preset = "vscode",
         policy: Policy | None = None,
@@ -165,8 +161,10 @@ class ContextWindow:
             read_tool=read_tool,
         )
         chosen = resolve_preset(preset)
+        check_summary_model(chosen, summarizer)
         self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
+        self._redactor = redactor
         self._tokenizer = tokenizer
         self._learned: Tokenizer | None = None
         self._summarizing_model = as_model(summarizer)
@@ -185,20 +183,25 @@ class ContextWindow:
             read_tool=read_tool,
             enabled=enabled,
         )
-        self._requests = RequestBuilder(
-            self.transcript, prompt, instructions=instructions, tools=self._definitions, processors=chosen.processors, events=events
-        )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
             self._summarizer_context(self._resolve_budget(budget)),
             model=model_name(model),
             tools=self._definitions,
+            count_fixed=self._count_fixed,
             clock=clock,
         )
+        self._requests = RequestBuilder(
+            self.transcript,
+            prompt,
+            instructions=instructions,
+            tools=self._definitions,
+            processor=self.compaction.processor,
+            events=events,
+        )
         self.last_request: WindowRequest | None = None
-        self._sent: _SentRequest | None = None
+        self._sent: IssuedRequest | None = None
         self._retry: _Retry | None = None
-        self._last_finish: str | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
@@ -252,9 +255,7 @@ class ContextWindow:
             view,
             model=model_name(self.model),
             tokenizer=self.tokenizer,
-            budget=budget.render_budget,
             fixed_tokens=compaction.fixed_tokens,
-            warm=compaction.warm,
         )
         counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
         return ContextUsage(
@@ -266,6 +267,10 @@ class ContextWindow:
             threshold=self._find_threshold(budget),
             last=counted.usage if isinstance(counted, MessageEntry) else None,
         )
+
+    def _count_fixed(self) -> UsageByPart:
+        name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
+        return self._requests.count_fixed(self.view.messages, model=name, tokenizer=self.tokenizer, fixed_tokens=fixed_tokens)
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
@@ -304,8 +309,6 @@ class ContextWindow:
         self._remember_origins(entries, origins)
         if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
-        if read[-1].role == "tool":
-            self.compaction.on_tool_results()
         return entries
 
     def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
@@ -367,7 +370,6 @@ class ContextWindow:
                     tokenizer=tokenizer,
                     budget=self.budget.render_budget,
                     fixed_tokens=self.compaction.fixed_tokens,
-                    warm=self.compaction.warm,
                     pruned=state.pruned,
                 )
             except BudgetExceededError as error:
@@ -378,8 +380,24 @@ class ContextWindow:
         self.compaction.on_rendered(state, request.tokens)
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = _SentRequest(request=request, state=state, model=model)
+        self._sent = IssuedRequest(request=request, state=state, model=model)
         return request
+
+    def replace_request(self, request: WindowRequest) -> WindowRequest:
+        """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
+
+        Args:
+            request: The request as it is sent, such as `attrs.evolve(request, messages=…)`.
+
+        Returns:
+            The request, with its size.
+        """
+        last, sent = self.last_request, self._sent
+        if last is None or sent is None or (request.messages == last.messages and request.tools == last.tools):
+            return request
+        self.last_request = recount(request, self.tokenizer)
+        self._sent = attrs.evolve(sent, request=self.last_request)
+        return self.last_request
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.
@@ -402,12 +420,45 @@ class ContextWindow:
         sent, self._sent = self._sent, None
         model = None if sent is None else model_name(sent.model)
         (entry,) = self.transcript.append(MessageEntry(message=message, usage=usage, model=model, finish=finish))
-        self._last_finish = finish
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
             if usage is not None and usage.cached_tokens <= usage.input_tokens and sent.model is self.model:
                 self._learn(sent.request.tokens, usage.input_tokens)
         return entry
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the newest reply, if they wait for results. Empty for a reply that was cut off: its calls must not be run."""
+        return find_pending_calls(self.transcript.path())
+
+    @property
+    def last_text(self) -> str:
+        """The text of the newest reply. If it continues one that was cut off, both texts."""
+        return join_reply_text(self.transcript.path())
+
+    async def retry_cut_reply(self) -> bool:
+        """Prepare another request if the last reply was cut off. Call it after `add_reply`, and run only the tool calls in `pending_calls`.
+
+        A reply that reached the output limit stays, and a message asks the model to continue it, or to repeat its tool calls with shorter
+        arguments. If the context window was full, the reply is taken out of the view, and room is made. The transcript keeps all of it.
+
+        Returns:
+            True if the model should be asked again, with `request`. False if the reply is whole, if it is the second one in a row that
+            was cut off, or if a full window cannot be made roomier.
+        """
+        cut = find_cut_replies(self.transcript.path())
+        if len(cut) != 1 or cut[0].message is None:
+            return False
+        reply = cut[0].message
+        request_tokens = self.last_request.tokens if self.last_request else 0
+        if not fills_window(cut[0], request_tokens, Sizer(self.tokenizer).count_message(reply), budget=self.budget):
+            self.transcript.append(ask_to_continue(reply))
+            return True
+        (edit,) = self.transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
+        if await self.compaction.make_room_for_reply():
+            return True
+        self.transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
+        return False
 
     async def recover(self, error: BaseException) -> bool:
         """Handle a provider's refusal of the last request: learn its window, and make room.
@@ -450,75 +501,6 @@ class ContextWindow:
         """
         return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
 
-    def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none."""
-        self.compaction.reset("a compaction was undone")
-        return self.compaction.compactor.undo()
-
-    def rewind(self, to: str | None) -> Entry:
-        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
-
-        Raises:
-            TranscriptError: There is no entry with this id.
-        """
-        return self._continue_from(to)
-
-    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
-        entry = self.transcript.rewind(to, *payloads)
-        self._forget("the conversation continues from another entry")
-        return entry
-
-    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
-        """Continue from another entry, with a summary of the branch that is left.
-
-        Args:
-            to: The id of the entry; None: the beginning.
-            instructions: What the summary should pay attention to.
-            summarize: False: leave the branch without a summary, as `rewind` does.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            SummaryError: No summary was made. Nothing was changed.
-            TranscriptError: There is no entry with this id.
-        """
-        compactor = self.compaction.compactor
-        summarizer = compactor.summarizer if summarize else None
-        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._config.redactor)
-        self._forget("the conversation continues on another branch")
-        return entry
-
-    async def reset(
-        self,
-        reason: str = "manual",
-        *,
-        extractor: MemoryExtractor | None = None,
-        memories: MemoryDirectory | None = None,
-        move_to_archive: bool = False,
-    ) -> Entry | None:
-        """Start over: no earlier message is shown, and all of them stay in the transcript.
-
-        Args:
-            reason: Recorded in the transcript, in one word.
-            extractor: Extracts memories from the conversation before it is reset.
-            memories: Where the memories are written.
-            move_to_archive: Move the hidden entries into an archive, if the store has archives.
-
-        Returns:
-            The entry of the reset, or None if there are no messages.
-        """
-        entry = await reset(
-            self.transcript,
-            reason=reason,
-            now=datetime.now().astimezone(),
-            extractor=extractor,
-            memories=memories,
-            move_to_archive=move_to_archive,
-        )
-        self._forget("the conversation was reset")
-        return entry
-
     async def handoff(self, goal: str, store: TranscriptStore) -> ContextWindow:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
 
@@ -545,7 +527,7 @@ class ContextWindow:
             store=store,
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last,
-            redactor=self._config.redactor,
+            redactor=self._redactor,
         )
         return self._reopen(model=self.model, budget=self.budget, transcript=made.transcript)
 
@@ -594,7 +576,7 @@ class ContextWindow:
         Returns:
             True if a compaction or pruning ran.
         """
-        return await self.compaction.run_phase("incomplete" if self._last_finish == "length" else "turn_end")
+        return await self.compaction.run_phase("turn_end")
 
     async def wait_idle(self) -> None:
         """Wait until no background summary is running."""
@@ -611,8 +593,7 @@ class ContextWindow:
         await self.close()
 
     def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the conversation as it was."""
-        self.compaction.reset(reason)
+        super()._forget(reason)
         self._sent = self._retry = None
 
     def _remember_origins(self, entries: Sequence[Entry], origins: Sequence[object] | None) -> None:
@@ -623,8 +604,10 @@ class ContextWindow:
         return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        model = self._summarizing_model or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer)
+        name = model_name(self.model)
+        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
+        model = other or (None if isinstance(self.model, str) else self.model)
+        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
 
     def _set_budget(self, budget: ContextBudget) -> None:
         self._config.update_budget(self.compaction, self._summarizer_context(budget))

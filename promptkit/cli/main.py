@@ -21,6 +21,7 @@ from promptkit.cli.commands.compact import compact
 from promptkit.cli.commands.export import export
 from promptkit.cli.commands.fit import fit
 from promptkit.cli.commands.import_ import import_
+from promptkit.cli.commands.mcp import mcp
 from promptkit.cli.commands.render import render
 from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.trace import trace
@@ -119,7 +120,7 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
         click.echo(ctx.get_help())
 
 
-_COMMANDS: tuple[click.Command, ...] = (bench, chat, compact, demo, export, fit, import_, render, replay, trace, transcript)
+_COMMANDS: tuple[click.Command, ...] = (bench, chat, compact, demo, export, fit, import_, mcp, render, replay, trace, transcript)
 
 for _command in (*_COMMANDS, *transcript.commands.values()):
     _command.context_class = _Context

@@ -5,7 +5,7 @@
 * Presets: `PRESETS`, `Preset`, `load_settings`
 * Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `default_policy`, `first_match`
 * Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, `FailedAttempt`, `FileRule`, `FILE_RULES`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
-  `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`, `VerbatimUserMessages`
+  `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`; `UserMessageHistory`, `VerbatimUserMessages`
 * Replacements: `Replacement`, `CarriedContext`
 * Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`, `FullSummarizer`, `SimpleSummarizer`,
   `ExtractiveSummarizer`, `ChunkedSummarizer`, `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,

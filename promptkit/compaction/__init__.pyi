@@ -24,7 +24,7 @@ from .planning.selection import (
     KeepRecentTokens as KeepRecentTokens,
     KeepUserMessages as KeepUserMessages,
 )
-from .planning.user_messages import VerbatimUserMessages as VerbatimUserMessages
+from .planning.user_messages import UserMessageHistory as UserMessageHistory, VerbatimUserMessages as VerbatimUserMessages
 from .policy.decisions import (
     ApplySummary as ApplySummary,
     Compact as Compact,

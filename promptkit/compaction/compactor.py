@@ -18,18 +18,21 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, run_post_compact, run_pre_compact
+from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
+from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.policy.decisions import HANDOFF
+from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.summarizer import add_facts
-from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptConflictError
+from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
+from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.redaction import redact_message
@@ -43,7 +46,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Json, Message, ToolDefinition
+    from promptkit.errors import CarriedUsage
+    from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
@@ -102,6 +106,7 @@ class Compactor:
         events: Events | None = None,
         look_up: Callable[[Mapping[str, Json]], str | None] | None = None,
         file_rules: Sequence[FileRule] = FILE_RULES,
+        count_fixed: Callable[[], UsageByPart] = UsageByPart,
         clock: Callable[[], float] = time.monotonic,
         logger: logging.Logger | None = None,
     ) -> None:
@@ -122,12 +127,15 @@ class Compactor:
             events: Receive what happens.
             look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary with given facts.
             file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.
+            count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
             clock: Returns seconds that only grow.
             logger: Receives what hooks raise; by default the logger `promptkit`.
         """
         self.transcript = transcript
         self.summarizer = summarizer
         self.keep: Keep = KeepLastRound() if keep is None else keep
+        self.handoff: Summarizer | None = None
+        """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
         self.max_summary_tokens = max_summary_tokens
         self._choose = choose
         self._replacement = replacement or Replacement()
@@ -140,6 +148,7 @@ class Compactor:
         self._redactor = redactor
         self._look_up = look_up
         self._file_rules = tuple(file_rules)
+        self._count_fixed = count_fixed
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
         self._running: asyncio.Event | None = None
@@ -257,7 +266,18 @@ class Compactor:
         if plan.is_empty:
             return None
         number, started = self.events.next_number(), self._clock()
-        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=len(plan.dropped) + len(plan.prefix)))
+        spent: list[CarriedUsage | None] = []
+
+        def report(failed: FailedAttempt) -> None:
+            spent.append(failed.usage)
+            self._report_attempt(number, trigger, failed)
+
+        def report_cancellation() -> None:
+            seconds = self._clock() - started
+            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)))
+
+        conversation, messages = get_conversation_id(self.transcript), len(plan.dropped) + len(plan.prefix)
+        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=messages, conversation=conversation))
         try:
             task = SummaryTask(
                 plan=plan,
@@ -269,17 +289,21 @@ class Compactor:
                 file_rules=self._file_rules,
                 seconds=seconds,
                 require_model=require_model,
-                report=lambda failed: self._report_attempt(number, trigger, failed),
+                report=report,
+                observe=lambda model: ObservedModel(
+                    model=model, events=self.events, conversation=conversation, compacted=plan.previous is not None, compaction=number
+                ),
             )
             summary = await self._make_summary(task, trigger)
         except BaseException as error:
             if isinstance(error, Exception):
-                self._report_failure(number, trigger, error, started)
+                carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
+                self._report_failure(number, trigger, error, started, usage=sum_usage(spent or [carried]))
             else:
-                self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
+                report_cancellation()
             raise
         if summary is None:
-            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=self._clock() - started))
+            report_cancellation()
             return None
         if self._redactor is not None:
             plan = redact_plan(plan, self._redactor)
@@ -294,7 +318,7 @@ class Compactor:
         try:
             entry = self._write(draft)
         except Exception as error:
-            self._report_failure(draft.number, draft.trigger, error, draft.started)
+            self._report_failure(draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage)
             raise
         if entry is None:
             return None
@@ -303,23 +327,36 @@ class Compactor:
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
         """Discard a summary that is no longer needed, and report the reason as an event."""
-        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=self._clock() - draft.started))
+        seconds, usage = self._clock() - draft.started, draft.summary.usage
+        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=seconds, usage=usage))
 
     def undo(self) -> Entry | None:
         """Undo the latest compaction, so that the messages it summarized are shown again. Returns None if there is none."""
         checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
-        return self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))[0]
+        (entry,) = self.transcript.append(Edit(target=checkpoint, content=None, reason="undone"))
+        self.report_branch_change()
+        return entry
+
+    def report_branch_change(self) -> None:
+        """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
+        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
-        """Return why a plan that was made at a leaf is stale; None while it is valid. Appended messages do not make it stale."""
+        """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
         path = self.transcript.path()
+        edited: set[str] = set()
+        appended: set[str] = set()
         for at in range(len(path) - 1, -1, -1):
-            if path[at].id == leaf:
-                return None
-            if isinstance(path[at].payload, Checkpoint | Edit | Reset):
-                return f"a {path[at].kind} was written meanwhile"
+            entry = path[at]
+            if entry.id == leaf:
+                return None if edited <= appended else "an edit was written meanwhile"
+            if isinstance(entry.payload, Checkpoint | Reset):
+                return f"a {entry.kind} was written meanwhile"
+            if isinstance(entry.payload, Edit):
+                edited.add(entry.payload.target)
+            appended.add(entry.id)
         return "the conversation continues on another branch"
 
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
@@ -330,19 +367,27 @@ class Compactor:
         task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
-        check = _CheckOnce(lambda summary: self._check(plan, add_facts(summary, task)))
+        facts = updated_facts(task)
+        check = _CheckOnce(lambda summary: self._check(plan, attrs.evolve(summary, facts={**facts, **summary.facts})))
         if result.summary is not None:
             try:
                 return check(result.summary)
             except SummaryError as error:
                 self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
-        task = attrs.evolve(task, max_tokens=self._max_tokens(plan), check=check)
-        return check(await summarize_within_limits(self.summarizer, task))
+        task = attrs.evolve(
+            task,
+            max_tokens=self._max_tokens(plan, facts),
+            requests_beside=self._replacement.keeps_user_messages,
+            check=check,
+        )
+        summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        return check(await summarize_within_limits(summarizer, task))
 
-    def _max_tokens(self, plan: Plan) -> int:
+    def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        frame = self._replacement.count_tokens(plan, Summary(text=self._with_breadcrumb("", {}), mode=""), self._tokenizer)
+        empty = Summary(text=self._with_breadcrumb("", {}), mode="", facts=facts)
+        frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
             detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
@@ -385,6 +430,7 @@ class Compactor:
             if stale is not None:
                 self.discard(draft, stale)
                 return None
+            before = self._count_request()
             replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer)
             checkpoint = build_checkpoint(draft, self.view.items, replaced=replaced, count=self._sizer.count_message)
             try:
@@ -393,11 +439,15 @@ class Compactor:
                 if not left:
                     raise
             else:
-                self._report_commit(draft, entry, checkpoint)
+                self._report_commit(draft, entry, checkpoint, before)
                 return entry
         return None
 
-    def _report_commit(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint) -> None:
+    def _count_request(self) -> UsageByPart:
+        view = self.view
+        return self._count_fixed() + count_parts(view.messages, find_summary_ids(view.items), self._sizer.count_message)
+
+    def _report_commit(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint, before: UsageByPart) -> None:
         self.events.emit(
             CompactionCommitted(
                 number=draft.number,
@@ -407,6 +457,12 @@ class Compactor:
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
                 seconds=self._clock() - draft.started,
+                before=before,
+                after=self._count_request(),
+                model=draft.summary.model,
+                usage=draft.summary.usage,
+                request_id=draft.summary.request_id,
+                summary=draft.summary.text,
             )
         )
 
@@ -424,11 +480,10 @@ class Compactor:
             )
         )
 
-    def _report_failure(self, number: int, trigger: str, error: Exception, started: float) -> None:
+    def _report_failure(self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None) -> None:
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        self.events.emit(
-            CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=self._clock() - started)
-        )
+        seconds = self._clock() - started
+        self.events.emit(CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=seconds, usage=usage))
 
 
 def _most_left(replaced: int) -> int:
@@ -535,4 +590,11 @@ def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
 
 
 def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(attrs.evolve(item, message=redact_message(item.message, redactor)) for item in items)
+    return tuple(
+        attrs.evolve(
+            item,
+            message=redact_message(item.message, redactor),
+            recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
+        )
+        for item in items
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import attrs
 from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.lifecycle.recall_tool import suggest_call
 from promptkit.compaction.planning.selection import limit_keep, select
+from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.replacement import Replacement
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -58,13 +59,14 @@ class CompactionConfig:
         """Apply the preset's thresholds and reserves to a model's budget."""
         return self.preset.adjust_budget(budget)
 
-    def build_controller(
+    def build_controller(  # noqa: PLR0913  # keywords
         self,
         transcript: Transcript,
         context: SummarizerContext,
         *,
         model: str,
         tools: Sequence[ToolDefinition] = (),
+        count_fixed: Callable[[], UsageByPart] = UsageByPart,
         clock: Callable[[], float] | None = None,
     ) -> CompactionController:
         """Build the controller of a transcript.
@@ -74,6 +76,7 @@ class CompactionConfig:
             context: The budget, the tokenizer and the summarizing model.
             model: The name of the model that answers.
             tools: The tools of the conversation.
+            count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
             clock: Returns seconds that only grow; the system's clock by default.
         """
         preset, budget = self.preset, context.budget
@@ -83,7 +86,7 @@ class CompactionConfig:
             summarizer=self._build_summarizer(context),
             keep=self._build_keep(budget),
             choose=partial(select, split=preset.split),
-            replacement=self._build_replacement(budget),
+            replacement=self.preset.replacement.limited_to(budget.base),
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
@@ -93,8 +96,10 @@ class CompactionConfig:
             events=self.events,
             look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.address),
             file_rules=preset.file_rules,
+            count_fixed=count_fixed,
         )
         compactor.archives = self.archives
+        compactor.handoff = self._build_handoff(context)
         return CompactionController(
             compactor,
             budget=budget,
@@ -103,31 +108,27 @@ class CompactionConfig:
             model=model,
             enabled=self.enabled and preset.enabled,
             prunes=preset.prunes,
+            processors=preset.processors,
+            cache_seconds=preset.cache_seconds,
+            clock=clock or time.monotonic,
         )
 
     def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         controller.budget = context.budget
         controller.compactor.keep = self._build_keep(context.budget)
+        controller.compactor.handoff = self._build_handoff(context)
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(context.budget),
             max_result_tokens=context.budget.result_tokens,
-            replacement=self._build_replacement(context.budget),
+            replacement=self.preset.replacement.limited_to(context.budget.base),
         )
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
         """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
         return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
-
-    def _build_replacement(self, budget: ContextBudget) -> Replacement:
-        """Return how the summary replaces messages, with the user's own messages within half of what a conversation may have."""
-        replacement = self.preset.replacement
-        if replacement.originals is None or budget.base is None:
-            return replacement
-        most = min(replacement.originals.max_tokens, budget.base // 2)
-        return attrs.evolve(replacement, originals=attrs.evolve(replacement.originals, max_tokens=most))
 
     def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:
         """Return the size limit of a summary, in tokens: the budget's, or the preset's if that is lower."""
@@ -136,3 +137,6 @@ class CompactionConfig:
 
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         return self.summarizer or self.preset.summarizer(context)
+
+    def _build_handoff(self, context: SummarizerContext) -> Summarizer | None:
+        return None if self.preset.handoff is None else self.preset.handoff(context)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.background import Background
 from promptkit.compaction.events import DecisionMade
+from promptkit.compaction.planning.blocks import has_completed_round
 from promptkit.compaction.planning.plan import SentRequest
-from promptkit.compaction.planning.selection import KeepLastRound
+from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.policy.decisions import (
+    HANDOFF,
+    THRESHOLD,
     ApplySummary,
     Compact,
     DiscardSummary,
@@ -22,8 +26,9 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.state import Attempts, PolicyState, judge_attempt
+from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, is_cache_warm, judge_attempt
 from promptkit.compaction.policy.usage import WindowUsage
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.pruning.processors import Processor
     from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -89,6 +95,9 @@ class CompactionController:
         model: str,
         enabled: bool = True,
         prunes: bool = False,
+        processors: Sequence[Processor] = (),
+        cache_seconds: float = CACHE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Control the compaction of the compactor's transcript.
 
@@ -100,6 +109,9 @@ class CompactionController:
             model: The name of the model that answers.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             prunes: Whether the policy prunes old tool outputs. It is then told how many tokens that would save.
+            processors: Change the messages of each request. The size of a conversation is that of the changed messages.
+            cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
+            clock: Returns seconds that only grow.
         """
         self.compactor = compactor
         self.budget = budget
@@ -107,24 +119,51 @@ class CompactionController:
         self.enabled = enabled
         self.prunes = prunes
         self.model = model
+        self.processor = ViewProcessor(processors)
+        """Makes the messages of requests from views."""
         self.background = Background(unused=lambda draft: compactor.discard(draft, "it was finished after it had been cancelled"))
         """The background summary."""
         self.attempts = Attempts()
         """The outcome of automatic compactions so far."""
         self.promotion: Promotion | None = None
         """A larger model that the policy may switch to."""
-        self.warm = False
-        """Whether the provider's prompt cache holds the start of the next request: a round of tool calls was completed in this turn."""
         self._tokenizer = tokenizer
         self._window = self._new_window()
         self._sent: SentRequest | None = None
+        self._cache_seconds = cache_seconds
+        self._clock = clock
+        self._asked_at: float | None = None
+        """When the model was last sent a request, or replied; None: not since this conversation or this model was opened."""
         self._model_change: _ModelChange | None = None
         self._failure_counted = False
+        self._overflowed_reply: str | None = None
+        """The last reply whose request was counted as larger than the context window, and was reacted to."""
 
     @property
     def view(self) -> TranscriptView:
         """The messages of the transcript that the next request shows."""
         return self.compactor.view
+
+    @property
+    def processed_view(self) -> TranscriptView:
+        """The view with the messages as the next request shows them, if it need not be pruned."""
+        limits = RequestLimits(limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer)
+        return self.processor.process(self.view, limits)
+
+    @property
+    def mid_turn(self) -> bool:
+        """Whether a round of tool calls was completed in this turn."""
+        return has_completed_round(self.view.items)
+
+    @property
+    def warm(self) -> bool:
+        """Whether the provider's prompt cache is taken to hold the start of the next request."""
+        return is_cache_warm(
+            seconds_since_request=None if self._asked_at is None else self._clock() - self._asked_at,
+            cached_share=self.usage().cached_share,
+            mid_turn=self.mid_turn,
+            cache_seconds=self._cache_seconds,
+        )
 
     @property
     def fixed_tokens(self) -> int:
@@ -136,13 +175,8 @@ class CompactionController:
         return self._window.reading(self.budget.window)
 
     def on_user_message(self) -> None:
-        """Handle a new user message: one more automatic attempt is allowed, and the prompt cache is taken to be cold."""
+        """Handle a new user message: one more automatic attempt is allowed."""
         self.attempts = self.attempts.after_user_message()
-        self.warm = False
-
-    def on_tool_results(self) -> None:
-        """Handle a completed round of tool calls: the prompt cache holds the start of the next request."""
-        self.warm = True
 
     def set_model(self, model: str, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
         """Continue with another model. A pending background summary is discarded: it was made for the previous model's window."""
@@ -151,8 +185,7 @@ class CompactionController:
         self._tokenizer = tokenizer
         self.model, self.budget = model, budget
         self._window = self._new_window()
-        self._sent = None
-        self.warm = False
+        self._sent = self._asked_at = None
         self._model_change = _ModelChange(to_smaller_window=smaller)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
@@ -176,6 +209,7 @@ class CompactionController:
         change, self._model_change = self._model_change, None
         if change is not None:
             state, _ = await self._run_phase("model_switch", state, to_smaller_window=change.to_smaller_window)
+        state = await self._react_to_overflow(state)
         while True:
             match self._decide("before_render", self.usage().tokens, state):
                 case ApplySummary():
@@ -194,9 +228,19 @@ class CompactionController:
                 case _:
                     return state
 
-    async def make_room(  # noqa: C901  # a case for each decision
-        self, state: RequestState, tokens: int, *, refused_by: str | None = None
-    ) -> RequestState:
+    async def _react_to_overflow(self, state: RequestState) -> RequestState:
+        """Make room if the provider counted more tokens than the context window has, and answered. Reacts once to a reply."""
+        reading = self.usage()
+        if state.compacted or not reading.overflowed or reading.counted_entry_id == self._overflowed_reply:
+            return state
+        self._overflowed_reply = reading.counted_entry_id
+        try:
+            made = await self._make_room("overflow", state, reading.tokens)
+        except ContextWindowFullError:  # as far as is counted here, the request fits
+            return state
+        return attrs.evolve(made, pruned=False)  # for the same reason pruning would leave nothing out
+
+    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
 
         Args:
@@ -212,7 +256,19 @@ class CompactionController:
         """
         if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
             state = attrs.evolve(state, pruned=False, refused=True)
-        phase: Phase = "overflow" if refused_by is None else "rejected"
+        return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+
+    async def make_room_for_reply(self) -> bool:
+        """Act on a reply that was cut off because the context window is full. Returns True if the next reply has more room."""
+        try:
+            state = await self._make_room("incomplete", RequestState(), self.usage().tokens)
+        except ContextWindowFullError:
+            return False
+        return not state.pruned  # the same request fits, so that nothing would be left out of it
+
+    async def _make_room(  # noqa: C901  # a case for each decision
+        self, phase: Phase, state: RequestState, tokens: int, *, refused_by: str | None = None
+    ) -> RequestState:
         while True:
             decision = self._decide(phase, tokens, state, refused_by=refused_by)
             match decision:
@@ -252,11 +308,13 @@ class CompactionController:
 
     def on_rendered(self, state: RequestState, tokens: int) -> None:
         """Handle a rendered request of `tokens` that fits."""
-        self._window.on_rendered(tokens, self.budget.window, pruned=state.pruned)
+        self._asked_at = self._clock()
+        self._window.on_rendered(tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned)
 
     def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
         """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
         window, self._sent = self._window, None
+        self._asked_at = self._clock()
         if window.leaf is not None and not state.pruned and not window.moved:
             self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).with_reply(reply, self.view.items)
         decision = self._decide("rendered", window.on_reply(self.budget.window), state)
@@ -332,6 +390,7 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=self._find_prunable().saved_tokens if self.prunes and phase == "before_render" else 0,
             warm=self.warm,
+            mid_turn=self.mid_turn,
             enabled=self.enabled,
             background=self.background.state,
             stale=plan is not None and self.compactor.find_change(plan.leaf) is not None,
@@ -390,12 +449,13 @@ class CompactionController:
     async def _compact(self, decision: Compact, *, reuse_request: bool = True, fits: bool = True) -> bool:
         """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised.
 
-        While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
+        Where no document for a handoff is made, the conversation is summarized as at any threshold. While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
         request that does not fit.
         """
         before = self.usage().tokens
         compactor = self.compactor
-        plan = compactor.plan()
+        is_handoff = decision.trigger == HANDOFF
+        plan = compactor.plan(KeepNothing() if is_handoff else None)
         try:
             entry = await compactor.compact(
                 plan,
@@ -411,6 +471,8 @@ class CompactionController:
             entry = None
         except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
             entry = None
+        if entry is None and is_handoff:
+            return await self._compact(attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits)
         if entry is None:
             self.attempts = self.attempts.after_attempt("failed", background=fits)
             return False
@@ -458,7 +520,7 @@ class CompactionController:
     def _new_window(self) -> WindowUsage:
         return WindowUsage(
             self.compactor.transcript,
-            view=lambda: self.compactor.view,
+            view=lambda: self.processed_view,
             changed=self.compactor.find_change,
             tokenizer=self._tokenizer,
             model=self.model,

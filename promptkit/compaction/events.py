@@ -1,13 +1,19 @@
-"""Events of compaction and pruning, as plain data for subscribers such as a usage meter, a log or a trace."""
+"""Events of turns, requests, tool calls, compaction and pruning: plain data for subscribers such as a usage meter, a log or a trace."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+
+from promptkit.compaction.policy.parts import UsageByPart
+
+if TYPE_CHECKING:
+    from promptkit.messages import Message, ToolDefinition, Usage
 
 __all__ = [
     "CompactionCancelled",
@@ -17,10 +23,17 @@ __all__ = [
     "DecisionMade",
     "Event",
     "Events",
+    "ReplyReceived",
+    "RequestFailed",
     "RequestPruned",
+    "RequestSent",
     "Subscriber",
     "SummaryAttemptFailed",
     "SummaryDiscarded",
+    "ToolCalled",
+    "ToolReturned",
+    "TurnEnded",
+    "TurnStarted",
     "logging_subscriber",
 ]
 
@@ -28,7 +41,8 @@ __all__ = [
 class Events:
     """Sends events to subscribers, in order. An error that a subscriber raises is logged and has no further effect.
 
-    Several conversations may share one `Events`, as a fork does with its original. Compactions are numbered through all of them.
+    Several conversations may share one `Events`, as a fork does with its original. Compactions, turns, requests and tool calls are numbered
+    through all of them, each kind from 1. Each start is followed by exactly one end with the same number.
 
     Args:
         subscribers: The subscribers.
@@ -39,16 +53,16 @@ class Events:
 
     def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
         self._subscribers = list(subscribers)
-        self._numbers = itertools.count(1)
+        self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
         self._logger = logger or logging.getLogger("promptkit")
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Add a subscriber."""
         self._subscribers.append(subscriber)
 
-    def next_number(self) -> int:
-        """Return the number of the next compaction, from 1. Each number is returned once."""
-        return next(self._numbers)
+    def next_number(self, kind: str = "compaction") -> int:
+        """Return the number of the next `compaction`, `turn`, `request` or `tool` call, from 1. Each number is returned once."""
+        return next(self._numbers[kind])
 
     def emit(self, event: Event) -> None:
         """Send an event to all subscribers."""
@@ -60,18 +74,22 @@ class Events:
 
 
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
-    """Make a subscriber that logs one line for each event: failures as warnings, decisions as debug messages, the rest as information."""
+    """Make a subscriber that logs one line for each event: failures as warnings, decisions, turns, requests and tool calls as debug
+    messages, the rest as information.
+
+    Texts of the conversation, such as the summary, are not logged.
+    """
 
     def write(event: Event) -> None:
         match event:
-            case CompactionFailed() | SummaryAttemptFailed():
+            case CompactionFailed() | SummaryAttemptFailed() | RequestFailed():
                 level = logging.WARNING
-            case DecisionMade():
+            case DecisionMade() | TurnStarted() | TurnEnded() | RequestSent() | ReplyReceived() | ToolCalled() | ToolReturned():
                 level = logging.DEBUG
             case _:
                 level = logging.INFO
-        fields = " ".join(f"{name}={value!r}" for name, value in attrs.asdict(event).items())
-        logger.log(level, "%s %s", type(event).__name__, fields)
+        shown = [field.name for field in attrs.fields(type(event)) if field.repr]
+        logger.log(level, "%s %s", type(event).__name__, " ".join(f"{name}={getattr(event, name)!r}" for name in shown))
 
     return write
 
@@ -104,6 +122,8 @@ class CompactionStarted:
     """What started the compaction, such as `manual` or `background`."""
     messages: int
     """Number of messages that the summary will replace."""
+    conversation: str | None = None
+    """The id of the conversation: that of its first entry. A fork has the id of its original."""
 
 
 @attrs.frozen(kw_only=True)
@@ -117,8 +137,21 @@ class CompactionCommitted:
     mode: str
     """How the summary was made, such as `live` or `extractive`."""
     tokens_before: int
+    """The tokens of the conversation."""
     tokens_after: int
     seconds: float
+    before: UsageByPart = attrs.field(factory=UsageByPart)
+    """The request by part as it would have been without the compaction, instructions and tools included."""
+    after: UsageByPart = attrs.field(factory=UsageByPart)
+    """The request by part as it is now."""
+    model: str | None = None
+    """The model that wrote the summary. None: no model was asked."""
+    usage: Usage | None = None
+    """The cost of all requests for the summary, failed attempts included. None: no model was asked."""
+    request_id: str | None = None
+    """The provider's name for the request that wrote the summary, where it gave one."""
+    summary: str = attrs.field(default="", repr=False)
+    """The text of the summary. Logs and traces leave it out."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +165,8 @@ class CompactionFailed:
     detail: str
     """The error's text."""
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -160,6 +195,8 @@ class CompactionCancelled:
     number: int
     trigger: str
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -170,6 +207,8 @@ class SummaryDiscarded:
     trigger: str
     reason: str
     seconds: float
+    usage: Usage | None = None
+    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -182,8 +221,109 @@ class RequestPruned:
     """Tokens saved."""
 
 
+@attrs.frozen(kw_only=True)
+class TurnStarted:
+    """A session has started a turn. `TurnEnded` follows."""
+
+    number: int
+    conversation: str | None = None
+    """The id of the conversation, as in `CompactionStarted`."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnEnded:
+    """A turn has ended, with the model's last reply, an error or a cancellation."""
+
+    number: int
+    seconds: float
+    steps: int = 0
+    """The number of replies."""
+    usage: Usage | None = None
+    """The cost of all requests of the turn, without those for summaries."""
+    error: str | None = None
+    """The class name of what the turn raised. None: it ended with the model's reply."""
+
+
+@attrs.frozen(kw_only=True)
+class RequestSent:
+    """A request was sent to a model: by a session, or for a summary. `ReplyReceived` or `RequestFailed` follows."""
+
+    number: int
+    model: str
+    provider: str | None = None
+    """The provider, as OpenTelemetry names it, such as `openai`. None: the model does not tell."""
+    conversation: str | None = None
+    """The id of the conversation, as in `CompactionStarted`."""
+    compaction: int | None = None
+    """The number of the compaction that the request is for. None: it is one of the conversation."""
+    compacted: bool = False
+    """Whether the request shows a summary in place of earlier messages."""
+    messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
+    tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ReplyReceived:
+    """The model has replied."""
+
+    number: int
+    seconds: float
+    usage: Usage
+    finish: str
+    """Why the model stopped, as in `Reply`."""
+    request_id: str | None = None
+    """The provider's name for the request, where it gave one."""
+    message: Message | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class RequestFailed:
+    """A request ended without a reply: with an error, a time limit or a cancellation."""
+
+    number: int
+    seconds: float
+    error: str
+    """The class name of what was raised."""
+    detail: str = ""
+    """The error's text."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolCalled:
+    """A session runs a tool call. `ToolReturned` follows."""
+
+    number: int
+    name: str
+    call_id: str
+    conversation: str | None = None
+    """The id of the conversation, as in `CompactionStarted`."""
+    description: str | None = None
+    """The tool's description, as the model is told it."""
+    arguments: str = attrs.field(default="", repr=False)
+    """The arguments as JSON."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolReturned:
+    """A tool call has ended."""
+
+    number: int
+    seconds: float
+    error: str | None = None
+    """`tool_error` if the model is told of an error, the class name of what ended the call otherwise. None: the tool has a result."""
+    result: str = attrs.field(default="", repr=False)
+    """The text of the result."""
+
+
 Event: TypeAlias = (
-    DecisionMade
+    TurnStarted
+    | TurnEnded
+    | RequestSent
+    | ReplyReceived
+    | RequestFailed
+    | ToolCalled
+    | ToolReturned
+    | DecisionMade
     | CompactionStarted
     | SummaryAttemptFailed
     | CompactionCommitted

@@ -1,4 +1,4 @@
-"""Hooks that run before and after a compaction.
+"""Hooks that run before and after a compaction, and when the conversation continues on another branch.
 
 A hook can cancel a compaction, write the summary itself, add instructions for the summarizer, and act on a committed checkpoint.
 """
@@ -13,8 +13,9 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "run_post_compact", "run_pre_compact"]
+__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "run_on_branch_change", "run_post_compact", "run_pre_compact"]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +53,14 @@ class CompactionHooks:
         """Handle a checkpoint that was appended to the transcript."""
         _ = checkpoint
 
+    def on_branch_change(self, transcript: Transcript) -> None:
+        """Handle a rewind, a change of the branch, a reset or an undone compaction. It is a plain method, since these are.
+
+        Args:
+            transcript: The conversation, already where it continues.
+        """
+        _ = transcript
+
 
 class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
@@ -80,6 +89,11 @@ class HookChain(CompactionHooks):
         for hooks in self._hooks:
             await run_post_compact(hooks, checkpoint, logger=self._logger)
 
+    def on_branch_change(self, transcript: Transcript) -> None:
+        """Pass the transcript to every hook."""
+        for hooks in self._hooks:
+            run_on_branch_change(hooks, transcript, logger=self._logger)
+
 
 async def run_pre_compact(
     hooks: CompactionHooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger
@@ -98,3 +112,11 @@ async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry, *, logger:
         await hooks.post_compact(checkpoint)
     except Exception:
         logger.exception("a hook raised after a compaction, which is committed")
+
+
+def run_on_branch_change(hooks: CompactionHooks, transcript: Transcript, *, logger: logging.Logger) -> None:
+    """Call `on_branch_change`. An exception is logged."""
+    try:
+        hooks.on_branch_change(transcript)
+    except Exception:
+        logger.exception("a hook raised after a change of the branch, which is done")

@@ -14,6 +14,8 @@ from promptkit.compaction.events import (
     DecisionMade,
     RequestPruned,
 )
+from promptkit.compaction.policy.parts import UsageByPart
+from promptkit.messages import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -24,6 +26,9 @@ __all__ = ["otel_subscriber"]
 
 SPAN = "promptkit.compaction"
 PREFIX = "promptkit."
+
+TEXTS = frozenset({"detail", "summary"})
+"""The fields of events with texts: a provider's error may quote the conversation, too."""
 
 
 def otel_subscriber(tracer: Tracer | None = None) -> Subscriber:
@@ -84,7 +89,13 @@ def _describe_outcome(event: Event) -> str:
 
 
 def _select_attributes(event: Event) -> dict[str, str | int | float | bool]:
-    """Return the known fields of an event. Without `detail`, because a provider's error text may quote the conversation."""
-    fields: dict[str, str | int | float | bool | None] = attrs.asdict(event)
-    fields.pop("detail", None)
-    return {f"{PREFIX}{name}": value for name, value in fields.items() if value is not None}
+    """Return the known fields of an event, those of sizes and usage with both names. Without texts that may quote the conversation."""
+    selected: dict[str, str | int | float | bool] = {}
+    for name in (field.name for field in attrs.fields(type(event)) if field.name not in TEXTS):
+        value: object = getattr(event, name)
+        if isinstance(value, UsageByPart | Usage):
+            parts: dict[str, int] = attrs.asdict(value)
+            selected |= {f"{PREFIX}{name}.{part}": tokens for part, tokens in parts.items()}
+        elif isinstance(value, str | int | float | bool):
+            selected[f"{PREFIX}{name}"] = value
+    return selected

@@ -1,7 +1,7 @@
 """Build the messages that a checkpoint shows instead of those that it covers.
 
-They are the summary and, depending on the preset, the user's own messages and carried context (plan, todos, skills, agent). They are
-built once, when the checkpoint is written, and read from the transcript afterwards.
+They are the summary, the carried context (plan, todos, skills, agent), the user's own messages and, where a program reads them, the
+newest files. They are built once, when the checkpoint is written, and read from the transcript afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.planning.user_messages import VerbatimUserMessages  # noqa: TC001  # a field's type, which settings resolve
+from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
@@ -30,107 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
 
 
+CARRIED_SHARE = 30
+"""The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
+
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
-
-
-@attrs.frozen(kw_only=True)
-class ReplacementMessages:
-    """The messages that replace what a checkpoint covers."""
-
-    messages: tuple[Message, ...]
-    generated: tuple[int, ...]
-    """The indexes of messages that neither the user nor the model wrote: the summary, carried context, the note about omitted messages."""
-    portable: tuple[Message, ...] | None = None
-    """The messages for all other providers, if `messages` contain parts that only one provider can read."""
-
-
-@attrs.frozen(kw_only=True)
-class Replacement:
-    """How the messages are built. By default: pinned messages, the summary in its tags, and the messages that are replayed.
-
-    >>> Replacement(originals=VerbatimUserMessages(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
-    """
-
-    place: Literal["first", "last"] = "first"
-    """The place of the summary: before the user's messages, or after them, next to the messages that are kept."""
-    role: Literal["user", "system"] = "user"
-    """The role of the summary message. Some providers accept system messages only at the beginning."""
-    preface: str | None = None
-    """Text before the summary, instead of the tags around it."""
-    originals: VerbatimUserMessages | None = None
-    """Which of the user's messages stay verbatim; None: only those that are replayed."""
-    carry: Callable[[Plan, Summary], CarriedContext] | None = None
-    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
-    carry_tokens: int | None = None
-    """The most tokens of each block of the carried context."""
-
-    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> ReplacementMessages:
-        """Build the messages for a plan and its checked summary."""
-        if summary.replacement is not None:
-            return self._native(plan, summary.text, summary.replacement)
-        generated = [self.summary_message(summary.text), *self._carried(plan, summary, tokenizer)]
-        verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
-        user_messages = [*verbatim, *(item.message for item in plan.replayed)]
-        placed = [(message, False) for message in (item.message for item in plan.pinned)]
-        if self.place == "first":
-            placed += [(message, True) for message in (*generated, *noted)]
-            placed += [(message, False) for message in user_messages]
-        else:
-            placed += [(message, True) for message in noted]
-            placed += [(message, False) for message in user_messages]
-            placed += [(message, True) for message in generated]
-        generated_at = tuple(at for at, (_, is_generated) in enumerate(placed) if is_generated)
-        return ReplacementMessages(messages=tuple(message for message, _ in placed), generated=generated_at)
-
-    def count_tokens(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
-        """Count the tokens of the messages that replace what is dropped, without pinned and replayed messages, which were in the view before."""
-        built = self.build(plan, attrs.evolve(summary, replacement=None), tokenizer)
-        there = {id(item.message) for item in (*plan.pinned, *plan.replayed)}
-        return sum(Sizer(tokenizer).count_message(message) for message in built.messages if id(message) not in there)
-
-    def summary_message(self, text: str) -> Message:
-        """Build the message that shows a summary."""
-        if self.preface is None and self.role == "user":
-            return build_summary_message(text)
-        shown = build_summary_message(text).text if self.preface is None else f"{self.preface}{text}"
-        return Message(role=self.role, content=(shown,))
-
-    def _native(self, plan: Plan, text: str, native: tuple[Message, ...]) -> ReplacementMessages:
-        """Place a provider's own messages between pinned and replayed ones. Those with opaque parts are not part of the conversation."""
-        pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
-        own = (at for at, message in enumerate(native, len(pinned)) if any(isinstance(part, OpaquePart) for part in message.content))
-        portable = (*pinned, build_summary_message(text), *replayed)
-        return ReplacementMessages(messages=(*pinned, *native, *replayed), generated=tuple(own), portable=portable)
-
-    def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
-        """Return the user's messages that are still shown, and the note about those that are not."""
-        if self.originals is None:
-            return [], []
-        said, omitted = self.originals.select(covered, tokenizer)
-        note = _build_note(omitted + _count_omitted_before(covered))
-        return [item.message for item in said], [] if note is None else [note]
-
-    def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Iterator[Message]:
-        if self.carry is None:
-            return
-        text = self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
-        if text:
-            yield Message(role=self.role, content=(text,))
-
-
-def _build_note(omitted: int) -> Message | None:
-    if not omitted:
-        return None
-    what = "message of the person is" if omitted == 1 else "messages of the person are"
-    return Message(role="user", content=(f"[{omitted:,} earlier {what} left out here]",))
-
-
-def _count_omitted_before(items: Sequence[ViewItem]) -> int:
-    """Return how many messages the previous checkpoint has omitted, by its note."""
-    for item in items:
-        if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
-            return int(match[1].replace(",", ""))
-    return 0
 
 
 @attrs.frozen(kw_only=True)
@@ -163,10 +66,156 @@ class CarriedContext:
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
-    """Carry the open todos and the invoked skills, as the summary's facts record them."""
+    """Carry the plan, the open todos and the invoked skills, as the summary's facts record them."""
     _ = plan
     facts = Facts.from_json(summary.facts)
-    return CarriedContext(todos=facts.todos, skills=facts.skills)
+    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills)
+
+
+@attrs.frozen(kw_only=True)
+class ReplacementMessages:
+    """The messages that replace what a checkpoint covers."""
+
+    messages: tuple[Message, ...]
+    generated: tuple[int, ...]
+    """The indexes of messages that neither the user nor the model wrote: the summary, carried context, the note about omitted messages."""
+    portable: tuple[Message, ...] | None = None
+    """The messages for all other providers, if `messages` contain parts that only one provider can read."""
+
+
+@attrs.frozen(kw_only=True)
+class Replacement:
+    """How the messages are built.
+
+    By default: pinned messages; the summary in its tags, with the open todos, the skills and the user's earlier messages after it; and
+    the messages that are replayed.
+
+    >>> Replacement(originals=VerbatimUserMessages(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
+    """
+
+    place: Literal["first", "last"] = "first"
+    """The place of the summary: before the user's messages, or after them, next to the messages that are kept."""
+    role: Literal["user", "system"] = "user"
+    """The role of the summary message. Some providers accept system messages only at the beginning."""
+    preface: str | None = None
+    """Text before the summary, instead of the tags around it."""
+    originals: UserMessageHistory | VerbatimUserMessages | None = attrs.field(factory=UserMessageHistory)
+    """How the user's messages stay: as one text after the summary, or as messages. None: only those stay that are replayed."""
+    carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
+    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
+    carry_tokens: int | None = 1_000
+    """The most tokens of each block of the carried context; None: no limit."""
+
+    @property
+    def keeps_user_messages(self) -> bool:
+        """Whether user messages that are dropped stand beside the summary."""
+        return self.originals is not None and self.originals.max_tokens > 0
+
+    def limited_to(self, base: int | None) -> Replacement:
+        """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
+
+        User messages that stay as messages get at most half of that. The text of the earlier ones, and each carried block, get a share.
+        """
+        if base is None:
+            return self
+        originals, share = self.originals, base // CARRIED_SHARE
+        if originals is not None:
+            most = share if isinstance(originals, UserMessageHistory) else base // 2
+            originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
+        return attrs.evolve(self, originals=originals, carry_tokens=share if self.carry_tokens is None else min(self.carry_tokens, share))
+
+    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> ReplacementMessages:
+        """Build the messages for a plan and its checked summary."""
+        if summary.replacement is not None:
+            return self._native(plan, summary, summary.replacement, tokenizer)
+        generated = [self._summary_message(plan, summary, tokenizer)]
+        verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
+        user_messages = [*verbatim, *(item.message for item in plan.replayed)]
+        placed = [(message, False) for message in (item.message for item in plan.pinned)]
+        if self.place == "first":
+            placed += [(message, True) for message in (*generated, *noted)]
+            placed += [(message, False) for message in user_messages]
+        else:
+            placed += [(message, True) for message in noted]
+            placed += [(message, False) for message in user_messages]
+            placed += [(message, True) for message in generated]
+        generated_at = tuple(at for at, (_, is_generated) in enumerate(placed) if is_generated)
+        return ReplacementMessages(messages=tuple(message for message, _ in placed), generated=generated_at)
+
+    def count_tokens(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
+        """Count the tokens of the messages that replace what is dropped, without pinned and replayed messages, which were in the view before."""
+        built = self.build(plan, attrs.evolve(summary, replacement=None), tokenizer)
+        there = {id(item.message) for item in (*plan.pinned, *plan.replayed)}
+        return sum(Sizer(tokenizer).count_message(message) for message in built.messages if id(message) not in there)
+
+    def _summary_message(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Message:
+        """Build the message that shows a summary and what is carried beside it."""
+        tagged = build_summary_message(summary.text)
+        carried = self._carried(plan, summary, tokenizer)
+        if self.preface is None and self.role == "user" and not carried:
+            return tagged
+        shown = tagged.text if self.preface is None else f"{self.preface}{summary.text}"
+        return Message(role=self.role, content=("\n\n".join(filter(None, (shown, carried))),))
+
+    def _native(self, plan: Plan, summary: Summary, native: tuple[Message, ...], tokenizer: Tokenizer) -> ReplacementMessages:
+        """Place a provider's own messages between pinned and replayed ones. Those with opaque parts are not part of the conversation."""
+        pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
+        own = (at for at, message in enumerate(native, len(pinned)) if any(isinstance(part, OpaquePart) for part in message.content))
+        portable = (*pinned, self._summary_message(plan, summary, tokenizer), *replayed)
+        return ReplacementMessages(messages=(*pinned, *native, *replayed), generated=tuple(own), portable=portable)
+
+    def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
+        """Return the user's messages that are still shown, and the note about those that are not."""
+        if not isinstance(self.originals, VerbatimUserMessages):
+            return [], []
+        said, omitted = self.originals.select(covered, tokenizer)
+        note = _build_note(omitted + _count_omitted_before(covered))
+        return [item.message for item in said], [] if note is None else [note]
+
+    def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
+        """Return the carried context and the user's earlier messages, or an empty text."""
+        context = "" if self.carry is None else self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
+        return "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
+
+    def _history(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
+        """Return the user's messages that this checkpoint and earlier ones drop.
+
+        The first time they get at most a third of the tokens that it replaces, so that a short conversation gets shorter.
+        """
+        facts = Facts.from_json(summary.facts)
+        if not isinstance(self.originals, UserMessageHistory) or not facts.requests:
+            return ""
+        most = self.originals.max_tokens
+        if not any(item.kind == "summary" and has_history(item.message.text) for item in plan.dropped):
+            most = min(most, _count_up_to(3 * most, plan, tokenizer) // 3)
+        is_answered = any(item.message.role == "assistant" and not item.message.tool_calls for item in plan.kept)
+        unanswered = 0 if is_answered else facts.unanswered
+        return attrs.evolve(self.originals, max_tokens=most).format(facts.requests, unanswered=unanswered, tokenizer=tokenizer)
+
+
+def _count_up_to(limit: int, plan: Plan, tokenizer: Tokenizer) -> int:
+    """Count the tokens of the messages that a plan drops, as far as a limit."""
+    sizer, total = Sizer(tokenizer), 0
+    for item in (*plan.dropped, *plan.prefix):
+        total += sizer.count_message(item.message)
+        if total >= limit:
+            return limit
+    return total
+
+
+def _build_note(omitted: int) -> Message | None:
+    if not omitted:
+        return None
+    what = "message of the person is" if omitted == 1 else "messages of the person are"
+    return Message(role="user", content=(f"[{omitted:,} earlier {what} left out here]",))
+
+
+def _count_omitted_before(items: Sequence[ViewItem]) -> int:
+    """Return how many messages the previous checkpoint has omitted, by its note."""
+    for item in items:
+        if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
+            return int(match[1].replace(",", ""))
+    return 0
 
 
 def _join_lines(text: str) -> str:

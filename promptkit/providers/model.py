@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition, Usage
 
-__all__ = ["AdjustableModel", "Effort", "Model", "ModelOptions", "Reply", "with_options"]
+__all__ = ["COMPACTION", "PURPOSE_HEADER", "AdjustableModel", "Effort", "Model", "ModelOptions", "Reply", "with_options"]
+
+PURPOSE_HEADER = "X-Promptkit-Request"
+"""The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from those of the conversation."""
+
+COMPACTION = "compaction"
+"""The purpose of requests for summaries."""
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a reasoning model thinks. Not every model accepts every value."""
@@ -37,6 +43,9 @@ class Reply:
     With `length` a tool call may be cut, and its arguments are not valid JSON then. `content_filter` also means that the model
     refused; the text is its refusal.
     """
+
+    request_id: str | None = attrs.field(default=None, eq=False)
+    """The provider's name for the request, which its support asks for. None: it gave none."""
 
 
 @runtime_checkable
@@ -84,6 +93,10 @@ class ModelOptions(TypedDict, total=False):
 
     cache_breakpoints: bool
     """Whether the cache breakpoints in messages are sent. Default: only to models that are known to accept them."""
+
+    purpose: str
+    """The purpose of the request in a word of ASCII letters, such as `compaction`. It is sent as the HTTP header `X-Promptkit-Request`, so
+    that the body of the request, and with it the provider's prompt cache, does not depend on it."""
 
     on_text: Callable[[str], object] | None
     """Called with each piece of the reply's text, which is streamed then. The reply itself is the same as without."""

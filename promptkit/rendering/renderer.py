@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from promptkit.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.function_tools import tool_definitions
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
@@ -22,18 +23,17 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.trace_recorder import TraceRecorder
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from promptkit.elements.media import Reference
-    from promptkit.messages import Message, ToolDefinition
+    from promptkit.function_tools import AnyTool
+    from promptkit.messages import Message
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.removals import PrunedTree
     from promptkit.rendering.tree import Node
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
 
 __all__ = ["Renderer", "render", "render_async"]
 
@@ -60,7 +60,7 @@ class Renderer:
         model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         reserved_output_tokens: int | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         prune_step: int = 0,
         pairing: Pairing = "strict",
         defaults: Defaults = "promptkit",
@@ -235,7 +235,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
     defaults: Defaults = "promptkit",
@@ -269,7 +269,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     prune_step: int = 0,
     pairing: Pairing = "strict",
     defaults: Defaults = "promptkit",

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.element import Child
+    from promptkit.function_tools import AnyTool
     from promptkit.messages import Message, Part, ToolDefinition
     from promptkit.rendering.removals import PrunedTree, Removal
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
 
 __all__ = ["assert_dropped", "assert_fits", "assert_kept", "assert_stable_prefix", "format_messages", "shorten"]
 
@@ -42,7 +42,7 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     reserved_output_tokens: int | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     nothing_removed: bool = False,
 ) -> Rendered:
     """Assert that a prompt fits a budget, and return it as rendered.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, Unpack, cast
 
 import attrs
 
 from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-from promptkit.providers.model import Reply
+from promptkit.providers.model import ModelOptions, Reply
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
+    from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Answer", "NoStepLeftError", "Request", "ScriptedModel", "Step", "StepsLeftError", "summary_answer"]
@@ -30,6 +31,13 @@ class Request:
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
+    options: ModelOptions = attrs.field(factory=ModelOptions, eq=False, repr=False)
+    """The options that the model was given for it with `with_options`."""
+
+    @property
+    def purpose(self) -> str | None:
+        """The purpose of the request, such as `compaction`; None for a request of the conversation."""
+        return self.options.get("purpose")
 
     def __str__(self) -> str:
         """Format each message as one short line, and name the tools."""
@@ -119,6 +127,10 @@ class ScriptedModel:
         self._usage = usage
         self._prefixes: list[_PrefixNode] = []
 
+    def with_options(self, **options: Unpack[ModelOptions]) -> Model:
+        """Return the same model, which records these options with each request."""
+        return _WithOptions(self, options)
+
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
         """Return the next step as a reply.
 
@@ -126,7 +138,10 @@ class ScriptedModel:
             NoStepLeftError: No step is left.
             BaseException: The step, if it is an error.
         """
-        request = Request(messages=tuple(messages), tools=tuple(tools))
+        return await self.answer(Request(messages=tuple(messages), tools=tuple(tools)))
+
+    async def answer(self, request: Request) -> Reply:
+        """Return the next step as the reply to a request, and record the request. Raises as `complete` does."""
         self.requests.append(request)
         number = len(self.requests)
         if number > len(self._steps):
@@ -185,6 +200,28 @@ class ScriptedModel:
             node = following
             tokens += node.tokens
         return tokens, cached
+
+
+@attrs.frozen
+class _WithOptions:
+    """A scripted model with options. Its text is not streamed: `on_text` is called once, with the whole."""
+
+    model: ScriptedModel
+    options: ModelOptions
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Model:
+        return _WithOptions(self.model, cast("ModelOptions", {**self.options, **options}))  # the merged options are a ModelOptions again
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        reply = await self.model.answer(Request(messages=tuple(messages), tools=tuple(tools), options=self.options))
+        on_text = self.options.get("on_text")
+        if on_text is not None and reply.message.text:
+            on_text(reply.message.text)
+        return reply
 
 
 class _PrefixNode:

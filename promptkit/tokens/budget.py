@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.function_tools import tool_definitions
 from promptkit.tokens.models import model_info, model_name, tokenizer_for
-from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import ToolDefinition
+    from promptkit.function_tools import AnyTool
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -117,7 +116,7 @@ class ContextBudget:
         model: str | NamedModel,
         *,
         tokenizer: Tokenizer | None = None,
-        tools: Sequence[Tool | ToolDefinition] = (),
+        tools: Sequence[AnyTool] = (),
         window: int | None = None,
         reserved_output_tokens: int | None = None,
         max_tokens: float | None = None,
@@ -199,7 +198,7 @@ class ContextBudget:
 
     @property
     def base(self) -> int | None:
-        """The limit, or a threshold below it, in tokens. Requests are measured by it, tool definitions included."""
+        """The limit, or a threshold below it, in tokens, tool definitions included."""
         limit = self.limit
         sizes = [] if limit is None else [limit]
         resolved = resolve_threshold(self.threshold, limit)
@@ -225,15 +224,13 @@ class ContextBudget:
         messages = self.message_budget
         return None if messages is None else messages + self.tools
 
-    @property
-    def overflow_ratio(self) -> float | None:
-        """The share of the base above which a render overflows: `safety` or more, and the more the larger the tools are."""
-        return None if self.render_budget is None else self.ratio(self.render_budget)
-
     def ratio(self, tokens: int | None) -> float | None:
-        """Return the share of the base that a request of `tokens` takes, tool definitions included. None where either is unknown."""
-        base = self.base
-        return None if base is None or tokens is None else tokens / base
+        """Return the share of `render_budget` that a request of `tokens` takes, tool definitions included. None where either is unknown.
+
+        Compaction thresholds are compared with it. Above 1 a request overflows, with any tools.
+        """
+        full = self.render_budget
+        return None if full is None or tokens is None else tokens / full
 
     @property
     def summary_tokens(self) -> int:
@@ -262,7 +259,7 @@ class ContextBudget:
 
         >>> print(ContextBudget(window=16_000, reserved_output_tokens=4_000, tools=1_000).explain())
         12,000 tokens: a window of 16,000, less 4,000 for the reply; 1,000 for tools and 0.9 of the rest, 9,900, for messages; \
-overflows above 10,900 (ratio 0.908)
+overflows above 10,900
         """
         if self.for_render:
             return self._explain_render()
@@ -272,7 +269,7 @@ overflows above 10,900 (ratio 0.908)
         text = f"{base:,} tokens: {'; '.join(self._steps())}"
         if self.tools:
             text += f"; {self.tools:,} for tools and {self.safety:g} of the rest, {self.message_budget or 0:,}, for messages"
-        return f"{text}; overflows above {self.render_budget or 0:,} (ratio {self.overflow_ratio or 0:.3f})"
+        return f"{text}; overflows above {self.render_budget or 0:,}"
 
     def __str__(self) -> str:
         return self.explain()
@@ -322,7 +319,7 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
     *,
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
-    tools: Sequence[Tool | ToolDefinition] = (),
+    tools: Sequence[AnyTool] = (),
     reserved_output_tokens: int | None = None,
     for_render: bool = False,
 ) -> ContextBudget:

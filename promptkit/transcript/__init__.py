@@ -4,7 +4,7 @@
   `list_transcripts`
 * For stores of your own: `TranscriptStore`, `LoadedEntries`, `ReadProblem`, and what a store may add: `PagedStore`, `ArchivingStore`,
   `SearchableStore` with `extract_words`
-* Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
+* Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Quote`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
   `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
 * Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`
 * As JSON: `entry_to_json`, `entry_from_json`, `message_to_json`, `message_from_json`

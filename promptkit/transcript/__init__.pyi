@@ -11,6 +11,7 @@ from .entries import (
     Label as Label,
     MessageEntry as MessageEntry,
     Observation as Observation,
+    Quote as Quote,
     Reset as Reset,
     Setting as Setting,
     UnknownEntry as UnknownEntry,

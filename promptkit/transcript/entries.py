@@ -26,6 +26,7 @@ __all__ = [
     "Label",
     "MessageEntry",
     "Observation",
+    "Quote",
     "Reset",
     "Setting",
     "UnknownEntry",
@@ -38,10 +39,27 @@ EntryKind = Literal[
 
 
 @attrs.frozen(kw_only=True)
+class Quote:
+    """A passage of an earlier entry that a tool result repeats. It is stored as a reference."""
+
+    at: int = 0
+    """The place in the stored text, in characters."""
+    entry: str
+    """The id of the earlier entry."""
+    start: int
+    """The first character of the passage in the earlier entry's text, whose lines end with line feeds."""
+    end: int
+    """The character after the passage."""
+
+
+@attrs.frozen(kw_only=True)
 class MessageEntry:
     """A message of the conversation: a system, user or assistant message, or a tool result."""
 
     message: Message
+    """The message. A tool result that repeats earlier entries has the mark `[…]` in place of each of its quotes."""
+    quotes: tuple[Quote, ...] = ()
+    """The passages of earlier entries that the message repeats, in order. The view shows their text."""
     usage: Usage | None = None
     """The usage of the request that this message answered. Only assistant messages have it."""
     model: str | None = None

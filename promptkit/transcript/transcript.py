@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Setting
+from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Setting
+from promptkit.transcript.quotes import quote_sources
 from promptkit.transcript.store import InMemoryStore, ReadProblem
 
 if TYPE_CHECKING:
@@ -139,8 +140,11 @@ class Transcript:
         return tuple(entry for entry in self.path(leaf) if entry.id not in shared)
 
     def append_messages(self, *messages: Message) -> list[Entry]:
-        """Append messages as one batch of `MessageEntry`, after what other writers have appended. Raises what `append` raises."""
-        return self.append(*(MessageEntry(message=message) for message in messages))
+        """Append messages as one batch of `MessageEntry`, after what other writers have appended. Raises what `append` raises.
+
+        A tool result that repeats entries is stored with quotes of them.
+        """
+        return self.append(*(quote_sources(message, self._find_on_path) for message in messages))
 
     def append(self, *payloads: EntryPayload, expect: str | None = None) -> list[Entry]:
         """Append a batch after the leaf. When this returns, the batch survives a crash. If it raises, nothing was appended.
@@ -245,6 +249,9 @@ class Transcript:
         path = self.path(at)
         store.append([attrs.evolve(entry, parent_id=self._tree.parents[entry.id]) for entry in path], expect="")
         return Transcript(store, clock=self._clock, new_id=self._new_id)
+
+    def _find_on_path(self, entry_id: str) -> Entry | None:
+        return self._by_id[entry_id] if entry_id in self._path_ids else None
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""

@@ -15,16 +15,29 @@ import attrs
 from promptkit.messages import Message, Repair
 from promptkit.tool_pairing import ToolCallPairer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["UNREPLAYABLE_FINISHES", "TranscriptView", "ViewBuilder", "ViewItem", "build_summary_message", "build_view"]
+__all__ = [
+    "CUT_FINISH",
+    "UNREPLAYABLE_FINISHES",
+    "TranscriptView",
+    "ViewBuilder",
+    "ViewItem",
+    "build_summary_message",
+    "build_view",
+    "find_edits",
+]
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the calls will never be answered."""
+
+CUT_FINISH = "length"
+"""The finish reason of a reply that was cut off. It is shown without the tool calls that have no result: any of them may be cut in two."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +48,8 @@ class ViewItem:
     """The message as the model is shown it."""
     entry_id: str
     """The id of the entry."""
+    recorded: Message | None = None
+    """The message as it is stored, if it repeats earlier entries: with marks in place of its quotes."""
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
@@ -92,7 +107,7 @@ class ViewBuilder:
             self._view = _View(path)
         elif len(path) == length:
             return self._snapshot
-        elif not self._view.extend(path[length:]):
+        elif not self._view.extend(path, length):
             self._view = _View(path)
         self._length = len(path)
         self._ends = (*path[:1], *path[-1:])
@@ -104,8 +119,11 @@ class _View:
     """A view that can be extended."""
 
     def __init__(self, path: Sequence[Entry]) -> None:
-        self._edits = _find_edits(path)
+        self._edits = find_edits(path)
+        self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
+        self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
+        self._answers = _find_answers_to_cut_replies(path)
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
@@ -121,10 +139,15 @@ class _View:
         self._add_entries(self._kept_entries(path, start, mark))
         self._add_entries(path[mark + 1 :])
 
-    def extend(self, entries: Sequence[Entry]) -> bool:
-        """Add entries. Returns False and adds nothing if one of them changes how earlier entries are viewed."""
+    def extend(self, path: Sequence[Entry], length: int) -> bool:
+        """Add the entries after the first `length`. Returns False and adds nothing if one changes how earlier entries are viewed."""
+        entries = path[length:]
+        self._path = path
         if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
             return False
+        if self._omitted_calls and any(entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries):
+            return False
+        self._answers |= _find_answers_to_cut_replies(entries)
         self._add_entries(entries)
         return True
 
@@ -181,19 +204,34 @@ class _View:
         self._repairs = (Repair(kind="unknown first kept", detail=detail),)
         return ()
 
-    def _add_entries(self, entries: Iterable[Entry]) -> None:
+    def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
+        quotes = any(isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries)
+        find = find_sources(self._path) if quotes else None
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
+                case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
+                    self._add_message(entry, restore_quotes(entry.payload, find), edit, unfinished=False)
                 case MessageEntry(message=message, finish=finish):
-                    self._add_message(entry, message, edit, unfinished=finish in UNREPLAYABLE_FINISHES)
+                    self._add_message(entry, self._without_cut_calls(entry, message), edit, unfinished=finish in UNREPLAYABLE_FINISHES)
                 case CustomMessage(message=message):
                     self._add_message(entry, message, edit, unfinished=False)
                 case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
                     self._add(ViewItem(message=_tag_message("branch-summary", text), entry_id=entry.id, kind="branch_summary"))
                 case _:
                     continue
+
+    def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
+        """Return a message without tool calls that were cut off: those of a cut reply that have no result. Without text nothing is left."""
+        if message.role == "assistant":
+            self._omitted_calls = frozenset()
+        answered = self._answers.get(entry.id)
+        if answered is None or all(call.id in answered for call in message.tool_calls):
+            return message
+        self._omitted_calls = frozenset(call.id for call in message.tool_calls) - answered
+        calls = tuple(call for call in message.tool_calls if call.id in answered)
+        return attrs.evolve(message, tool_calls=calls, content=message.content if calls or message.text.strip() else ())
 
     def _add_message(self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool) -> None:
         calls = {call.id for call in message.tool_calls}
@@ -208,14 +246,30 @@ class _View:
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        self._add(ViewItem(message=message, entry_id=entry.id, kind=kind))
+        recorded = entry.message if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes else None
+        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, kind=kind))
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
         self._pairer.add(item.message)
 
 
-def _find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
+def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
+    found: dict[str, set[str]] = {}
+    answered: set[str] | None = None
+    for entry in entries:
+        match entry.payload:
+            case MessageEntry(message=message, finish=finish) if message.role == "assistant":
+                answered = found.setdefault(entry.id, set()) if finish == CUT_FINISH and message.tool_calls else None
+            case MessageEntry(message=message) if answered is not None and message.tool_call_id:
+                answered.add(message.tool_call_id)
+            case _:
+                continue
+    return found
+
+
+def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
     """Return for each edited entry the edit that applies: the latest one that was not itself undone."""
     edits: dict[str, Edit] = {}
     for entry in reversed(path):

@@ -131,7 +131,7 @@ def test_a_provider_that_cannot_summarize_loses_no_conversation(fault: Answer) -
 
     async def hold(server: Server) -> None:
         async with session(server, told) as each:
-            for turn in range(12):
+            for turn in range(16):
                 await each.run(f"Turn {turn}: look at it.")
 
     rules = [Rule(match=is_summary_request, answer=fault)]

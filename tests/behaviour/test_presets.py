@@ -135,8 +135,8 @@ async def through_oh_my_pi(walk: Walk) -> None:
     await say(100, call(30_000), call(30_000), call(30_000), 10)
     await say(10, 10)  # 0.45 of what requests may have
     await say(20_000, 10)  # above half: old outputs are taken out
-    await say(30_000, cut_off(20))  # the answer was cut off
-    await say(100_000, call(80_000), 10)  # mid-turn, above 170,000
+    await say(30_000, cut_off(20), 10)  # the answer was cut off, with room left: asked for again
+    await say(100_000, call(80_000), 10, 10)  # mid-turn, above 170,000, and at the end: goes on
     await walk.do("300 seconds", walk.session.run_maintenance(idle_seconds=300))
     await say(60_000, refusal(), 10)  # a larger model
     await say(60_000, refusal(), 10)  # there is none any more
@@ -210,7 +210,7 @@ async def through_amp(walk: Walk) -> None:
 async def through_gsv(walk: Walk) -> None:
     say, call = walk.say, walk.call
     await say(3_500, [call(10), call(10), call(10)], call(3_500), call(2_000), 10)  # 0.9: summarized, mid-turn, whole blocks stay
-    await say(10, call(2_000), call(3_000), call(4_500))  # once in a turn: then it fails
+    await say(10, call(2_000), call(3_000), call(4_500), 10)
     await walk.do("asked for", walk.session.compact())
 
 

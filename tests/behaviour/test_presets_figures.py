@@ -73,7 +73,7 @@ def test_a_threshold_is_where_the_system_has_it_to_the_token(
 
 
 def test_pi_does_nothing_between_calls_of_tools() -> None:
-    assert decided(PRESETS["pi"](), "before_render", 199_000, warm=True) == "NoAction"
+    assert decided(PRESETS["pi"](), "before_render", 199_000, mid_turn=True) == "NoAction"
 
 
 def test_copilot_leaves_short_conversations_alone() -> None:
@@ -197,7 +197,19 @@ def test_a_summary_is_no_longer_than_in_the_system() -> None:
 
 
 DEFAULTS: dict[type, dict[str, object]] = {
-    VSCode: {"enabled": True, "threshold": None, "warm": 0.78, "jitter": 0.04, "cold": 0.9, "apply": 0.65, "wait_seconds": 60.0},
+    VSCode: {
+        "enabled": True,
+        "mode": "auto",
+        "context_size": None,
+        "threshold": None,
+        "warm": 0.78,
+        "jitter": 0.04,
+        "cold": 0.9,
+        "apply": 0.65,
+        "wait_seconds": 60.0,
+        "summary_model": None,
+        "summary_model_filter": (),
+    },
     CopilotCLI: {
         "enabled": True,
         "background": 0.8,
@@ -216,6 +228,8 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "idle_enabled": False,
         "idle_tokens": 200_000,
         "idle_seconds": 300.0,
+        "auto_continue": True,
+        "strategy": "context-full",
         "promote": True,
     },
     ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "threshold": None, "keep_results": None, "breaker": 3},
@@ -226,6 +240,7 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "second_reserve": True,
         "preserve_recent_tokens": None,
         "tail_turns": None,
+        "auto_continue": True,
         "prune": False,
     },
     GSV: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},

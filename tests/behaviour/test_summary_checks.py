@@ -84,7 +84,7 @@ def test_a_summary_without_a_model_is_taken_where_the_caller_allows_it_and_keeps
 
     payload = asyncio.run(talk())
     assert payload.model is None
-    assert FACT in payload.summary
+    assert FACT in each.compaction.view.messages[0].text
 
 
 @attrs.define

@@ -6,7 +6,7 @@ import pytest
 
 from promptkit import Tool, ToolDefinition, UserMessage, render
 from promptkit.errors import InvalidArgumentError
-from promptkit.tools import tool_definitions
+from promptkit.function_tools import tool_definitions
 
 READ = ToolDefinition(name="read", description="Read a file.")
 TOOL = Tool(definition=READ, run=str)
@@ -22,9 +22,9 @@ def test_tools_and_definitions_have_definitions() -> None:
     assert tool_definitions(()) == ()
 
 
-@pytest.mark.parametrize("wrong", [["read"], [{"name": "read"}], [None], [print]])
+@pytest.mark.parametrize("wrong", [["read"], [{"name": "read"}], [None], [int]])
 def test_what_is_no_tool_is_refused_with_what_to_write(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"a tool is written as Tool\(definition=.*\) or as ToolDefinition"):
+    with pytest.raises(TypeError, match=r"a tool is a function, Tool\(definition=.*\) or ToolDefinition"):
         tool_definitions(wrong)
 
 

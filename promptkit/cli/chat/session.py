@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.session import TurnResult
+    from promptkit.agent.turns import TurnResult
     from promptkit.compaction.events import Events
     from promptkit.providers.model import Model
 

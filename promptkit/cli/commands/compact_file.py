@@ -14,6 +14,7 @@ from promptkit.cli.output.terminal import clip, echo_wrapped, escape_control_cha
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
+from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
@@ -87,6 +88,8 @@ class Outcome:
     """The checkpoint. None: nothing was written."""
     before: int
     after: int
+    beside: str = ""
+    """What stands after the summary: the user's earlier messages, the open todos."""
     limit: int | None = None
     """The tokens that a request may have. None: unknown."""
 
@@ -125,7 +128,14 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
     dropped_tokens = count(item.message for item in (*plan.dropped, *plan.prefix))
     async with _SummaryWriter(options, tokenizer, dropped_tokens) as writer:
-        compactor = Compactor(transcript, summarizer=writer.summarizer, tokenizer=tokenizer, max_summary_tokens=writer.max_tokens)
+        replacement = Replacement().limited_to(writer.base)
+        compactor = Compactor(
+            transcript,
+            summarizer=writer.summarizer,
+            replacement=replacement,
+            tokenizer=tokenizer,
+            max_summary_tokens=writer.max_tokens,
+        )
         try:
             draft = await compactor.draft(plan, trigger="manual", instructions=options.instructions)
         except SummaryError as error:
@@ -133,12 +143,10 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         if draft is None:
             return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
         entry = None if options.dry_run else await compactor.commit(draft)
-    if entry is None:
-        kept = [item.message for item in (*plan.pinned, *plan.replayed, *plan.kept)]
-        after = count([build_summary_message(draft.summary.text), *kept])
-    else:
-        after = count(build_view(transcript.path()).messages)
-    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=after, limit=writer.limit)
+    built = replacement.build(plan, draft.summary, tokenizer)
+    shown = build_view(transcript.path()).messages if entry else (*built.messages, *(item.message for item in plan.kept))
+    _, _, beside = built.messages[built.generated[0]].text.partition(build_summary_message(draft.summary.text).text)
+    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=count(shown), beside=beside.strip(), limit=writer.limit)
 
 
 class _SummaryWriter:
@@ -146,7 +154,7 @@ class _SummaryWriter:
 
     def __init__(self, options: CompactOptions, tokenizer: Tokenizer, dropped_tokens: int) -> None:
         budget = ContextBudget.for_model(options.model or "", tokenizer=tokenizer, window=options.window)
-        self.limit = budget.limit
+        self.limit, self.base = budget.limit, budget.base
         if budget.limit is None:
             budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
         self.max_tokens = budget.summary_tokens
@@ -192,7 +200,7 @@ def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Out
     click.echo()
     echo_wrapped(f"Summary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):")
     click.echo()
-    click.echo(escape_control_chars(summary.text))
+    click.echo(escape_control_chars("\n\n".join(filter(None, (summary.text, outcome.beside)))))
     click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
     if outcome.limit is not None and outcome.after > outcome.limit:
         echo_wrapped(f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves.")
@@ -219,5 +227,6 @@ def _outcome_to_json(options: CompactOptions, outcome: Outcome) -> dict[str, obj
         "model": summary.model if summary else None,
         "usage": attrs.asdict(summary.usage) if summary and summary.usage else None,
         "summary": summary.text if summary else None,
+        "beside": outcome.beside if summary else None,
         "entry": entry_to_json(outcome.entry) if outcome.entry else None,
     }

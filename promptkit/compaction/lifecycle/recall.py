@@ -123,7 +123,7 @@ def find_passages(path: Iterable[Entry], question: str, *, among: Container[str]
         if among is not None and entry.id not in among:
             continue
         lines = list_lines(entry)
-        hits = [(at, words) for at, line in enumerate(lines) if (words := terms & extract_words(line))]
+        hits = [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
         if hits:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
@@ -144,6 +144,12 @@ class Passage:
     """The matching lines and the lines around them."""
     score: float
     """The higher the better."""
+
+
+def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
+    """Return the terms that a line contains. Most lines contain none, which is seen without taking them apart."""
+    lower = line.lower()
+    return terms & extract_words(line) if any(term in lower for term in terms) else frozenset()
 
 
 def _build_passages(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from promptkit.compaction.lifecycle.recall import find_passages
+from promptkit.compaction.planning.file_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Edit
+from promptkit.transcript.entries import Edit, MessageEntry
 from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.store import SearchableStore
 
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["RECALL", "recall_tool", "suggest_call"]
+__all__ = ["RECALL", "recall", "recall_tool", "suggest_call"]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -69,16 +73,38 @@ def recall_tool(
     async def run(arguments: Mapping[str, object]) -> str:
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
-        found = await asyncio.to_thread(_recall, path, arguments, tokenizer or tokenizer_for(None), max_tokens, store)
-        return found if redactor is None else redactor(found)
+        work = partial(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor, index=store)
+        return await asyncio.to_thread(work)
 
     return Tool(definition=RECALL, run=run)
 
 
-def _recall(
-    path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int, store: SearchableStore | None = None
+def recall(  # noqa: PLR0913  # keywords
+    path: Sequence[Entry],
+    arguments: Mapping[str, object],
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_tokens: int = 1_500,
+    redactor: Redactor | None = None,
+    index: SearchableStore | None = None,
 ) -> str:
-    """Answer one call. Mistakes of the model are answered with a sentence that says what to write."""
+    """Answer one call of the tool. Mistakes of the model are answered with a sentence that says what to write, after `Error: `.
+
+    Args:
+        path: The entries of the conversation.
+        arguments: The arguments of the call, as `RECALL` describes them.
+        tokenizer: Counts the tokens of the result. Default: o200k_base.
+        max_tokens: The most tokens of the result.
+        redactor: Removes secrets from the result.
+        index: The store of the conversation, if it has an index of words.
+    """
+    found = _recall(path, arguments, tokenizer or tokenizer_for(None), max_tokens, index)
+    return found if redactor is None else redactor(found)
+
+
+def _recall(
+    path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int, index: SearchableStore | None
+) -> str:
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
@@ -89,7 +115,7 @@ def _recall(
     elif "pattern" in texts:
         name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
     elif "query" in texts:
-        name, pages = "query", _group(conversation.search_words(texts["query"], store), tokenizer, max_tokens)
+        name, pages = "query", _group(conversation.search_words(texts["query"], index), tokenizer, max_tokens)
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     try:
@@ -109,11 +135,28 @@ class _RecallError(Exception):
 
 
 def _readable(path: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with a message, without those that were redacted, and without earlier recalls."""
+    """Return the entries with a message, without those that were redacted, and without earlier recalls: their calls and results."""
     hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
-    messages = [entry for entry in path if entry.message is not None and entry.id not in hidden]
-    recalls = {call.id for entry in messages if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
-    return [entry for entry in messages if entry.message and entry.message.tool_call_id not in recalls]
+    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if _is_recall(call.name)}
+    readable: list[Entry] = []
+    for entry in path:
+        payload, message = entry.payload, entry.message
+        if message is None or entry.id in hidden or message.tool_call_id in recalls:
+            continue
+        if isinstance(payload, MessageEntry) and payload.quotes:
+            continue  # read back by a tool of another name, as over MCP
+        if recalls.isdisjoint(call.id for call in message.tool_calls) or not isinstance(payload, MessageEntry):
+            readable.append(entry)
+            continue
+        message = attrs.evolve(message, tool_calls=tuple(call for call in message.tool_calls if call.id not in recalls))
+        if message.text or message.tool_calls:
+            readable.append(attrs.evolve(entry, payload=attrs.evolve(payload, message=message)))
+    return readable
+
+
+def _is_recall(tool: str) -> bool:
+    """Tell whether a tool's name is that of this tool, with or without the prefix of an MCP server."""
+    return SERVER_PREFIX.split(tool)[-1] == RECALL.name
 
 
 class _Conversation:
@@ -131,20 +174,21 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
-        title = self._describe(entry)
         text = neutralize_tags("\n".join(list_lines(entry)))
-        room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
-        start = 0
+        start = page = 0
         while start < len(text) or start == 0:
+            page += 1
+            title = self._describe(entry, page=page)
+            room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
             # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
             piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
-            yield f"{title}\n{piece}" if start == 0 else piece
+            yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
-    def search_words(self, query: str, store: SearchableStore | None) -> Iterator[str]:
-        """Yield the passages that match words, best first. A store with an index says which entries to look at."""
+    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[str]:
+        """Yield the passages that match words, best first. An index says which entries to look at."""
         by_id = {entry.id: entry for entry in self.entries}
-        among = None if store is None else store.find_entries(extract_words(query))
+        among = None if index is None else index.find_entries(extract_words(query))
         for passage in find_passages(self.entries, query, among=among):
             yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
 
@@ -157,16 +201,17 @@ class _Conversation:
                 text = neutralize_tags("\n".join(lines))
                 yield f"{self._describe(entry)}\n{text}"
 
-    def _describe(self, entry: Entry) -> str:
+    def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, its id, and the entries with the results of its calls."""
         message = entry.message
+        name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
         if message is None:
-            return f"[entry {entry.id}]"
+            return f"[{name}]"
         if message.role == "tool":
-            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, entry {entry.id}]"
+            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, {name}]"
         results = [self._result_ids[call.id] for call in message.tool_calls if call.id in self._result_ids]
         after = f"; results in {', '.join(results)}" if results else ""
-        return f"[{message.role}, entry {entry.id}{after}]"
+        return f"[{message.role}, {name}{after}]"
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:
@@ -225,8 +270,9 @@ def suggest_call(
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
         location: The transcript's file, or its URL, which no tool reads.
     """
-    if RECALL in tools:
-        return format_call(RECALL.name, {"query": _suggest_query(facts)})
+    own = next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
+    if own is not None:
+        return format_call(own, {"query": _suggest_query(facts)})
     if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None

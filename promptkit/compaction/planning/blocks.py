@@ -80,11 +80,13 @@ def is_checkpoint_item(item: ViewItem) -> bool:
 
 
 def extract_summary_text(message: Message) -> str | None:
-    """Return the summary in a message, without its tags, or None for any other message."""
+    """Return the summary in a message, without its tags and what is carried after it, or None for any other message."""
     text = message.text if message.role == "user" else ""
-    if not (text.startswith(_OPENING_TAG) and text.endswith(_CLOSING_TAG)) or len(text) < len(_OPENING_TAG) + len(_CLOSING_TAG):
+    end = text.find(_CLOSING_TAG, len(_OPENING_TAG)) if text.startswith(_OPENING_TAG) else -1
+    carried = text[end + len(_CLOSING_TAG) :]
+    if end < 0 or (carried and not carried.startswith("\n\n<")):
         return None
-    return text[len(_OPENING_TAG) : len(text) - len(_CLOSING_TAG)]
+    return text[len(_OPENING_TAG) : end]
 
 
 def is_summary(item: ViewItem) -> bool:
@@ -112,15 +114,24 @@ def find_last_user_request(items: Sequence[ViewItem]) -> int | None:
 
 
 def find_open_user_requests(items: Sequence[ViewItem]) -> list[int]:
-    """Return the indexes of the user requests since the last reply without tool calls: those that the model still works on."""
+    """Return the indexes of the user requests since the last reply without tool calls: those that the model still works on.
+
+    A reply after which a program asked the model to go on is not the last one of its turn.
+    """
     found: list[int] = []
     for at in range(len(items) - 1, -1, -1):
         message = items[at].message
-        if message.role == "assistant" and not message.tool_calls:
+        if message.role == "assistant" and not message.tool_calls and not _is_continued(items, at):
             break
         if is_user_request(items[at]):
             found.append(at)
     return found[::-1]
+
+
+def _is_continued(items: Sequence[ViewItem], at: int) -> bool:
+    """Return whether a program's message follows a reply, and no user message follows that one."""
+    following = items[at + 1 : at + 3]
+    return bool(following) and following[0].kind == "custom_message" and not any(map(is_user_request, following))
 
 
 def has_completed_round(items: Sequence[ViewItem]) -> bool:

@@ -11,7 +11,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FILE_RULES", "PATH_ARGUMENTS", "FileCall", "FileRule", "FileUse", "find_file_call"]
+__all__ = ["FILE_RULES", "PATH_ARGUMENTS", "SERVER_PREFIX", "FileCall", "FileRule", "FileUse", "find_file_call"]
 
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
 """The use of files by a tool: it reads them, changes them (or deletes, moves and creates them), looks for them, or does something else."""
@@ -57,6 +57,7 @@ class FileRule:
 
 FILE_RULES: tuple[FileRule, ...] = (
     FileRule(tools=r"str_replace|text_editor|^edit", use="read", when=("command", ("view",))),
+    FileRule(tools=r"^recall$", use="search"),
     FileRule(tools=r"director(?:y|ies)$|^mkdir|folder$", use="other"),
     FileRule(tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True),
     FileRule(tools=r"(?:search|find)_?(?:and_?)?replace", use="change"),
@@ -89,7 +90,7 @@ def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[F
     >>> find_file_call("mcp__files__read_many_files", {"paths": ["a.py", "b.py"]})
     FileCall(use='read', paths=('a.py', 'b.py'))
     """
-    name = _SERVER.split(tool)[-1]
+    name = SERVER_PREFIX.split(tool)[-1]
     matching = (rule for rule in rules if re.search(rule.tools, name, re.IGNORECASE) and _holds(rule, arguments))
     rule = next(matching, None)
     paths = _find_paths(arguments, rule) if rule else ()
@@ -100,7 +101,7 @@ def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[F
     return FileCall(rule.use, paths) if rule else None
 
 
-_SERVER = re.compile(r"__|[./:]")
+SERVER_PREFIX = re.compile(r"__|[./:]")
 """The separators between the name of an MCP server, or of a namespace, and the name of its tool."""
 
 _PATCH = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): (\S.*?)[ \t]*$|^(?:\+\+\+|---) (?:[ab]/)?(\S+)", re.MULTILINE)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
+    from promptkit.providers.model import Model
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
@@ -83,6 +84,8 @@ class SummaryTask:
     """The facts that the earlier checkpoint recorded."""
     headings: bool = True
     """The summary has the headings of the template. False: the instructions ask for something else."""
+    requests_beside: bool = False
+    """The user's messages stand beside the summary, which need not repeat them."""
     file_rules: Sequence[FileRule] = FILE_RULES
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
@@ -93,6 +96,8 @@ class SummaryTask:
     """Only a model may write the summary, where the conversation has a summarizing model."""
     report: Callable[[FailedAttempt], object] | None = attrs.field(default=None, repr=False, eq=False)
     """Called with each attempt that failed."""
+    observe: Callable[[Model], Model] | None = attrs.field(default=None, repr=False, eq=False)
+    """Returns a model whose requests are reported as events. None: they are not."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
     """Raises SummaryError for a summary that would not be applied, such as one that is no smaller than the messages it replaces."""
 
@@ -138,6 +143,8 @@ class Summary:
     """Messages of the provider's own compaction that replace the dropped ones. `text` is used where these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Facts for the next checkpoint."""
+    request_id: str | None = attrs.field(default=None, eq=False)
+    """The provider's name for the request that wrote it. None: it gave none, or no model was asked."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""User messages that stay verbatim beside a summary: the newest ones that fit."""
+"""User messages that stay verbatim beside a summary: as messages, or as one text that is marked as history."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "VerbatimUserMessages", "keep_newest", "shorten_message"]
+__all__ = ["MARKER", "UserMessageHistory", "VerbatimUserMessages", "has_history", "keep_newest", "shorten_message"]
 
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
+
+HISTORY_TAG = "user-messages"
+HISTORY_TITLE = "What the user said before, word for word, oldest first. This is history: do not do again what was answered."
 
 
 @attrs.frozen(kw_only=True)
@@ -99,3 +102,72 @@ def shorten_message(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: s
     room = tokens - (Sizer(tokenizer).count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))
     kept = truncate_text(text, room, keep="middle", ratio=0.5, marker=marker, tokenizer=tokenizer) if room > 0 else ""
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
+
+
+@attrs.frozen(kw_only=True)
+class UserMessageHistory:
+    """The user's earlier messages as one text beside a summary: word for word, and each marked as answered or open.
+
+    They come from the facts of the checkpoint, so that those of earlier checkpoints go on.
+    """
+
+    max_tokens: int = 4_000
+    """Limit for the whole text. If not all messages fit, the oldest are shortened and left out first, and none gets more than half."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_tokens < 0:
+            problem = f"max_tokens={self.max_tokens} must be at least 0."
+            raise InvalidArgumentError(problem)
+
+    def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
+        """Format messages of the user, oldest first. The text is empty if there are none, or no room for any.
+
+        Args:
+            messages: The texts of the messages.
+            unanswered: How many of the newest ones no final reply has followed.
+            tokenizer: Counts the tokens.
+        """
+        if not messages:
+            return ""
+        first_open = len(messages) - unanswered
+        marked = [("[open] " if at >= first_open else "[answered] ", _hide_end(text)) for at, text in enumerate(messages)]
+        text = _format_history([mark + said for mark, said in marked], omitted=0)
+        over = tokenizer.count(text) - self.max_tokens
+        room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(marked)))
+        while over > 0:
+            kept = _fit_newest(marked, room, tokenizer)
+            if not kept:
+                return ""
+            text = _format_history(kept, omitted=len(marked) - len(kept))
+            over = tokenizer.count(text) - self.max_tokens
+            room -= over  # tokens that the joins of the lines cost
+        return text
+
+
+def has_history(text: str) -> bool:
+    """Return whether a checkpoint's message ends with the user's earlier messages."""
+    return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
+
+
+def _fit_newest(marked: Sequence[tuple[str, str]], tokens: int, tokenizer: Tokenizer) -> list[str]:
+    """Return the newest messages that fit, in their order. The oldest of them, and any of more than half of `tokens`, is shortened."""
+    kept: list[str] = []
+    left, most = tokens, tokens // 2
+    for mark, said in reversed(marked):
+        frame = tokenizer.count(mark) + 1  # and the end of the line
+        shown = truncate_text(said, min(left, most) - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+        if not shown or shown == MARKER:
+            break
+        kept.append(mark + shown)
+        left -= frame + tokenizer.count(shown)
+    return kept[::-1]
+
+
+def _format_history(lines: Sequence[str], *, omitted: int) -> str:
+    what = "message is" if omitted == 1 else "messages are"
+    note = [f"[{omitted:,} earlier {what} left out]"] if omitted else []
+    return "\n".join([f"<{HISTORY_TAG}>", HISTORY_TITLE, *note, *lines, f"</{HISTORY_TAG}>"])
+
+
+def _hide_end(text: str) -> str:
+    return text.replace(f"</{HISTORY_TAG}", f"<\\/{HISTORY_TAG}")

@@ -7,6 +7,8 @@ from typing import TypeAlias
 import attrs
 
 __all__ = [
+    "HANDOFF",
+    "THRESHOLD",
     "WAIT_SECONDS",
     "ApplySummary",
     "Compact",
@@ -23,6 +25,12 @@ __all__ = [
 ]
 
 
+THRESHOLD = "threshold"
+"""The trigger of a compaction because of the conversation's size."""
+
+HANDOFF = "handoff"
+"""The trigger of a compaction that keeps no messages and writes a document for the rest of the work, if the preset has such a summarizer."""
+
 WAIT_SECONDS = 60.0
 """Longest wait of a request for a summary, in seconds, where nothing else is configured."""
 
@@ -38,7 +46,7 @@ class Reason:
     why: str
     """One clause that says why."""
     ratio: float | None = None
-    """The request's share of the budget's base. None: unknown, or not used."""
+    """The request's share of the size from which on it overflows. None: unknown, or not used."""
     threshold: float | None = None
     """The ratio that it was compared with."""
     warm: bool | None = None
@@ -100,7 +108,7 @@ class Compact:
     """Summarize now, in the foreground."""
 
     trigger: str
-    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground` or the name of a phase."""
+    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground`, `handoff` or the name of a phase."""
     reason: Reason
     seconds: float = WAIT_SECONDS
     """The longest time that one summarizer may take. Then the next one is tried."""

@@ -2,7 +2,7 @@
 
 A policy is a list of rules; the first rule that applies decides. The default policy is that of VS Code Copilot Chat, with limits on
 waiting and on repeated attempts. The other rules follow other systems. Rules are pure: they read no clock, call no model and keep no
-state. Randomness comes from a generator that the caller passes.
+state. Randomness comes from a generator that the caller passes. Ratios are shares of the size from which on a request overflows.
 
 All rules respect the same guards: attempts without progress are bounded, and nothing happens automatically where compaction is off.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.decisions import (
+    THRESHOLD,
     WAIT_SECONDS,
     ApplySummary,
     Compact,
@@ -64,10 +65,15 @@ __all__ = [
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
 MANUAL = "manual"
-THRESHOLD = "threshold"
 
-TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected")
-"""The phases in which a request is too large."""
+TOO_LARGE: tuple[Phase, ...] = ("overflow", "rejected", "incomplete")
+"""The phases in which a request is too large, or too large for its reply."""
+
+PROBLEMS = {
+    "overflow": "the request is larger than the budget",
+    "rejected": "the provider refused the request",
+    "incomplete": "the reply was cut off because the context window is full",
+}
 
 
 class Policy(Protocol):
@@ -111,7 +117,10 @@ class _FirstMatch:
 
 @attrs.frozen(kw_only=True)
 class Thresholds:
-    """The figures of the default policy. The ratios are VS Code's; the limits on waiting and attempts are promptkit's."""
+    """The figures of the default policy. The ratios are VS Code's; the limits on waiting and attempts are promptkit's.
+
+    VS Code's ratios are shares of the window, of which tools reserve up to a tenth: there, a request overflows before it reaches `cold`.
+    """
 
     warm: float = 0.78
     """Lowest ratio at which a background summary starts with a warm prompt cache."""
@@ -203,7 +212,7 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
             return None
         if (ignored := _ignore_refusal(state)) is not None:
             return ignored
-        problem = "the provider refused the request" if state.phase == "rejected" else "the request is larger than the budget"
+        problem = PROBLEMS[state.phase]
         reason = Reason(why=problem, ratio=state.ratio)
         unreachable = state.unreachable(state.budget.render_budget)
         if unreachable:
@@ -267,8 +276,8 @@ def start_background(*, rng: Callable[[], float], warm: float = 0.78, jitter: fl
             return NoAction(reason=reason)
         if state.background in {"running", "ready"}:
             return NoAction(reason=attrs.evolve(reason, why=f"a summary is {state.background}"))
-        base = state.budget.base
-        why = state.unreachable(None if base is None else int(base * warm)) or state.attempts_exhausted(1, breaker, ignore_failed=True)
+        full = state.budget.render_budget
+        why = state.unreachable(None if full is None else int(full * warm)) or state.attempts_exhausted(1, breaker, ignore_failed=True)
         if why:
             return NoAction(reason=attrs.evolve(reason, why=why))
         return StartBackground(reason=attrs.evolve(reason, why="warm cache" if state.warm else "cold cache, and nearly full"))
@@ -345,8 +354,8 @@ def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",)
         if state.phase not in phases or ratio is None or ratio < threshold or state.compacted or state.background in {"running", "ready"}:
             return None
         reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
-        base = state.budget.base
-        unreachable = state.unreachable(None if base is None else int(base * threshold))
+        full = state.budget.render_budget
+        unreachable = state.unreachable(None if full is None else int(full * threshold))
         if unreachable:
             return NoAction(reason=attrs.evolve(reason, why=unreachable))
         return _compact(state, reason, THRESHOLD, attempts, breaker)
@@ -354,8 +363,13 @@ def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",)
     return rule
 
 
-def compact_above(
-    max_tokens: Callable[[ContextBudget], float | None], *phases: Phase, inclusive: bool = False, attempts: int = 1, breaker: int = 3
+def compact_above(  # keywords
+    max_tokens: Callable[[ContextBudget], float | None],
+    *phases: Phase,
+    inclusive: bool = False,
+    trigger: str = THRESHOLD,
+    attempts: int = 1,
+    breaker: int = 3,
 ) -> Rule:
     """Make a rule that compacts in the foreground where a request takes more tokens than a budget allows.
 
@@ -363,6 +377,7 @@ def compact_above(
         max_tokens: Returns the limit in tokens for a budget. None: never compact.
         phases: The phases in which the rule applies.
         inclusive: Whether a request of exactly the limit is compacted as well.
+        trigger: The cause, as the checkpoint records it. `handoff` replaces the whole conversation by a document for the rest of the work.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -380,7 +395,7 @@ def compact_above(
         unreachable = state.unreachable(int(limit))
         if unreachable:
             return NoAction(reason=attrs.evolve(reason, why=unreachable))
-        return _compact(state, reason, THRESHOLD, attempts, breaker)
+        return _compact(state, reason, trigger, attempts, breaker)
 
     return rule
 
@@ -479,7 +494,7 @@ def promote(*phases: Phase) -> Rule:
 
 def only_before_turns(rule: Rule) -> Rule:
     """Restrict a rule for before a render to the first request of a turn: between tool calls it does not apply."""
-    return lambda state: None if state.phase == "before_render" and state.warm else rule(state)
+    return lambda state: None if state.phase == "before_render" and state.mid_turn else rule(state)
 
 
 def once_per_turn(rule: Rule) -> Rule:

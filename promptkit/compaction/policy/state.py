@@ -9,7 +9,17 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["SUFFICIENT_RATIO", "AttemptOutcome", "Attempts", "BackgroundState", "Phase", "PolicyState", "judge_attempt"]
+__all__ = [
+    "CACHE_SECONDS",
+    "SUFFICIENT_RATIO",
+    "AttemptOutcome",
+    "Attempts",
+    "BackgroundState",
+    "Phase",
+    "PolicyState",
+    "is_cache_warm",
+    "judge_attempt",
+]
 
 Phase: TypeAlias = Literal[
     "before_render", "rendered", "turn_end", "incomplete", "overflow", "rejected", "idle", "memory", "model_switch", "manual"
@@ -19,7 +29,7 @@ Phase: TypeAlias = Literal[
 - `before_render`: before a request is rendered.
 - `rendered`: after the reply to a request that fits.
 - `turn_end`: after the model's last reply of a turn.
-- `incomplete`: the model's reply was cut off.
+- `incomplete`: the model's reply was cut off because the context window is full.
 - `overflow`: a rendered request is larger than the budget.
 - `rejected`: the provider refused a request as too large.
 - `idle`: no turn is running.
@@ -43,6 +53,32 @@ AttemptOutcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "fai
 
 SUFFICIENT_RATIO = 0.78
 """The ratio that a request must be below after a compaction. From there on the next compaction would start at once."""
+
+
+CACHE_SECONDS = 300.0
+"""Seconds for which the known providers keep a prompt in their cache after its last use, unless they are paid for more."""
+
+CACHED_SHARE = 0.5
+"""Share of a request that must have been read from the cache for the cache to be warm. What a summary changed is read anew at first."""
+
+
+def is_cache_warm(
+    *, seconds_since_request: float | None, cached_share: float | None, mid_turn: bool, cache_seconds: float = CACHE_SECONDS
+) -> bool:
+    """Tell whether the provider's prompt cache holds the start of the next request, by what is known of the last one.
+
+    Args:
+        seconds_since_request: Seconds since the last request or reply. None: none is known, so that the cache is cold.
+        cached_share: Share of the last request that the provider read from its cache. None: unknown, as with providers that do not report it.
+        mid_turn: Whether a round of tool calls was completed in this turn. Decides where the share is unknown, as in VS Code.
+        cache_seconds: Seconds for which the provider keeps a prompt.
+
+    Returns:
+        True if the cache is warm.
+    """
+    if seconds_since_request is None or seconds_since_request > cache_seconds:
+        return False
+    return mid_turn if cached_share is None else cached_share >= CACHED_SHARE
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +127,9 @@ class PolicyState:
     prunable_tokens: int = 0
     """Tokens that pruning old tool outputs would save."""
     warm: bool = False
-    """Whether the start of the request is in the provider's prompt cache: a round of tool calls was completed in this turn."""
+    """Whether the start of the request is taken to be in the provider's prompt cache, by `is_cache_warm`."""
+    mid_turn: bool = False
+    """Whether a round of tool calls was completed in this turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
     background: BackgroundState = "idle"
@@ -119,7 +157,7 @@ class PolicyState:
 
     @property
     def ratio(self) -> float | None:
-        """The request's share of the budget's base. None: unknown."""
+        """The request's share of the size from which on it overflows. None: unknown."""
         return self.budget.ratio(self.tokens)
 
     def unreachable(self, target_tokens: int | None) -> str | None:

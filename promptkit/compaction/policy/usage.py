@@ -26,6 +26,9 @@ __all__ = ["FACTOR_RANGE", "ProviderCount", "RejectedCount", "UsageMeter", "Usag
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause than the way of counting."""
 
+MAX_OVERFLOW = 2
+"""How many times the context window a count may be. A larger one is not that of a request."""
+
 MAX_FACTORS = 5
 """Number of the newest provider counts that the correction is made of."""
 
@@ -48,6 +51,10 @@ class UsageReading:
     """The entry that holds the provider's count."""
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
+    cached_share: float | None = None
+    """Share of the last counted request that the provider read from its prompt cache. None: it has reported none lately, or nothing at all."""
+    overflowed: bool = False
+    """Whether the last counted request was larger than the context window, although it was answered: the provider may have cut it."""
     rejected: tuple[RejectedCount, ...] = ()
     """Newer provider counts that are unusable."""
 
@@ -79,7 +86,7 @@ class WindowUsage:
 
         Args:
             transcript: The conversation; its path holds the provider's counts.
-            view: Returns what requests show of the transcript now.
+            view: Returns what requests show of the transcript now: the view with the messages as they are sent.
             changed: Returns why the view of the path that ended with an entry (its id) no longer holds. None: it was at most appended to.
             tokenizer: Counts messages.
             model: The model whose counts are used, as entries name it.
@@ -88,7 +95,7 @@ class WindowUsage:
         self.fixed_tokens = fixed_tokens
         """Tokens that every request has besides the conversation: system prompt, tool definitions, framing. Measured at each render."""
         self.items = 0
-        """Number of items of the view at the last render."""
+        """Number of items of the transcript's view at the last render."""
         self.leaf: str | None = None
         """The last entry of the path at the last render."""
         self._transcript = transcript
@@ -118,11 +125,18 @@ class WindowUsage:
             self._cached = view, key, self._meter.read(self._path_since_stale_leaf(), view, fixed_tokens=self.fixed_tokens, window=window)
         return self._cached[2]
 
-    def on_rendered(self, tokens: int, window: int | None, *, pruned: bool) -> None:
-        """Record a rendered request of `tokens`. A `pruned` one lacks part of the conversation, so `fixed` is not measured by it."""
+    def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
+        """Record a rendered request.
+
+        Args:
+            tokens: The size of the request, in tokens.
+            window: The size of the model's context window, in tokens. None: unknown.
+            items: The number of items of the transcript's view.
+            pruned: Whether the request lacks a part of the conversation, so that `fixed_tokens` is not measured by it.
+        """
         if not pruned:
             self.fixed_tokens = max(0, tokens - (self.reading(window).local - self.fixed_tokens))
-        self.items, self._rendered_tokens, self.leaf = len(self._view().items), tokens, self._transcript.leaf
+        self.items, self._rendered_tokens, self.leaf = items, tokens, self._transcript.leaf
 
     def on_reply(self, window: int | None) -> int:
         """Record that the reply to the rendered request is in the transcript, and return the tokens to decide by.
@@ -153,6 +167,8 @@ class UsageMeter:
         self._before: list[int] = [0]
         """Tokens before each item, and after the last one."""
         self._places: dict[str, int] = {}
+        self._first_sums: dict[str, int] = {}
+        """Tokens before each item when it was measured first: a provider's count of the request before it is of these messages."""
         self._factors: dict[str, float] = {}
 
     def read(self, path: Sequence[Entry], view: TranscriptView, *, fixed_tokens: int = 0, window: int | None = None) -> UsageReading:
@@ -171,6 +187,7 @@ class UsageMeter:
         newest: ProviderCount | None = None
         rejected: list[RejectedCount] = []
         factors: dict[str, float] = {}
+        cached = False
         for count in iter_provider_counts(path, model=self.model, window=window):
             if isinstance(count, RejectedCount):
                 if newest is None:
@@ -182,17 +199,27 @@ class UsageMeter:
             if place is None:
                 continue
             newest = newest or count
-            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._before[place]))
+            cached = cached or count.cached_tokens > 0
+            if window is not None and count.input_tokens > window:  # whatever the provider did with that request, it is no measure
+                continue
+            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
         return UsageReading(
             local=fixed_tokens + local,
-            provider=None if newest is None else newest.tokens + local - self._before[self._places[newest.entry_id] + 1],
+            provider=None if newest is None else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
+            cached_share=newest.cached_tokens / newest.input_tokens if newest is not None and cached else None,
+            overflowed=newest is not None and window is not None and newest.input_tokens > window,
             rejected=tuple(rejected),
         )
+
+    def _sum_through(self, entry_id: str) -> int:
+        """Return the tokens up to an item, and of it. What was cleared since from the messages before it is still part of them."""
+        place = self._places[entry_id]
+        return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message."""
@@ -221,11 +248,15 @@ class UsageMeter:
         removed = old[same:]  # keeps the messages alive while their ids are looked up
         del old[same:], self._before[same + 1 :]
         for item in items[same:]:
-            self._places.setdefault(item.entry_id, len(old))
+            if item.entry_id not in self._places:
+                self._places[item.entry_id] = len(old)
+                self._first_sums.setdefault(item.entry_id, self._before[-1])
             tokens = known.get(id(item.message))
             self._before.append(self._before[-1] + (self.count(item.message) if tokens is None else tokens))
             old.append(item)
-        del removed
+        for item in removed:
+            if item.entry_id not in self._places:
+                self._first_sums.pop(item.entry_id, None)
 
     def _update_factor(self, newest: dict[str, float]) -> float:
         """Return the median of the newest factors, filled up with those known from before where the view has few."""
@@ -254,6 +285,8 @@ class ProviderCount:
     input_tokens: int
     """Tokens of the request, cached ones included."""
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Tokens of the request that the provider read from its prompt cache."""
 
     @property
     def tokens(self) -> int:
@@ -274,7 +307,9 @@ def iter_provider_counts(
 ) -> Iterator[ProviderCount | RejectedCount]:
     """Iterate over the provider's counts on a path, newest first, back to the last checkpoint, edit or reset.
 
-    Rejected are counts of 0, counts larger than the context window, counts of another model, and counts of failed replies.
+    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above the context window is taken, since some
+    providers cut a request that is too large and answer. It is rejected if it is above twice the window, or if the count before the last
+    compaction was above the window, too: then it does not follow the size of requests.
 
     Args:
         path: The entries, root first.
@@ -288,23 +323,48 @@ def iter_provider_counts(
         payload = path[at].payload
         if isinstance(payload, MessageEntry):
             if payload.usage is not None:
-                yield _check_count(path[at].id, payload, model, window)
+                yield _check_count(path, at, payload, model, window)
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
 
-def _check_count(entry: str, reply: MessageEntry, model: str | None, window: int | None) -> ProviderCount | RejectedCount:
-    usage = reply.usage
+def _check_count(
+    path: Sequence[Entry], at: int, reply: MessageEntry, model: str | None, window: int | None
+) -> ProviderCount | RejectedCount:
+    entry, usage = path[at].id, reply.usage
     if usage is None or usage.input_tokens <= 0:
         return RejectedCount(entry_id=entry, why="no input tokens were counted")
     if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
         return RejectedCount(entry_id=entry, why="its figures contradict each other")
+    if window is not None and usage.output_tokens > window:
+        return RejectedCount(entry_id=entry, why=f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}")
     if reply.finish in UNREPLAYABLE_FINISHES:
         return RejectedCount(entry_id=entry, why=f"the reply ended with {reply.finish!r}")
     if model is not None and reply.model is not None and reply.model != model:
         return RejectedCount(entry_id=entry, why=f"it was counted by {reply.model}, not by {model}")
-    if window is not None and usage.input_tokens + usage.output_tokens > window:
-        total = usage.input_tokens + usage.output_tokens
-        return RejectedCount(entry_id=entry, why=f"{total:,} tokens are more than the context window of {window:,}")
+    if window is not None and usage.input_tokens > window:
+        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
+        if usage.input_tokens > MAX_OVERFLOW * window:
+            return RejectedCount(entry_id=entry, why=f"{above}, and more than {MAX_OVERFLOW} times as many")
+        if _overflowed_before(path[:at], model, window):
+            return RejectedCount(entry_id=entry, why=f"{above}, as was the count before the last compaction")
     # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return ProviderCount(
+        entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+    )
+
+
+def _overflowed_before(path: Sequence[Entry], model: str | None, window: int) -> bool:
+    """Return whether the last count of a model before the last compaction of a path was above the context window."""
+    compacted = False
+    for entry in reversed(path):
+        payload = entry.payload
+        compacted = compacted or isinstance(payload, Checkpoint)
+        if (
+            compacted
+            and isinstance(payload, MessageEntry)
+            and payload.usage is not None
+            and (model is None or payload.model in {None, model})
+        ):
+            return payload.usage.input_tokens > window
+    return False

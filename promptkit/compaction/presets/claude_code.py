@@ -9,9 +9,8 @@ import attrs
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
 from promptkit.compaction.presets.preset import Preset, split_reserve
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import disables, percent, setting
 from promptkit.compaction.pruning.processors import clear_results
-from promptkit.compaction.replacement import Replacement, carry_from_facts
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ __all__ = ["ClaudeCode", "claude_code"]
 class ClaudeCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=(disables("DISABLE_AUTO_COMPACT"), disables("DISABLE_COMPACT"), "autoCompactEnabled"))
     """Whether automatic compaction is on."""
     output_tokens: int = setting(20_000, minimum=0)
     """Maximum of the tokens that are kept free for the model's output."""
     margin_tokens: int = setting(13_000, minimum=0)
     """Tokens that are kept free besides the output."""
-    threshold: float | None = setting(None, minimum=0.01, maximum=1)
+    threshold: float | None = setting(None, names=(percent("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),), minimum=0.01, maximum=1)
     """Share of what the output leaves of the window, from which the conversation is compacted if that is earlier. None: the margin alone."""
     keep_results: int | None = setting(None, minimum=0)
     """Number of the newest tool results that requests contain; older ones are cleared. None: all."""
@@ -51,7 +50,7 @@ class ClaudeCode:
 
 
 def claude_code(settings: ClaudeCode | None = None) -> Preset:
-    """Return the preset. The summary, todos and skills replace all messages."""
+    """Return the preset. The summary and what every preset carries replace all messages."""
     chosen = settings or ClaudeCode()
     above = compact_above(chosen.max_tokens, "before_render", inclusive=True, attempts=chosen.breaker, breaker=chosen.breaker)
     return Preset(
@@ -60,7 +59,6 @@ def claude_code(settings: ClaudeCode | None = None) -> Preset:
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(attempts=chosen.breaker, breaker=chosen.breaker), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(carry=carry_from_facts),
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         processors=() if chosen.keep_results is None else (clear_results(chosen.keep_results, step=8),),
         enabled=chosen.enabled,

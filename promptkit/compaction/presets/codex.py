@@ -24,7 +24,7 @@ class Codex:
 
     enabled: bool = True
     """Whether automatic compaction is on."""
-    auto_compact_tokens: float | None = setting(None, threshold=True)
+    auto_compact_tokens: float | None = setting(None, names=("model_auto_compact_token_limit",), threshold=True)
     """Size from which the conversation is compacted, in tokens or as a share of the window. At most 0.9, which is the default."""
     user_message_tokens: int = setting(20_000, minimum=0)
     """Tokens of user messages that stay verbatim."""

@@ -20,7 +20,7 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.processors import truncate_history
-from promptkit.compaction.replacement import Replacement, carry_from_facts
+from promptkit.compaction.replacement import Replacement
 
 __all__ = ["CopilotCLI", "copilot_cli"]
 
@@ -29,11 +29,15 @@ __all__ = ["CopilotCLI", "copilot_cli"]
 class CopilotCLI:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("infiniteSessions.enabled",))
     """Whether automatic compaction is on."""
-    background: float = setting(0.80, minimum=0, maximum=1)
+    background: float = setting(
+        0.80, names=("COPILOT_BACKGROUND_COMPACTION_THRESHOLD", "infiniteSessions.backgroundCompactionThreshold"), minimum=0, maximum=1
+    )
     """Share of the context window at which a background summary starts."""
-    block: float = setting(0.95, minimum=0, maximum=1)
+    block: float = setting(
+        0.95, names=("COPILOT_BUFFER_EXHAUSTION_THRESHOLD", "infiniteSessions.bufferExhaustionThreshold"), minimum=0, maximum=1
+    )
     """Share of the context window from which on no request is sent without a new summary."""
     user_message_tokens: int = setting(20_000, minimum=0)
     """Tokens of user messages that stay verbatim."""
@@ -65,7 +69,6 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         keep=lambda _: KeepNothing(),
         replacement=Replacement(
             originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens, max_message_tokens=chosen.max_user_message_tokens),
-            carry=carry_from_facts,
         ),
         processors=(truncate_history(),),
         enabled=chosen.enabled,

@@ -22,11 +22,11 @@ __all__ = ["GSV", "gsv"]
 class GSV:
     """The settings of the preset."""
 
-    mode: Literal["auto-compact", "fail"] = "auto-compact"
+    mode: Literal["auto-compact", "fail"] = setting("auto-compact", names=("overflow",))
     """Whether the conversation is compacted automatically, or a request that is too large fails."""
-    compact_at_pressure: float = setting(0.9, minimum=0, maximum=1)
+    compact_at_pressure: float = setting(0.9, names=("compactAtPressure",), minimum=0, maximum=1)
     """Share of the context window, without the model's longest output, at which the conversation is compacted."""
-    keep_last: int = setting(80, minimum=1)
+    keep_last: int = setting(80, names=("keepLast",), minimum=1)
     """Number of messages that stay, and the rest of a block that the cut would split."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:

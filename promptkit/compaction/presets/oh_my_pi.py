@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
+from promptkit.compaction.lifecycle.handoff import make_handoff_summarizer
 from promptkit.compaction.planning.selection import KeepRecentTokens
+from promptkit.compaction.policy.decisions import HANDOFF, THRESHOLD
 from promptkit.compaction.policy.rules import (
     compact_above,
     compact_on,
@@ -17,9 +21,10 @@ from promptkit.compaction.policy.rules import (
 )
 from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
-from promptkit.tokens.budget import ContextBudget, resolve_threshold
+from promptkit.compaction.summarizers.defaults import make_fallback_factory
+from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 
 __all__ = ["OhMyPi", "oh_my_pi"]
 
@@ -31,21 +36,27 @@ RESERVE_SHARE = 0.15
 class OhMyPi:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""
-    threshold: float | None = setting(None, threshold=True)
+    threshold: float | None = setting(
+        None, names=(optional("compaction.thresholdTokens"), percent("compaction.thresholdPercent")), threshold=True
+    )
     """Size above which the conversation is compacted, in tokens or as a share. None: the window without the reserve, or without 15 % if that is more."""
-    reserve_tokens: int = setting(16_384, minimum=0)
+    reserve_tokens: int = setting(16_384, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
-    keep_recent_tokens: int = setting(20_000, minimum=1)
+    keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
     """Tokens of the newest messages that stay."""
-    idle_enabled: bool = False
+    idle_enabled: bool = setting(default=False, names=("compaction.idleEnabled",))
     """Whether an idle conversation is compacted."""
-    idle_tokens: int = setting(200_000, minimum=1)
+    idle_tokens: int = setting(200_000, names=("compaction.idleThresholdTokens",), minimum=1)
     """Size in tokens from which an idle conversation is compacted."""
-    idle_seconds: float = setting(300.0, minimum=0)
+    idle_seconds: float = setting(300.0, names=("compaction.idleTimeoutSeconds",), minimum=0)
     """Seconds without a message after which a conversation is idle."""
-    promote: bool = True
+    auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
+    """Whether the model is asked to go on after a compaction at the end of a turn."""
+    strategy: Literal["context-full", "handoff"] = setting("context-full", names=("compaction.strategy",))
+    """What happens at the threshold. `handoff`: a document for the rest of the work replaces the whole conversation."""
+    promote: bool = setting(default=True, names=("contextPromotion.enabled",))
     """Whether to switch to a larger model, if there is one, before summarizing."""
 
     def max_tokens(self, budget: ContextBudget) -> float | None:
@@ -53,15 +64,15 @@ class OhMyPi:
         if budget.window is None or self.threshold is not None:
             threshold = resolve_threshold(self.threshold, budget.window)
             return threshold if threshold is None or budget.window is None else min(max(threshold, 1), budget.window - 1)
-        reserve = max(int(budget.window * RESERVE_SHARE), self.reserve_tokens)
-        return budget.window - (reserve if reserve < budget.window else max(1, int(budget.window * RESERVE_SHARE)))
+        return budget.window - max(int(budget.window * RESERVE_SHARE), fit_reserve(budget.window, self.reserve_tokens))
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
-    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that was cut off."""
+    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that a full window cut off."""
     chosen = settings or OhMyPi()
-    above = compact_above(chosen.max_tokens, "turn_end", "before_render")
-    rules = [compact_on_demand, *([promote()] if chosen.promote else []), on_overflow(), compact_on("incomplete"), prune_at(0.5), above]
+    trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
+    above = compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger)
+    rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), prune_at(0.5), above]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
@@ -75,5 +86,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
         prunes=True,
+        handoff=make_fallback_factory(make_handoff_summarizer, last_resort=False),
+        auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,
     )

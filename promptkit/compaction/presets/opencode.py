@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing, KeepRecentTokens
 from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, prune_at
 from promptkit.compaction.presets.preset import Preset, split_reserve
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import disables, setting
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
@@ -23,17 +23,19 @@ __all__ = ["OpenCode", "opencode"]
 class OpenCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=(disables("OPENCODE_DISABLE_AUTOCOMPACT"), "compaction.auto"))
     """Whether automatic compaction is on."""
-    reserved: int | None = setting(None, minimum=0)
+    reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
     """Tokens that are kept free besides the model's output. None: as many as the output, at most 20,000."""
     second_reserve: bool = True
     """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as until early 2026."""
-    preserve_recent_tokens: int | None = setting(None, minimum=0)
+    preserve_recent_tokens: int | None = setting(None, names=("compaction.preserve_recent_tokens",), minimum=0)
     """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
-    tail_turns: int | None = None
+    tail_turns: int | None = setting(None, names=("compaction.tail_turns",))
     """Number of the newest turns of which messages stay, within these tokens. None: any number. 0 or less: nothing stays."""
-    prune: bool = False
+    auto_continue: bool = True
+    """Whether the model is asked to go on after a compaction at the end of a turn."""
+    prune: bool = setting(default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune"))
     """Whether old tool outputs are pruned if that saves 20,000 tokens."""
 
     def max_tokens(self, budget: ContextBudget) -> int | None:
@@ -70,5 +72,6 @@ def opencode(settings: OpenCode | None = None) -> Preset:
         max_summary_tokens=4_096,
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
         prunes=chosen.prune,
+        auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,
     )

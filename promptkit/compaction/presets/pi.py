@@ -22,11 +22,11 @@ __all__ = ["Pi", "file_list_summarizer", "limit_summary", "pi", "subtract_reserv
 class Pi:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""
-    reserve_tokens: int = setting(16_384, minimum=0)
+    reserve_tokens: int = setting(16_384, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
-    keep_recent_tokens: int = setting(20_000, minimum=1)
+    keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
     """Tokens of the newest messages that stay."""
 
 

@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
+from promptkit.compaction.policy.state import CACHE_SECONDS
 from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
@@ -86,13 +87,29 @@ class Preset:
     """How the summary replaces the summarized messages."""
     summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
     """Makes the summarizer."""
+    summary_model: str | None = None
+    """The name of the model that writes summaries. A session opens it like `model=`; a window is given the object as `summarizer=`.
+    None: the model that answers, or the one that is given."""
+    summary_model_filter: tuple[str, ...] = ()
+    """Parts of the names of models whose conversations another model summarizes, in any case. Empty: all of them."""
     max_summary_tokens: int | None = None
     """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
     processors: tuple[Processor, ...] = (truncate_history(),)
-    """Functions that change the messages of each request, in this order, after a compaction and before the render."""
+    """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     prunes: bool = False
     """Whether the policy may prune old tool outputs from the view."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
+    cache_seconds: float = CACHE_SECONDS
+    """Seconds after a request for which the provider's prompt cache is taken to hold it. Where the cache is cold, summaries start later."""
+    handoff: Callable[[SummarizerContext], Summarizer] | None = None
+    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None: they are summarized as all others."""
+    auto_continue: bool = False
+    """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
+
+    def allows_summary_model(self, answering_model: str) -> bool:
+        """Return whether conversations with a model are summarized by another model, if there is one."""
+        parts = self.summary_model_filter
+        return not parts or any(part.casefold() in answering_model.casefold() for part in parts)

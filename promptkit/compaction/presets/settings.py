@@ -3,6 +3,9 @@
 A settings class is a frozen attrs class whose fields have types and defaults. A missing setting keeps its default; environment variables
 override the file. An ambiguous, unknown or wrongly typed setting is an error that names the file or the variable: a setting that is
 silently ignored is noticed too late.
+
+A setting of a known system also has the names that the system itself gives it, so that what a user has set there holds here: variables, and
+keys of the system's own settings, with the dots of their groups (`OriginalName`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import difflib
 import math
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["load_settings", "setting"]
+__all__ = ["OriginalName", "disables", "load_settings", "optional", "original_names", "percent", "setting"]
 
 T = TypeVar("T")
 
@@ -39,9 +42,37 @@ TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", s
 TYPE_PLURALS = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
 
 
-def setting(
+@attrs.frozen
+class OriginalName:
+    """A name that a system gives a setting of its own: in capitals an environment variable, else a key of its settings."""
+
+    name: str
+    """The variable, or the key with its groups: `compaction.reserveTokens` is `reserveTokens` in the table `compaction`."""
+    unit: str | None = None
+    """What the value means there, for the documentation. None: the same as here."""
+    read: Callable[[object], object] | None = None
+    """Converts the value to one of the setting. Returns None if the value means the default; raises ValueError. None: it is the same."""
+
+
+def percent(name: str) -> OriginalName:
+    """Declare a name whose value is a percentage of what is a share here. A percentage of 0 or less means the default."""
+    return OriginalName(name, unit="percent", read=lambda value: share / 100 if (share := _as(float, value)) > 0 else None)
+
+
+def disables(name: str) -> OriginalName:
+    """Declare a name whose value "true" switches the setting off. Any other value means the default."""
+    return OriginalName(name, unit="true: off", read=lambda value: False if _as(bool, value) else None)
+
+
+def optional(name: str) -> OriginalName:
+    """Declare a name where an empty text, and a number of 0 or less, mean the default."""
+    return OriginalName(name, read=lambda value: None if value == "" or _is_not_positive(value) else value)
+
+
+def setting(  # noqa: PLR0913  # keywords
     default: T,
     *,
+    names: Sequence[str | OriginalName] = (),
     threshold: bool = False,
     excludes: Sequence[str] = (),
     minimum: float | None = None,
@@ -51,6 +82,7 @@ def setting(
 
     Args:
         default: The default value.
+        names: The names of the setting in the system that the settings belong to.
         threshold: Whether the number is a share up to 1 and tokens from 100 on. A number between is an error.
         excludes: Names of settings that must not be set together with this one.
         minimum: The lowest allowed number.
@@ -59,15 +91,23 @@ def setting(
     Returns:
         The field, typed as its value.
     """
-    metadata = {"threshold": threshold, "excludes": tuple(excludes), "minimum": minimum, "maximum": maximum}
+    originals = tuple(name if isinstance(name, OriginalName) else OriginalName(name) for name in names)
+    metadata = {"names": originals, "threshold": threshold, "excludes": tuple(excludes), "minimum": minimum, "maximum": maximum}
     field: T = attrs.field(default=default, metadata=metadata)
     return field
+
+
+def original_names(cls: type[attrs.AttrsInstance]) -> Mapping[str, Sequence[OriginalName]]:
+    """Return the names that the settings of a class have in their system, by setting. A setting without one is left out."""
+    return {field.name: names for field in attrs.fields(cls) if (names := field.metadata.get("names"))}
 
 
 def load_settings(cls: type[T], *, prefix: str, toml: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> T:
     """Read the settings of a class.
 
     >>> settings = load_settings(Pi, prefix="PI_", toml="pi.toml", environ=os.environ)
+
+    The system's own names are read as well, in the file and among the variables, whatever the prefix is.
 
     Args:
         cls: The settings class.
@@ -81,12 +121,20 @@ def load_settings(cls: type[T], *, prefix: str, toml: str | os.PathLike[str] | N
         The settings.
 
     Raises:
-        SettingsError: A setting is unknown, ambiguous, out of its limits or of another type, or the file cannot be read.
+        SettingsError: A setting is unknown, ambiguous, out of its limits or of another type, it is given under two names with different
+            values, or the file cannot be read.
     """
     if not prefix:
         raise SettingsError(source="the environment", setting="", why="the prefix of the variables must not be empty")
-    values: _Values = {} if toml is None else _read_file(Path(toml))
-    return _build(cls, _merge(values, _read_variables(environ or {}, prefix)), ())
+    fields = {field.name: field for field in attrs.fields(attrs.resolve_types(cast("type[Any]", cls)))}  # Any: attrs knows no closer type
+    names = {original.name: (field, original) for field in fields.values() for original in field.metadata.get("names", ())}
+    values: _Values = {} if toml is None else _rename_keys(_read_file(Path(toml)), names)
+    originals = {name: text for name, text in (environ or {}).items() if name.isupper() and name in names}
+    own = {name: text for name, text in (environ or {}).items() if name not in originals}
+    variables = _rename(
+        _read_variables(own, prefix), [(*names[name], _Value(text, name, text=True)) for name, text in sorted(originals.items())]
+    )
+    return _build(cls, _merge(values, variables), ())
 
 
 @attrs.frozen
@@ -136,6 +184,65 @@ def _read_variables(environ: Mapping[str, str], prefix: str) -> _Values:
             raise SettingsError(source=variable, setting=name, why="it is set both as a value and as a group")
         at[name] = _Value(environ[variable], variable, text=True)
     return values
+
+
+_Names = Mapping[str, tuple["attrs.Attribute[Any]", OriginalName]]  # Any: of whatever type
+"""The settings by the names that they have in their system."""
+
+
+def _rename_keys(values: _Values, names: _Names) -> _Values:
+    """Replace the keys of a file that are a system's own names. A key is found in its groups, and as one quoted key with dots."""
+    leaves: list[tuple[tuple[str, ...], _Value]] = []
+    left: list[tuple[tuple[str, ...], _Value | _Values]] = [((name,), value) for name, value in values.items()]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, _Value):
+            leaves.append((path, value))
+        else:
+            left.extend(((*path, name), inner) for name, inner in value.items())
+    found = {path: value for path, value in leaves if (name := ".".join(path)) in names and not name.isupper()}
+    if not found:
+        return values
+    own: dict[str, Any] = {}  # Any: nested values while they are collected
+    for (*groups, name), value in (leaf for leaf in leaves if leaf[0] not in found):
+        at = own
+        for group in groups:
+            at = at.setdefault(group, {})
+        at[name] = value
+    originals = ((".".join(path), value) for path, value in found.items())
+    return _rename(own, [(*names[name], attrs.evolve(value, source=f"{value.source}: {name}")) for name, value in originals])
+
+
+def _rename(values: _Values, originals: Iterable[tuple[attrs.Attribute[Any], OriginalName, _Value]]) -> _Values:  # Any: of whatever type
+    """Add the values that are given under a system's own names. Raises SettingsError if a setting has another value under another name."""
+    renamed = dict(values)
+    for field, original, given in originals:
+        try:
+            read = given.value if original.read is None else original.read(given.value)
+        except ValueError as error:
+            why = f"it cannot be read as a value of {original.name}: {given.value!r:.60}"
+            raise SettingsError(source=given.source, setting=field.name, why=why) from error
+        if read is None:
+            continue
+        value = _Value(read, given.source, text=isinstance(read, str))
+        other = renamed.setdefault(field.name, value)
+        if _convert_setting(field.type, other, (field.name,)) != _convert_setting(field.type, value, (field.name,)):
+            sources = " and ".join((next(_sources({field.name: other})), given.source))
+            raise SettingsError(source=sources, setting=field.name, why="it has a different value under each of these names")
+    return renamed
+
+
+def _as(kind: type[T], value: object) -> T:
+    """Convert the value of a variable or a file. Raises ValueError."""
+    converted = _convert(kind, value, text=isinstance(value, str))
+    return cast("T", converted)  # _convert returns a value of this type
+
+
+def _is_not_positive(value: object) -> bool:
+    try:
+        return _as(float, value) <= 0
+    except ValueError:
+        return False
 
 
 def _merge(base: _Values, overrides: _Values) -> _Values:

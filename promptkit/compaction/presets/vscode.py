@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 import attrs
 
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.presets.settings import optional, setting
+from promptkit.compaction.summarizers import defaults
+
+if TYPE_CHECKING:
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.tokens.budget import ContextBudget
 
 __all__ = ["VSCode", "vscode"]
 
@@ -15,9 +22,15 @@ __all__ = ["VSCode", "vscode"]
 class VSCode:
     """The settings of the preset."""
 
-    enabled: bool = True
+    enabled: bool = setting(default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",))
     """Whether automatic compaction is on."""
-    threshold: float | None = setting(None, threshold=True)
+    mode: Literal["auto", "full", "simple"] = setting("auto", names=("github.copilot.chat.advanced.agentHistorySummarizationMode",))
+    """How the model is asked. `auto`: at the end of the conversation, then as `full`. `full`: with a copy of it, then as `simple`. `simple`: as text."""
+    context_size: int | None = setting(None, names=(optional("modelConfiguration.contextSize"),), minimum=1)
+    """Tokens that requests may take at most, if that is less than the model takes. None: what the model takes."""
+    threshold: float | None = setting(
+        None, names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",), threshold=True
+    )
     """Size that counts as a full context window, in tokens or as a share of the window. None: the window."""
     warm: float = setting(0.78, minimum=0, maximum=1)
     """Lowest ratio at which a background summary starts with a warm prompt cache."""
@@ -29,6 +42,22 @@ class VSCode:
     """Ratio below which a ready summary is discarded."""
     wait_seconds: float = setting(60.0, minimum=0)
     """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
+    summary_model: str | None = setting(None, names=(optional("github.copilot.chat.conversationCompaction.model"),))
+    """The name of the model that writes summaries. None: the model that answers."""
+    summary_model_filter: tuple[str, ...] = setting((), names=(optional("github.copilot.chat.conversationCompaction.prismModelFilter"),))
+    """Parts of the names of models whose conversations that model summarizes. Empty: all of them."""
+
+    def adjust_budget(self, budget: ContextBudget) -> ContextBudget:
+        """Apply the context size and the threshold to a model's budget."""
+        sizes = [size for size in (self.context_size, budget.max_tokens) if size is not None and size >= 1]
+        threshold = budget.threshold if self.threshold is None else self.threshold
+        return attrs.evolve(budget, max_tokens=min(sizes, default=None), threshold=threshold)
+
+    def make_summarizer(self, context: defaults.SummarizerContext) -> Summarizer:
+        """Make the summarizer of the mode. A model that does not answer is never asked at the end of the conversation: it has no cache of it."""
+        ways = (defaults.make_inline_summarizer, defaults.make_full_summarizer, defaults.make_simple_summarizer)
+        first = {"auto": int(context.has_other_model), "full": 1, "simple": 2}[self.mode]
+        return defaults.make_fallback_factory(*ways[first:])(context)
 
 
 def vscode(settings: VSCode | None = None) -> Preset:
@@ -39,6 +68,9 @@ def vscode(settings: VSCode | None = None) -> Preset:
         name="vscode",
         follows="Copilot Chat in microsoft/vscode 03d18a46, second half of 2026",
         policy=lambda rng: default_policy(rng=rng, thresholds=thresholds),
-        adjust_budget=lambda budget: budget if chosen.threshold is None else attrs.evolve(budget, threshold=chosen.threshold),
+        adjust_budget=chosen.adjust_budget,
+        summarizer=chosen.make_summarizer,
+        summary_model=chosen.summary_model,
+        summary_model_filter=chosen.summary_model_filter,
         enabled=chosen.enabled,
     )

@@ -11,13 +11,15 @@ from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_im
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import Message
 from promptkit.rendering.sizing import Sizer
+from promptkit.transcript.view import ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.view import TranscriptView
 
-__all__ = ["Processor", "RequestLimits", "cap_tool_results", "clear_results", "remove_images", "truncate_history"]
+__all__ = ["Processor", "RequestLimits", "ViewProcessor", "cap_tool_results", "clear_results", "remove_images", "truncate_history"]
 
 STEP = 0.25
 """Share of the limit that is dropped at once, so that the next requests begin with the same bytes, for the provider's prompt cache."""
@@ -28,20 +30,64 @@ class RequestLimits:
     """The limits of a request, and its circumstances."""
 
     limit: int | None
-    """Limit of the request in tokens, fixed tokens included. None: unknown."""
+    """Limit of the request in tokens, fixed tokens included. None: unknown, or the request is not pruned."""
     fixed_tokens: int
     """Tokens that every request has besides the conversation: system prompt, tools, framing."""
     tokenizer: Tokenizer
-    warm: bool = False
-    """Whether the start of the request is in the provider's prompt cache, so that changing it costs more."""
     pruned: bool = False
     """Whether messages may be dropped, as no summary reduced the request."""
-    count_message: Callable[[Message], int] = attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True)
+    count_message: Callable[[Message], int] = attrs.field(
+        default=attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True), eq=False, repr=False
+    )
     """Counts the tokens of a message. In a window, each message is counted once for all of its requests."""
 
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
-"""Returns the messages of a request as they are rendered. Must be idempotent."""
+"""Returns the messages of a request as they are rendered. Must be idempotent.
+
+The size of a conversation, which thresholds are compared with, is that of its processed messages. Only in a request that must be pruned
+does a processor learn the limit: what shortens messages to make them fit must not hide that a conversation grows.
+"""
+
+
+class ViewProcessor:
+    """Applies processors to the views of one conversation. The view that was processed last is not processed again."""
+
+    def __init__(self, processors: Sequence[Processor] = ()) -> None:
+        self._processors = tuple(processors)
+        self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
+
+    def process(self, view: TranscriptView, limits: RequestLimits) -> TranscriptView:
+        """Return a view with the messages that a request shows: the same view if the processors change nothing.
+
+        A message that replaces one at the same place comes from the same entry, and one that equals its last version is the same object.
+        """
+        last = self._last
+        if last is not None and last[0] is view and last[1] == limits:
+            return last[2]
+        messages: Sequence[Message] = view.messages
+        for process in self._processors:
+            messages = process(messages, limits)
+        processed = view if messages is view.messages else _show(view, tuple(messages), () if last is None else last[2].items)
+        if not limits.pruned:
+            self._last = view, limits, processed
+        return processed
+
+
+def _show(view: TranscriptView, messages: Sequence[Message], earlier: Sequence[ViewItem]) -> TranscriptView:
+    """Return a view with other messages. Items of an earlier one are used again where they are equal."""
+    items = view.items
+    if len(messages) == len(items):
+        shown = [
+            item if message is item.message else attrs.evolve(item, message=message) for item, message in zip(items, messages, strict=True)
+        ]
+    else:
+        known = {id(item.message): item for item in items}
+        shown = [known.get(id(message)) or ViewItem(message=message, entry_id="") for message in messages]
+    for at, (before, now) in enumerate(zip(earlier, shown, strict=False)):
+        if before is not now and before == now:
+            shown[at] = before
+    return attrs.evolve(view, items=tuple(shown))
 
 
 def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:

@@ -16,17 +16,22 @@ from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.files import replace_file
+from promptkit.transcript.view import find_edits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = ["CheckpointDirectory", "CheckpointFile", "format_comment", "list_checkpoint_files", "parse_comment", "title_from_summary"]
 
 
 INDEX = "index.md"
+OTHER_BRANCHES = "other-branches"
+"""The folder inside the folder for the files of checkpoints that the conversation has left."""
+
 LOCK = ".lock"
 MAX_TITLE_CHARACTERS = 80
 """Characters of a title."""
@@ -50,6 +55,9 @@ _COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
 class CheckpointDirectory(CompactionHooks):
     """Writes each checkpoint into a folder, once, and keeps an index of them. As a hook it runs after every compaction.
 
+    The files follow the conversation: after a rewind, a change of the branch or an undone compaction, those of checkpoints that no longer
+    apply are in `other-branches`, and they return when the conversation does.
+
     Files are replaced atomically and under a lock, so several processes may share a folder.
 
     Args:
@@ -70,6 +78,10 @@ class CheckpointDirectory(CompactionHooks):
         """Number of checkpoint files."""
         return len(list_checkpoint_files(self.folder))
 
+    def on_branch_change(self, transcript: Transcript) -> None:
+        """Move the files of the checkpoints that the conversation has left, and move back those of the checkpoints that it has again."""
+        self.follow(transcript)
+
     def write(self, checkpoint: Entry) -> CheckpointFile | None:
         """Write the file of a checkpoint unless it exists.
 
@@ -82,31 +94,39 @@ class CheckpointDirectory(CompactionHooks):
         if not isinstance(checkpoint.payload, Checkpoint):
             return None
         with self._lock():
-            files = list_checkpoint_files(self.folder)
-            checkpoint_file = next((file for file in files if file.checkpoint == checkpoint.id), None)
-            if checkpoint_file is None:
-                checkpoint_file = self._write_file(
-                    checkpoint.id, checkpoint.payload, number=max((file.number for file in files), default=0) + 1
-                )
-                files = (*files, checkpoint_file)
-            self._write_index(files)
-        return checkpoint_file
+            files, left = list_checkpoint_files(self.folder), list_checkpoint_files(self.folder / OTHER_BRANCHES)
+            found = next((file for file in (*files, *left) if file.checkpoint == checkpoint.id), None)
+            if found is None:
+                number = max((file.number for file in (*files, *left)), default=0) + 1
+                found = self._write_file(checkpoint.id, checkpoint.payload, number=number)
+            elif found in left:
+                found = _move(found, self.folder)
+            self._write_index()
+        return found
 
-    def retain(self, checkpoints: Collection[str]) -> None:
-        """Remove the files of all other checkpoints, for example after the conversation was rewound.
+    def follow(self, transcript: Transcript) -> None:
+        """Keep the files of the present branch in the folder, and those of other branches and of undone compactions in `other-branches`.
+
+        No file is deleted. Files of other transcripts stay where they are.
 
         Args:
-            checkpoints: Ids of the checkpoints whose files stay.
+            transcript: The conversation.
 
         Raises:
-            OSError: A file could not be removed or written.
+            OSError: A file could not be moved or written.
         """
+        path = transcript.path()
+        undone = {target for target, edit in find_edits(path).items() if edit.content is None}
+        present = {entry.id for entry in path if isinstance(entry.payload, Checkpoint)} - undone
+        aside = self.folder / OTHER_BRANCHES
         with self._lock():
-            files = list_checkpoint_files(self.folder)
-            for file in files:
-                if file.checkpoint not in checkpoints:
-                    file.path.unlink(missing_ok=True)
-            self._write_index(tuple(file for file in files if file.checkpoint in checkpoints))
+            for file in list_checkpoint_files(self.folder):
+                if file.checkpoint in transcript and file.checkpoint not in present:
+                    _move(file, aside)
+            for file in list_checkpoint_files(aside):
+                if file.checkpoint in present:
+                    _move(file, self.folder)
+            self._write_index()
 
     def _write_file(self, checkpoint: str, payload: Checkpoint, *, number: int) -> CheckpointFile:
         title = title_from_summary(payload.summary)
@@ -115,14 +135,25 @@ class CheckpointDirectory(CompactionHooks):
         _write_if_changed(path, f"{metadata}\n\n# {title}\n\n{payload.summary}\n")
         return CheckpointFile(number=number, title=title, checkpoint=checkpoint, path=path)
 
-    def _write_index(self, files: tuple[CheckpointFile, ...]) -> None:
+    def _write_index(self) -> None:
+        files, left = list_checkpoint_files(self.folder), list_checkpoint_files(self.folder / OTHER_BRANCHES)
         rows = [f"{file.number}. [{_escape_link_text(file.title)}]({file.path.name})" for file in files]
-        count = f"{len(files)} summar{'y' if len(files) == 1 else 'ies'}, oldest first."
-        _write_if_changed(self.folder / INDEX, "\n".join(["# Checkpoints", "", count, "", *rows]).rstrip() + "\n")
+        count = f"{_count_summaries(len(files))}, oldest first."
+        others = f" {_count_summaries(len(left))} of other branches: `{OTHER_BRANCHES}`." if left else ""
+        _write_if_changed(self.folder / INDEX, "\n".join(["# Checkpoints", "", count + others, "", *rows]).rstrip() + "\n")
 
     def _lock(self) -> FileLock:
         self.folder.mkdir(parents=True, exist_ok=True)
         return FileLock(self.folder / LOCK, timeout=self._timeout)
+
+
+def _count_summaries(number: int) -> str:
+    return f"{number} summar{'y' if number == 1 else 'ies'}"
+
+
+def _move(file: CheckpointFile, folder: Path) -> CheckpointFile:
+    folder.mkdir(exist_ok=True)
+    return attrs.evolve(file, path=file.path.replace(folder / file.path.name))
 
 
 @attrs.frozen(kw_only=True)
@@ -130,7 +161,7 @@ class CheckpointFile:
     """The file of a checkpoint."""
 
     number: int
-    """From 1. A number is not used again, unless the files with the highest numbers were removed."""
+    """From 1. A number is not used again, unless the files with the highest numbers were deleted."""
     title: str
     """The summary's title."""
     checkpoint: str

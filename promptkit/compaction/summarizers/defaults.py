@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,6 +12,8 @@ from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.errors import UnknownModelError
+from promptkit.tokens.models import model_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,10 +57,20 @@ class SummarizerContext:
     """The summarizing model. None: use the extractive summarizer only."""
     budget: ContextBudget
     tokenizer: Tokenizer
+    answering_model: str | None = None
+    """The name of the model that answers. None: the same model."""
+
+    @property
+    def has_other_model(self) -> bool:
+        """Whether another model than the one that answers writes the summaries. No prompt cache of its own holds the conversation."""
+        return self.model is not None and self.answering_model not in {None, self.model.name}
 
     @property
     def window(self) -> int | None:
-        """Input and output together, in tokens. None where the window is unknown."""
+        """The summarizing model's input and output together, in tokens. None where the window is unknown."""
+        if self.model is not None and self.has_other_model:
+            with suppress(UnknownModelError):
+                return model_info(self.model.name).window
         return None if self.budget.limit is None else self.budget.limit + (self.budget.output_reserve or 0)
 
 

@@ -48,7 +48,7 @@ class ExtractiveSummarizer:
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
-        summary = ExtractiveSummary(facts=facts, max_tokens=task.target_tokens)
+        summary = ExtractiveSummary(facts=facts, max_tokens=task.target_tokens, requests_beside=task.requests_beside)
         try:
             rendered = render(TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer)
         except BudgetExceededError as error:
@@ -111,18 +111,22 @@ class ExtractiveSummary(PromptElement):
     facts: Facts
     max_tokens: int
     """Token limit of the whole summary. No line takes more than about an eighth of it."""
+    requests_beside: bool = False
+    """The user's messages stand beside the summary, and are not repeated in it."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the numbered sections, each with its lines or with a note that it is empty."""
         _ = sizing
-        facts = self.facts
+        facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
-        count = f"{facts.messages:,} message{'' if facts.messages == 1 else 's'} are summarized here. What the person said, word for word:"
+        several = f"{facts.messages:,} message is" if facts.messages == 1 else f"{facts.messages:,} messages are"
+        where = "stands after this summary, word for word." if self.requests_beside else "word for word:"
+        count = f"{several} summarized here. What the person said{'' if self.requests_beside else ','} {where}"
         tools = [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"] if facts.tools else []
         recent, older = facts.commands[-RECENT_COMMANDS:], facts.commands[:-RECENT_COMMANDS]
         last = [f"Last request: {request[:LAST_REQUEST_CHARACTERS]}" for request in facts.requests[-1:]]
         return UserMessage()[
-            self._section(1, requests, 10, self._previous_summary(), TextChunk(priority=12)[count] if requests else None),
+            self._section(1, requests, 10, self._previous_summary(), TextChunk(priority=12)[count] if self.facts.requests else None),
             self._section(2, tools, 2),
             self._section(3, [*_label_lines("Read", facts.read), *_label_lines("Changed", facts.changed)], 8),
             self._section(4, _label_lines("Seen", facts.errors), 5),

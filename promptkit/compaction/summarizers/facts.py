@@ -14,13 +14,15 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
+from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
-from promptkit.messages import OpaquePart
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.tools import is_error_result
 from promptkit.transcript.redaction import redact_json
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.file_calls import FileRule
-    from promptkit.messages import Json, ToolCall
+    from promptkit.messages import Json, Message, ToolCall
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
@@ -39,12 +41,17 @@ MAX_LIST_CHARACTERS = 40_000
 """Characters of one list. The oldest entries are removed first, except the first request."""
 
 
+MAX_REQUEST_CHARACTERS = 20_000
+"""Characters of one message of the user. The middle of a longer one is left out."""
+
+
 MAX_THINKING_CHARACTERS = 100_000
 """Characters of a thinking block as JSON. A longer block is not kept, because it cannot be shortened."""
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
 SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
+PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
 SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
@@ -72,6 +79,8 @@ class Facts:
 
     requests: tuple[str, ...] = ()
     """The user's messages, word for word."""
+    unanswered: int = 0
+    """The number of the newest of them that no final reply of the model has followed."""
     read: tuple[str, ...] = ()
     """Paths that were read and not changed."""
     changed: tuple[str, ...] = ()
@@ -80,6 +89,8 @@ class Facts:
     """Commands and other tool calls, except reads, changes and searches of files."""
     errors: tuple[str, ...] = ()
     """Lines of tool results that report an error."""
+    plan: str = ""
+    """The last plan that the model presented."""
     todos: tuple[str, ...] = ()
     """The open items of the last list that the model wrote."""
     skills: tuple[str, ...] = ()
@@ -107,15 +118,17 @@ class Facts:
         """Read the facts of a checkpoint. Values of an unexpected type, as another program may have written them, are ignored."""
         return cls(
             requests=_read_texts(data.get("requests")),
+            unanswered=_read_count(data.get("unanswered")),
             read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),  # pi's names, in imported sessions
             changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
             commands=tuple(Command(*row) for row in _read_commands(data.get("commands"))),
             errors=_read_texts(data.get("errors")),
+            plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
             skills=_read_texts(data.get("skills")),
             tools=_read_counts(data.get("tools")),
             last_reply=_read_text(data.get("last_reply")),
-            messages=count if isinstance(count := data.get("messages"), int) else 0,
+            messages=_read_count(data.get("messages")),
             thinking=thinking_from_facts(data),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
         )
@@ -174,6 +187,7 @@ class _FactCollector:
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
+        self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = dict.fromkeys(known.skills)
         self._running: dict[str, int] = {}  # call id → index of its command
 
@@ -181,31 +195,36 @@ class _FactCollector:
         """Add one message."""
         message = item.message
         text = message.text
-        if item.kind == "replacement" and _clip(text.strip()) in self.requests:
+        if item.kind == "replacement" and _describe_request(message) in self.requests:
             return  # the message was counted at the previous checkpoint and is still shown next to its summary
         self.messages += 1
         if message.role == "user":
-            if text.strip() and is_user_request(item):  # neither a summary nor a reminder from a program
-                self.requests.append(_clip(text.strip()))
+            if is_user_request(item) and (request := _describe_request(message)):  # neither a summary nor a reminder from a program
+                self.requests.append(request)
+                self.unanswered += 1
         elif message.role == "assistant":
             self.thinking = next((p for p in reversed(message.content) if isinstance(p, OpaquePart) and is_thinking(p)), self.thinking)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
+            if not message.tool_calls:
+                self.unanswered = 0
             for call in message.tool_calls:
                 self._add_call(call)
         elif message.role == "tool":
-            self._add_result(message.tool_call_id or "", text)
+            self._add_result(message.tool_call_id or "", text, failed=is_error_result(message))
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
         requests = _keep_newest(self.requests, len)
         return Facts(
             requests=requests if len(requests) == len(self.requests) else (self.requests[0], *requests),
+            unanswered=min(self.unanswered, len(requests)),
             read=_keep_newest([path for path in self.read if path not in self.changed], len),
             changed=_keep_newest(list(self.changed), len),
             commands=_keep_newest(self.commands, lambda command: len(command.name) + len(command.what) + len(command.outcome)),
             errors=_keep_newest(list(self.errors), len),
+            plan=self.plan,
             todos=_keep_newest(self.todos, len),
             skills=_keep_newest(list(self.skills), len),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
@@ -219,7 +238,10 @@ class _FactCollector:
         name = _clip(call.name, 100)
         self.tools[name] = self.tools.get(name, 0) + 1
         arguments = _parse_arguments(call.arguments)
-        if "todo" in name.lower() and self._add_todo_list(arguments):
+        if ("todo" in name.lower() or name.lower() == "update_plan") and self._add_todo_list(arguments):
+            return
+        if name.lower() in PLAN_TOOLS and (plan := _find_text(arguments, ("plan",))):
+            self.plan = _clip(plan.strip())
             return
         skill = find_skill_name(call.name, arguments)
         if skill is not None:
@@ -237,15 +259,16 @@ class _FactCollector:
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
-    def _add_result(self, call_id: str, text: str) -> None:
+    def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
         at = self._running.pop(call_id, None)
-        if at is None:
+        if at is None and not failed:
             return  # not a command: error lines inside a file that was read are not errors of this session
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
-        for line in lines:
-            if ERROR_LINE.search(line):
-                _move_to_end(self.errors, _clip(line, 300))
+        if at is not None:
+            self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
+        errors = [line for line in lines if ERROR_LINE.search(line)]
+        for line in errors or (lines[:1] if failed else ()):
+            _move_to_end(self.errors, _clip(line, 300))
 
     def _add_markdown_todos(self, text: str) -> None:
         points = list(TODO_LINE.finditer(text))
@@ -258,7 +281,10 @@ class _FactCollector:
         if found is None:
             return False
         points = [cast("dict[str, object]", point) for point in found if isinstance(point, dict)]  # of JSON
-        texts = [(point.get("content") or point.get("title") or point.get("text"), str(point.get("status"))) for point in points]
+        texts = [
+            (point.get("content") or point.get("title") or point.get("text") or point.get("step"), str(point.get("status")))
+            for point in points
+        ]
         self.todos = tuple(_clip(text, 300) for text, status in texts if isinstance(text, str) and status not in CLOSED_STATUSES)
         return True
 
@@ -283,6 +309,16 @@ def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[It
 
 def _clip(text: str, limit: int = MAX_ENTRY_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _describe_request(message: Message) -> str:
+    """Return the text of a user's message, with a note of its pictures and documents. The middle of a very long one is left out."""
+    text = message.text.strip()
+    others = sum(isinstance(part, ImagePart | DocumentPart) for part in message.content)
+    if len(text) > MAX_REQUEST_CHARACTERS:
+        half = (MAX_REQUEST_CHARACTERS - len(MARKER)) // 2
+        text = f"{text[:half]}{MARKER}{text[-half:]}"
+    return "\n".join(filter(None, (text, f"[{others} attachment{'' if others == 1 else 's'}]" if others else "")))
 
 
 def _parse_arguments(text: str) -> Mapping[str, object]:
@@ -314,6 +350,10 @@ def _read_thinking(value: Json) -> OpaquePart | None:
         provider=provider if isinstance(provider, str) else None,
     )
     return part if is_thinking(part) else None
+
+
+def _read_count(value: Json) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _read_text(value: Json) -> str:

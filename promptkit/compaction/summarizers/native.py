@@ -79,7 +79,12 @@ class NativeSummarizer:
         compacted = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
         text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
-            text, mode="native", model=self.model.name, usage=sum_usage([text.usage, compacted.usage]), replacement=compacted.messages
+            text,
+            mode="native",
+            model=self.model.name,
+            usage=sum_usage([text.usage, compacted.usage]),
+            replacement=compacted.messages,
+            request_id=compacted.request_id,
         )
 
 

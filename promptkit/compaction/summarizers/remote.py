@@ -15,7 +15,7 @@ from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.model import Reply
+from promptkit.providers.model import COMPACTION, PURPOSE_HEADER, Reply
 
 if TYPE_CHECKING:
     import os
@@ -104,7 +104,7 @@ class RemoteSummarizer:
 
     async def _read(self, client: DefaultAsyncHttpxClient, body: Mapping[str, str]) -> bytes:
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        headers = {"content-type": "application/json", "accept": "application/json", **self.headers}
+        headers = {"content-type": "application/json", "accept": "application/json", PURPOSE_HEADER: COMPACTION, **self.headers}
         content = bytearray()
         try:
             request = client.stream("POST", self.url, content=data, headers=headers, follow_redirects=False, timeout=self.timeout)

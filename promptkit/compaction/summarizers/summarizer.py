@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Usage
-from promptkit.providers.model import with_options
+from promptkit.providers.model import COMPACTION, with_options
 from promptkit.providers.openai.request import may_reason
 from promptkit.tokens.models import model_info
 
@@ -65,10 +65,16 @@ class Summarizer(Protocol):
 def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
     """Return the view items that the summary will replace, without the previous summary.
 
+    What the model has read back from the transcript is left out of them: the earlier entries were summarized, and stay where they are.
+
     Raises:
         SummaryError: There are none, so no model needs to be asked.
     """
-    items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
+    items = [
+        item if item.recorded is None else attrs.evolve(item, message=item.recorded)
+        for item in (*task.plan.dropped, *task.plan.prefix)
+        if not is_summary(item)
+    ]
     if not items:
         raise SummaryError(reason="nothing", detail="there are no messages to summarize.")
     return items
@@ -100,7 +106,7 @@ def add_facts(summary: Summary, task: SummaryTask) -> Summary:
 
 
 def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
-    """Return the model with the options of a summary request: the most likely words, and an output limit.
+    """Return the model with the options of a summary request, and reported as the task says: its purpose, the most likely words, and an output limit.
 
     The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
 
@@ -114,7 +120,9 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
     limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room * 3 // 4, task.max_tokens) if room is not None else None]
     with suppress(UnknownModelError):
         limits.append(model_info(model.name).max_output_tokens)
-    return with_options(model, temperature=0, max_output_tokens=min(limit for limit in limits if limit is not None))
+    most = min(limit for limit in limits if limit is not None)
+    observed = model if task.observe is None else task.observe(model)
+    return with_options(observed, purpose=COMPACTION, temperature=0, max_output_tokens=most)
 
 
 def summary_from_reply(  # noqa: PLR0913  # keywords
@@ -172,7 +180,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             detail=f"the summary has {tokens:,} tokens; the limit is {task.max_tokens:,}.",
             usage=usage,
         )
-    return Summary(text=text, mode=mode, model=model, usage=reply.usage)
+    return Summary(text=text, mode=mode, model=model, usage=reply.usage, request_id=reply.request_id)
 
 
 def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import attrs
 
 from promptkit.errors import EmptyReplyError, ModelRequestError
-from promptkit.providers.model import ModelOptions
+from promptkit.providers.model import COMPACTION, PURPOSE_HEADER, ModelOptions
 from promptkit.providers.openai.compact import build_compact_input, summary_from_compaction
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.providers.openai.response import ChatStream, ResponsesStream, parse_chat_reply, parse_responses_reply
@@ -50,6 +50,9 @@ class OpenAIModel:
     >>> model = OpenAIModel("gpt-5", api="responses", options={"reasoning_effort": "low"})
     >>> reply = await model.with_options(on_text=print).complete(rendered.messages, tools=tools)
     """
+
+    provider: ClassVar[str] = "openai"
+    """The provider, as OpenTelemetry names it."""
 
     name: str
     api: Literal["responses", "chat"] = attrs.field(
@@ -93,16 +96,17 @@ class OpenAIModel:
         body = (build_responses_body if self.api == "responses" else build_chat_body)(self.name, messages, tools, self.options)
         if body.get("stream"):
             return await self._stream(body)
-        answer = await self._send(body)
-        return (parse_responses_reply if self.api == "responses" else parse_chat_reply)(answer, self.name)
+        answer, request_id = await self._await_json(self._create(body))
+        reply = (parse_responses_reply if self.api == "responses" else parse_chat_reply)(answer, self.name)
+        return attrs.evolve(reply, request_id=request_id)
 
     async def compact(self, messages: Sequence[Message]) -> CompactedInput:
         """Have OpenAI compact messages. It returns the user messages, and an opaque part that only OpenAI can read.
 
         Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the SDK's version has no such request.
         """
-        answer = await self._await_json(self._compact(build_compact_input(self.name, messages, self.options)))
-        return summary_from_compaction(answer, self.name)
+        answer, request_id = await self._await_json(self._compact(build_compact_input(self.name, messages, self.options)))
+        return attrs.evolve(summary_from_compaction(answer, self.name), request_id=request_id)
 
     async def aclose(self) -> None:
         """Close the connections that the model opened in the running event loop. A later request opens new ones."""
@@ -119,40 +123,39 @@ class OpenAIModel:
         await self.aclose()
 
     async def _stream(self, body: Body) -> Reply:
-        stream = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
+        reply = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
         on_text = self.options.get("on_text")
-        async with aclosing(self._events(body)) as events:
+        stream = await self._await(self._create(body))
+        async with aclosing(self._events(stream)) as events:
             async for event in events:
-                for piece in stream.add(event):
+                for piece in reply.add(event):
                     if on_text is not None:
                         on_text(piece)
-        return stream.build_reply()
+        return attrs.evolve(reply.build_reply(), request_id=stream.response.headers.get("x-request-id"))
 
-    async def _send(self, body: Body) -> Mapping[str, object]:
-        return await self._await_json(self._create(body))
-
-    async def _await_json(self, request: Awaitable[object]) -> Mapping[str, object]:
-        """Return the JSON of a response. Raises a ModelError for what the SDK raises."""
+    async def _await(self, request: Awaitable[Any]) -> Any:  # noqa: ANN401  # Any: as `_create`
+        """Return what the SDK returns. Raises a ModelError for what it raises."""
         from openai import OpenAIError
 
         from promptkit.providers.openai.errors import error_from_sdk
 
         try:
-            answer = await request
+            return await request
         except (OpenAIError, ValueError) as error:  # a response that is not JSON raises ValueError
             raise error_from_sdk(error, self.name) from error
-        return self._as_json(answer)
 
-    async def _events(self, body: Body) -> AsyncGenerator[Mapping[str, object]]:
+    async def _await_json(self, request: Awaitable[object]) -> tuple[Mapping[str, object], str | None]:
+        """Return the JSON of a response, and the provider's name for the request. Raises a ModelError."""
+        answer = await self._await(request)
+        request_id: object = getattr(answer, "_request_id", None)
+        return self._as_json(answer), request_id if isinstance(request_id, str) else None
+
+    async def _events(self, stream: Any) -> AsyncGenerator[Mapping[str, object]]:  # noqa: ANN401  # Any: as `_create`
         """Yield the events of a stream. Only exceptions of the SDK become a ModelError, not those of the caller's code between two events."""
         from openai import OpenAIError
 
         from promptkit.providers.openai.errors import error_from_sdk
 
-        try:
-            stream = await self._create(body)
-        except (OpenAIError, ValueError) as error:
-            raise error_from_sdk(error, self.name) from error
         async with stream:
             received = False
             while True:
@@ -172,7 +175,12 @@ class OpenAIModel:
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a response or a stream, which the SDK does not check
         client = self._client()
         endpoint: Any = client.responses if self.api == "responses" else client.chat.completions  # Any: the body selects the overload
-        return await endpoint.create(**body, **({} if self.timeout is None else {"timeout": self.timeout}))
+        return await endpoint.create(**body, **self._transport_options(self.options.get("purpose")))
+
+    def _transport_options(self, purpose: str | None) -> dict[str, Any]:  # Any: arguments of the SDK
+        """Return the arguments of a call that are not part of the body."""
+        timeout: dict[str, Any] = {} if self.timeout is None else {"timeout": self.timeout}  # Any: as above
+        return timeout if purpose is None else {**timeout, "extra_headers": {PURPOSE_HEADER: purpose}}
 
     async def _compact(self, items: Sequence[object]) -> object:
         responses: Any = self._client().responses  # Any: older versions of the SDK do not have the endpoint
@@ -180,7 +188,7 @@ class OpenAIModel:
             reason = "use api='responses'" if self.api != "responses" else "update the package openai"
             message = f"this API has no compaction request: {reason}."
             raise ModelRequestError(message, model=self.name)
-        return await responses.compact(model=self.name, input=items, **({} if self.timeout is None else {"timeout": self.timeout}))
+        return await responses.compact(model=self.name, input=items, **self._transport_options(COMPACTION))
 
     def _client(self) -> AsyncOpenAI:
         client = self.client

@@ -32,6 +32,8 @@ class CompactedInput:
 
     messages: tuple[Message, ...]
     usage: Usage
+    request_id: str | None = attrs.field(default=None, eq=False)
+    """The provider's name for the request. None: it gave none."""
 
 
 def build_compact_input(name: str, messages: Sequence[Message], options: ModelOptions) -> list[object]:

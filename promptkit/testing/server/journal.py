@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.testing.server.validation import as_mapping, as_sequence, convert_to_chat, extract_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Exchange:
     def text(self) -> str:
         """The text of the last message."""
         return extract_text(self.messages[-1].get("content")) if self.messages else ""
+
+    @property
+    def purpose(self) -> str | None:
+        """The purpose that the request's header names, such as `compaction`; None for a request of the conversation."""
+        return self.headers.get(PURPOSE_HEADER.lower())
 
     @property
     def stream(self) -> bool:

@@ -87,7 +87,9 @@ def test_a_model_that_stops_behind_a_summary_is_reminded_in_each_request_once() 
     model = behind_a_summary("gpt-4.1", "c", "d")
 
     for number in (3, 4):
-        assert texts(model, number)[:3] == [build_summary_message(summary_text()).text, REMINDER, "second"]
+        summary, *rest = texts(model, number)
+        assert summary.startswith(build_summary_message(summary_text()).text)
+        assert rest[:2] == [REMINDER, "second"]
         assert texts(model, number).count(REMINDER) == 1
     assert REMINDER not in texts(model, 1)
 
@@ -104,7 +106,8 @@ def test_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summa
 def test_another_model_gets_what_was_rendered() -> None:
     model = behind_a_summary("gpt-5", "c")
 
-    assert texts(model)[:2] == [build_summary_message(summary_text()).text, "second"]
+    assert texts(model)[0].startswith(build_summary_message(summary_text()).text)
+    assert texts(model)[1] == "second"
     assert THOUGHT not in [part for message in model.requests[3].messages for part in message.content]
 
 

@@ -63,7 +63,10 @@ def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> 
         await each.session.run(words(500, "second"))
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", build_summary_message(WRITTEN).text, words(500, "second")]
+    instructions, summary, request = each.sent(-1)
+    assert (instructions, request) == ("Be brief.", words(500, "second"))
+    assert summary.startswith(build_summary_message(WRITTEN).text)
+    assert "[answered] first" in summary
     assert each.told.triggers == ["foreground"]
     each.told.check()
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import AgentSession, ContextBudget, ContextWindow, Message, SyncContextWindow, SyncSession, Usage
+from promptkit import AgentSession, ContextBudget, ContextWindow, Message, SyncContextWindow, SyncSession, ToolCall, Usage
 from promptkit.compaction import PRESETS, UsageByPart, first_match
 from promptkit.compaction.policy.rules import compact_at
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -122,7 +122,15 @@ def test_a_threshold_is_found_without_drawing_random_numbers() -> None:
 
     each = window(rng=draw)
     assert each.usage().threshold == 90_000
-    each.compaction.on_tool_results()
+
+    async def work() -> None:
+        each.add(user("read it"))
+        await each.request()
+        each.add_reply(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read", arguments="{}")]))
+        each.add(Message(role="tool", tool_call_id="c1", content="text"))
+
+    asyncio.run(work())
+    drawn.clear()  # a threshold is drawn after each reply
     assert each.usage().threshold == 80_000
     assert not drawn
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import attrs
 import pytest
 
 from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
+from promptkit.compaction.events import DecisionMade, Events
+from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent import WindowRequest
+    from promptkit.compaction.events import Event
     from promptkit.transcript import Entry
 
 WORDS = WordTokenizer()
@@ -547,3 +551,31 @@ class CountingTokenizer(WordTokenizer):
     def count(self, text: str) -> int:
         self.texts.append(text)
         return super().count(text)
+
+
+def test_warmth_follows_what_the_provider_read_from_its_cache_and_the_time_since() -> None:
+    now = [0.0]
+    told: list[Event] = []
+    each = window(clock=lambda: now[0], events=Events(told.append), preset=attrs.evolve(vscode(), cache_seconds=600.0))
+    seen: list[bool | None] = []
+
+    async def turn(cached: int) -> None:
+        each.add(user("on"))
+        seen.append(each.compaction.warm)
+        await each.request()
+        each.add_reply(assistant("yes"), usage=Usage(input_tokens=100, output_tokens=1, cached_tokens=cached))
+        seen.append(next(event.warm for event in reversed(told) if isinstance(event, DecisionMade)))
+
+    async def talk() -> None:
+        await turn(0)  # nothing is known yet: a first request
+        await turn(90)
+        now[0] += 599
+        await turn(90)
+        now[0] += 601
+        await turn(10)
+        await turn(90)
+        each.set_model("another-model", budget=BUDGET)
+        await turn(0)
+
+    asyncio.run(talk())
+    assert seen == [False, False, False, True, True, True, False, False, False, True, False, False]

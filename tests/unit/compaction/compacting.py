@@ -10,6 +10,7 @@ import attrs
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.events import Events
+from promptkit.compaction.replacement import Replacement
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.transcript import Transcript
@@ -57,6 +58,7 @@ def made(transcript: Transcript | None = None, *, writer: Writer | None = None, 
         tokenizer=WordTokenizer(),
         max_summary_tokens=30,
         max_result_tokens=cap,
+        replacement=Replacement(originals=None, carry=None),
         events=Events(told),
         clock=itertools.count().__next__,
     )

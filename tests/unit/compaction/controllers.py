@@ -52,7 +52,6 @@ class Kept:
         """A request that the model answers with a call, the decision after it, and the result."""
         self.request(call_message(call))
         self.log.append_messages(result_message(call, words(tokens, call)))
-        self.controller.on_tool_results()
 
     def request(self, reply: Message) -> None:
         messages = self.controller.view.messages

@@ -168,6 +168,23 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
     run(work, each)
 
 
+def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine_tenths_of_what_overflows() -> None:
+    each = kept()
+    each.controller.budget = ContextBudget(window=1_000, reserved_output_tokens=0, tools=100)
+    full = each.controller.budget.render_budget
+    assert full == 910
+
+    async def work() -> None:
+        while each.told.decisions[-1:] != ["StartBackground"]:
+            each.user(5)
+            await each.prepare()
+            each.answer(5)
+            assert each.controller.usage().tokens < full, "the request overflows before the summary is started"
+        assert 0.9 <= each.controller.usage().tokens / full < 0.92
+
+    run(work, each)
+
+
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
     policy = first_match((prune_at(0.5, min_saved_tokens=1), on_overflow()))
     each = kept(policy=policy, prunes=True)

@@ -71,7 +71,7 @@ def compacted(
 
 def written(made: Checkpoint) -> str:
     """What a checkpoint says of what was before it."""
-    return made.summary + json.dumps(made.facts)
+    return made.summary + json.dumps(made.facts) + "".join(message.text for message in made.replacement or ())
 
 
 MODES: list[Callable[[Model], Summarizer]] = [
@@ -100,7 +100,7 @@ def test_without_a_model_neither() -> None:
     made = compacted(secret_talk(), ExtractiveSummarizer(tokenizer=TOKENIZER))
 
     assert SECRET not in written(made)
-    assert "Use [redacted: access token]." in made.summary
+    assert "Use [redacted: access token]." in written(made)
     assert "thinking" not in made.facts
 
 

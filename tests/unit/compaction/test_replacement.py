@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from promptkit.compaction.compactor import Compactor, build_checkpoint
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
-from promptkit.compaction.planning.user_messages import VerbatimUserMessages
+from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
 from promptkit.compaction.replacement import CarriedContext, Replacement, carry_from_facts
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import updated_facts
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 TOKENIZER = WordTokenizer()
+BARE = Replacement(originals=None, carry=None)
 CODEX = Replacement(originals=VerbatimUserMessages(max_tokens=60), place="last", preface="Another model wrote:\n")
 
 
@@ -78,10 +79,10 @@ def turn(talk: ConversationBuilder, request: str) -> None:
     talk.answer(words(100, "answer"))
 
 
-def test_by_default_a_checkpoint_is_the_summary_in_its_tags_and_nothing_is_stored_twice() -> None:
+def test_without_anything_beside_it_a_checkpoint_is_the_summary_in_its_tags_and_nothing_is_stored_twice() -> None:
     talk = ConversationBuilder()
     turn(talk, "please")
-    made = compacted(talk, Replacement(), Telling())
+    made = compacted(talk, BARE, Telling())
     assert (made.replacement, made.own, made.portable) == (None, (), None)
     assert shown(talk) == ["summary user: <conversation-summary>\nsummary-1\n</conversation-summary>"]
 
@@ -137,7 +138,7 @@ def test_what_is_still_shown_is_no_new_request_in_the_facts() -> None:
 
 def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned() -> None:
     talk, telling = ConversationBuilder(), Telling()
-    form = Replacement(role="system")
+    form = attrs.evolve(BARE, role="system")
     for wish in ("first wish", "second wish"):
         turn(talk, wish)
         compacted(talk, form, telling)
@@ -175,8 +176,7 @@ def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
         turn(talk, wish)
         compacted(talk, Replacement(carry=carry, originals=VerbatimUserMessages()), telling)
     assert shown(talk) == [
-        "summary user: <conversation-summary>\nsummary-2\n</conversation-summary>",
-        "summary user: <plan>\nplan B\n</plan>",
+        "summary user: <conversation-summary>\nsummary-2\n</conversation-summary>\n\n<plan>\nplan B\n</plan>",
         "replacement user: first wish",
         "replacement user: second wish",
     ]
@@ -244,6 +244,7 @@ def forms() -> st.SearchStrategy[Replacement]:
         role=st.sampled_from(["user", "system"]),
         preface=st.sampled_from([None, f"{OURS}: "]),
         originals=st.none()
+        | st.builds(UserMessageHistory, max_tokens=st.integers(0, 60))
         | st.builds(VerbatimUserMessages, max_tokens=st.integers(0, 30), max_message_tokens=st.none() | st.integers(0, 8)),
         carry=st.sampled_from([None, carry]),
     )
@@ -287,7 +288,7 @@ def test_nothing_that_we_made_survives_the_next_checkpoint_and_no_request_is_dou
     compact_as(talk, form, keep, next(numbers))
     ours = Counter(item.kind for item in talk.view.items if OURS in item.message.text)
     assert set(ours) <= {"summary"}
-    assert ours["summary"] == 1 + (form.carry is not None)
+    assert ours["summary"] == 1
     assert f"{OURS}, number 2" in "".join(talk.view.messages[at].text for at in range(len(talk.view.items)))
     said = Counter(item.message.text for item in talk.view.items if item.message.role == "user")
     assert said["another wish"] <= 1
@@ -319,6 +320,6 @@ def test_a_long_block_is_cut_in_the_middle() -> None:
     )
 
 
-def test_open_points_and_skills_come_from_the_summary_s_facts() -> None:
-    summary = Summary(text="S", mode="test", facts=Facts(todos=("ship it",), skills=("pdf",)).to_json())
-    assert carry_from_facts(Plan(leaf="x"), summary) == CarriedContext(todos=("ship it",), skills=("pdf",))
+def test_the_plan_open_points_and_skills_come_from_the_summary_s_facts() -> None:
+    summary = Summary(text="S", mode="test", facts=Facts(plan="1. Build.", todos=("ship it",), skills=("pdf",)).to_json())
+    assert carry_from_facts(Plan(leaf="x"), summary) == CarriedContext(plan="1. Build.", todos=("ship it",), skills=("pdf",))

@@ -57,7 +57,7 @@ def test_a_model_that_takes_options_gets_them() -> None:
 
 
 def test_a_model_that_takes_none_is_asked_as_it_is() -> None:
-    model = ScriptedModel(["yes"])
+    model = Echo("echo")
     assert not isinstance(model, AdjustableModel)
     assert with_options(model, temperature=0, tool_choice="none") is model
     assert with_options(model, on_text=None) is model
@@ -73,3 +73,5 @@ def test_the_text_of_any_model_can_be_heard() -> None:
     assert [reply.message.text for reply in replies] == ["yes", ""]
     assert replies[1].message.tool_calls == (call,)
     assert pieces == ["yes"]
+    asyncio.run(with_options(Echo("echo"), on_text=pieces.append).complete([HELLO]))
+    assert pieces == ["yes", HELLO.text]  # one that takes no options at all

@@ -116,7 +116,7 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
     assert any("<conversation-summary>" in request[0].text for request in requests)
 
 
-@pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "truncate_only"])
+@pytest.mark.parametrize("name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "truncate_only"])
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
     tally = Simulation(recording_of(long_conversation(25)), rules()).run(find_policy(name), seed="s").totals
     assert tally.faults == ()
@@ -124,7 +124,7 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
     assert tally.longest_request <= 6_000
 
 
-@pytest.mark.parametrize("name", ["amp", "gsv", "off"])
+@pytest.mark.parametrize("name", ["amp", "off"])
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
     tally = Simulation(recording_of(long_conversation(60)), rules()).run(find_policy(name), seed="s").totals
     assert tally.overflows

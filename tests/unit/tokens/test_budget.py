@@ -200,18 +200,19 @@ def test_the_base_is_the_limit_or_a_threshold_below_it(figures: dict[str, float]
 
 
 @pytest.mark.parametrize(
-    ("tools", "messages", "render", "ratio"),
+    ("tools", "messages", "render"),
     [
-        (0, 100_000, 100_000, 1.0),
-        (1, 89_999, 90_000, 0.9),
-        (20_000, 72_000, 92_000, 0.92),
-        (50_000, 45_000, 95_000, 0.95),
-        (99_999, 1, 100_000, 1.0),
+        (0, 100_000, 100_000),
+        (1, 89_999, 90_000),
+        (20_000, 72_000, 92_000),
+        (50_000, 45_000, 95_000),
+        (99_999, 1, 100_000),
     ],
 )
-def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: int, render: int, ratio: float) -> None:
+def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: int, render: int) -> None:
     budget = plain(tools=tools)
-    assert (budget.message_budget, budget.render_budget, budget.overflow_ratio) == (messages, render, ratio)
+    assert (budget.message_budget, budget.render_budget) == (messages, render)
+    assert budget.ratio(render) == 1.0
 
 
 def test_the_base_limits_a_render_with_and_without_tools() -> None:
@@ -240,15 +241,15 @@ def test_tools_that_fill_the_budget_have_an_error_of_their_own(tools: int) -> No
     assert plain(threshold=0.5, tools=49_999).message_budget == 1
 
 
-@pytest.mark.parametrize(("tokens", "ratio"), [(0, 0.0), (45_000, 0.9), (60_000, 1.2), (None, None)])
-def test_a_ratio_is_of_the_base_and_counts_the_tools_in(tokens: int | None, ratio: float | None) -> None:
+@pytest.mark.parametrize(("tokens", "ratio"), [(0, 0.0), (23_000, 0.5), (46_000, 1.0), (69_000, 1.5), (None, None)])
+def test_a_ratio_is_a_share_of_the_size_that_overflows_and_counts_the_tools_in(tokens: int | None, ratio: float | None) -> None:
     assert plain(threshold=0.5, tools=10_000).ratio(tokens) == ratio
 
 
 @pytest.mark.spec("E51")
 def test_of_an_unknown_window_nothing_is_invented() -> None:
     budget = ContextBudget(tools=5_000)
-    assert (budget.limit, budget.base, budget.message_budget, budget.render_budget, budget.overflow_ratio) == (None,) * 5
+    assert (budget.limit, budget.base, budget.message_budget, budget.render_budget) == (None,) * 4
     assert budget.ratio(1_000_000) is None
     assert budget.result_tokens is None
     assert budget.explain().startswith("unknown")
@@ -337,19 +338,15 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
 
 
 EXPLAINED = {
-    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000 (ratio 1.000)": ContextBudget(window=16_000),
+    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000": ContextBudget(window=16_000),
     "231,200 tokens: gpt-5 has a window of 400,000, less 100,000 for the reply; at most 272,000 of input; "
     "the threshold is 0.85 of it, 231,200; 20,000 for tools and 0.9 of the rest, 190,080, for messages; "
-    "overflows above 210,080 (ratio 0.909)": ContextBudget(
+    "overflows above 210,080": ContextBudget(
         model="gpt-5", window=400_000, max_input=272_000, max_output_tokens=128_000, threshold=0.85, tools=20_000
     ),
     "64,000 tokens: a window of 200,000, less 0 for the reply; the chosen limit 64,000; 16,384 kept free; "
-    "overflows above 64,000 (ratio 1.000)": ContextBudget(
-        window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384
-    ),
-    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000 (ratio 1.000)": ContextBudget(
-        threshold=1_200_000
-    ),
+    "overflows above 64,000": ContextBudget(window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384),
+    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000": ContextBudget(threshold=1_200_000),
 }
 
 

@@ -141,6 +141,25 @@ class TestWhatIsShown:
         transcript.append(MessageEntry(message=Message(role="assistant", content=("I was abo",)), finish="aborted"))
         assert texts(transcript) == ["one", "I was abo"]
 
+    def test_of_an_answer_that_was_cut_off_is_its_text_without_the_calls_that_have_no_result(self) -> None:
+        transcript = talk("one")
+        projector = ViewBuilder()
+        projector.build(transcript.path())
+        calls = (ToolCall(id="c", name="read"), ToolCall(id="d", name="write", arguments='{"pa'))
+        transcript.append(MessageEntry(message=Message(role="assistant", content=("I write",), tool_calls=calls), finish="length"))
+        assert projector.build(transcript.path()).messages == (said("one"), Message(role="assistant", content=("I write",)))
+        result = Message(role="tool", tool_call_id="c", content=("text",))
+        transcript.append_messages(result)
+        shown = Message(role="assistant", content=("I write",), tool_calls=calls[:1])
+        assert projector.build(transcript.path()).messages == (said("one"), shown, result)
+        assert projector.build(transcript.path()) == build_view(transcript.path())
+
+    def test_of_an_answer_that_was_cut_off_in_its_only_call_is_nothing(self) -> None:
+        transcript = talk("one")
+        cut = Message(role="assistant", tool_calls=(ToolCall(id="c", name="write", arguments='{"pa'),))
+        transcript.append(MessageEntry(message=cut, finish="length"))
+        assert texts(transcript) == ["one"]
+
     def test_of_a_checkpoint_without_words_is_nothing(self) -> None:
         transcript = talk("one")
         transcript.append(Checkpoint(summary=""))

@@ -169,8 +169,8 @@ class TestWithoutAModel:
 
         summary = found["summary"]
         assert isinstance(summary, str)
-        assert "(1) Mend the" in summary
-        assert "more 18" in summary
+        assert "[answered] Mend the" in str(found["beside"])
+        assert "[answered] more 18" in str(found["beside"])
         assert summary.count("Conversation Overview") == summary.count("is kept in the transcript") == 1
 
 

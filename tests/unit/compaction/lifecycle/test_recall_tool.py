@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -74,8 +75,12 @@ def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(text: str
     while not pages or pages[-1].endswith("})]"):
         pages.append(recall(talk, max_tokens, entry=entry, page=len(pages) + 1))
         assert TOKENIZER.count(re.sub(r"\n\n\[there is more.*", "", pages[-1])) <= max_tokens
-    body = "".join(re.sub(r"\n\n\[there is more: recall\(.*\)\]$", "", page) for page in pages)
-    assert body.removeprefix(f"[user, entry {entry}]\n") == "\n".join(f"x{text}".splitlines())
+    titles = [f"[user, entry {entry}{f', page {number}' if number > 1 else ''}]\n" for number in range(1, len(pages) + 1)]
+    assert all(map(str.startswith, pages, titles))
+    body = "".join(
+        re.sub(r"\n\n\[there is more: recall\(.*\)\]$", "", page)[len(title) :] for page, title in zip(pages, titles, strict=True)
+    )
+    assert body == "\n".join(f"x{text}".splitlines())
 
 
 def test_the_pages_of_a_search_show_every_match_once() -> None:
@@ -133,6 +138,7 @@ def test_nothing_found_is_said_so() -> None:
     ("tools", "call"),
     [
         ((RECALL,), 'recall({"query": "b.py"})'),
+        ((attrs.evolve(RECALL, name="mcp__talk__recall"),), 'mcp__talk__recall({"query": "b.py"})'),
         ((ToolDefinition(name="read_file"),), 'read_file({"path": "/talk.jsonl"})'),
         ((ToolDefinition(name="recall"),), None),  # a tool of another kind
         ((ToolDefinition(name="bash"),), None),

@@ -230,8 +230,8 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (fail_on(), at("manual"), None),
         # only_before_turns: not between tool calls
         (BEFORE_TURNS, at("before_render"), Compact),
-        (BEFORE_TURNS, at("before_render", warm=True), None),
-        (BEFORE_TURNS, at("turn_end", warm=True), Compact),
+        (BEFORE_TURNS, at("before_render", mid_turn=True), None),
+        (BEFORE_TURNS, at("turn_end", mid_turn=True), Compact),
         # once_per_turn
         (once_per_turn(compact_on("memory")), at("memory"), Compact),
         (once_per_turn(compact_on("memory")), at("memory", attempts=Attempts(ended_this_turn=1)), None),
@@ -313,7 +313,7 @@ def test_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
 @st.composite
 def states(draw: st.DrawFn) -> PolicyState:
     """Any state."""
-    names = ("warm", "enabled", "stale", "compacted", "waited", "pruned", "to_smaller_window")
+    names = ("warm", "mid_turn", "enabled", "stale", "compacted", "waited", "pruned", "to_smaller_window")
     flags: dict[str, Any] = {name: draw(st.booleans()) for name in names}  # Any: fields of a state
     return PolicyState(
         phase=draw(st.sampled_from(PHASES)),
@@ -332,7 +332,7 @@ def test_every_state_has_a_decision_with_a_reason_and_only_an_overflow_waits_pru
     decision = decide(state, lambda: drawn)
     assert decision.reason.why
     if isinstance(decision, Wait | RenderPruned | Fail):
-        assert state.phase in {"overflow", "rejected"}
+        assert state.phase in {"overflow", "rejected", "incomplete"}
     if isinstance(decision, Fail):
         assert state.pruned or state.fixed_tokens
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.policy.state import SUFFICIENT_RATIO, AttemptOutcome, Attempts, judge_attempt
+from promptkit.compaction.policy.state import CACHE_SECONDS, SUFFICIENT_RATIO, AttemptOutcome, Attempts, is_cache_warm, judge_attempt
 from promptkit.tokens.budget import ContextBudget
 
 BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
@@ -60,3 +60,28 @@ def test_a_background_pass_that_failed_counts_for_the_breaker_only() -> None:
     assert Attempts().after_attempt("not enough", background=True) == Attempts(
         unsuccessful=1, consecutive_unsuccessful=1, last="not enough", ended_this_turn=1
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "mid_turn", "warm"),
+    [
+        (None, 0.9, True, False),  # no request was sent yet
+        (0.0, None, False, False),  # as in VS Code where nothing is reported: warm once a round is complete
+        (0.0, None, True, True),
+        (0.0, 0.9, False, True),
+        (0.0, 0.5, True, True),
+        (0.0, 0.49, True, False),
+        (0.0, 0.0, True, False),
+        (CACHE_SECONDS, 0.9, True, True),
+        (CACHE_SECONDS + 1, 0.9, True, False),
+        (CACHE_SECONDS + 1, None, True, False),
+    ],
+)
+def test_a_cache_is_warm_if_the_provider_says_so_and_not_for_long(
+    seconds: float | None, share: float | None, mid_turn: bool, warm: bool
+) -> None:
+    assert is_cache_warm(seconds_since_request=seconds, cached_share=share, mid_turn=mid_turn) is warm
+
+
+def test_a_provider_that_keeps_prompts_for_an_hour_keeps_the_cache_warm_for_an_hour() -> None:
+    assert is_cache_warm(seconds_since_request=3_500, cached_share=0.9, mid_turn=False, cache_seconds=3_600)

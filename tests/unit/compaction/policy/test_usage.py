@@ -74,7 +74,8 @@ def test_the_newest_of_several_counts_is_the_anchor() -> None:
         (used(0), "no input"),
         (used(0, 500), "no input"),
         (used(100, 10, 101), "contradict"),
-        (used(991, 10), "more than the context window"),
+        (used(10, 1_001), "output are more than the context window"),
+        (used(2_001, 10), "more than 2 times"),
     ],
 )
 def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, why: str) -> None:
@@ -87,10 +88,27 @@ def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, w
     assert why in reading.rejected[0].why
 
 
-def test_a_count_of_exactly_the_window_is_taken() -> None:
-    assert read(asked_and_answered(990, 10), window=1_000).provider == 1_000
-    assert read(asked_and_answered(991, 10), window=1_000).provider is None
-    assert read(asked_and_answered(991, 10), window=None).provider == 1_001
+@pytest.mark.parametrize(("tokens", "overflowed"), [(991, False), (1_000, False), (1_001, True), (2_000, True)])
+def test_a_count_above_the_window_is_taken_at_once(tokens: int, *, overflowed: bool) -> None:
+    reading = read(asked_and_answered(tokens, 10), window=1_000)
+    assert (reading.provider, reading.tokens, reading.overflowed) == (tokens + 10, tokens + 10, overflowed)
+    assert not read(asked_and_answered(tokens, 10), window=None).overflowed
+
+
+def test_a_count_above_the_window_that_a_compaction_did_not_change_is_rejected() -> None:
+    talk = asked_and_answered(1_200)
+    talk.answer("more", used=used(1_300))
+    assert read(talk, window=1_000).overflowed
+    talk.checkpoint("S")
+    talk.user("on")
+    talk.answer("yes", used=used(1_250))
+    reading = read(talk, window=1_000)
+    assert (reading.provider, reading.overflowed) == (None, False)
+    assert "as was the count before the last compaction" in reading.rejected[0].why
+    talk.answer("yes", used=used(400))
+    talk.checkpoint("S")
+    talk.answer("yes", used=used(1_250))
+    assert read(talk, window=1_000).overflowed
 
 
 @pytest.mark.spec("E27")
@@ -181,13 +199,12 @@ def test_the_latest_checkpoint_counts_and_not_the_first() -> None:
 
 
 @pytest.mark.spec("E38")
-def test_a_request_that_overflowed_in_silence_is_seen_by_the_local_count() -> None:
+def test_a_request_that_overflowed_in_silence_is_seen_by_both_counts() -> None:
     talk = ConversationBuilder()
     talk.user(words(1_200))
     talk.answer("cut", used=used(1_203, 2))
     reading = read(talk, window=1_000)
-    assert reading.provider is None
-    assert reading.tokens == 1_203
+    assert (reading.local, reading.tokens, reading.overflowed) == (1_203, 1_205, True)
 
 
 @pytest.mark.spec("E39")
@@ -281,7 +298,7 @@ def test_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> None:
     talk.answer(words(4), used=used(4_000_000))
     reading = read(talk, window=570_000)
     assert (reading.counted_entry_id, reading.provider) == ("e2", 300_010 + 10)
-    assert reading.rejected[0].why == "4,000,000 tokens are more than the context window of 570,000"
+    assert reading.rejected[0].why.startswith("4,000,000 tokens are more than the context window of 570,000, and more than 2 times")
 
 
 @pytest.mark.spec("E103")
@@ -407,8 +424,8 @@ def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
     assert len(tokenizer.asked) == 1
 
 
-@pytest.mark.parametrize("left_out", [slice(10, None), slice(0, 5), slice(0, 0), slice(10, 12)])
-def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -> None:
+@pytest.mark.parametrize("left_out", [slice(10, None), slice(25, None), slice(0, 0)])
+def test_a_meter_that_was_used_for_a_longer_path_reads_the_same(left_out: slice) -> None:
     talk = ConversationBuilder()
     for number in range(10):
         talk.user(words(number))
@@ -419,6 +436,20 @@ def test_a_meter_that_was_used_for_other_views_reads_the_same(left_out: slice) -
     path = list(talk.path)
     del path[left_out]
     assert meter.read(path, build_view(path)) == UsageMeter(TOKENIZER).read(path, build_view(path))
+
+
+def test_what_has_left_the_requests_since_the_provider_counted_them_is_subtracted() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.round("c1", words(40))
+    talk.answer(words(4), used=used(100, 10))
+    meter = UsageMeter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 110
+    talk.user(words(6))
+    cleared = attrs.evolve(talk.view.items[2], message=attrs.evolve(talk.view.items[2].message, content="gone"))
+    shown = attrs.evolve(talk.view, items=(*talk.view.items[:2], cleared, *talk.view.items[3:]))
+    assert meter.read(talk.path, shown).provider == 110 - 39 + 7
+    assert meter.read(talk.path, talk.view).provider == 110 + 7
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
@@ -459,3 +490,16 @@ def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
         RejectedCount(entry_id="e3", why="no input tokens were counted"),
         ProviderCount(entry_id="e2", input_tokens=100, output_tokens=10),
     ]
+
+
+def test_the_cached_share_is_that_of_the_last_request_where_the_provider_reports_any() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.round("c1", words(20), used=used(100))
+    assert read(talk).cached_share is None
+    talk.round("c2", words(20), used=used(200, cached=150))
+    assert read(talk).cached_share == 0.75
+    talk.round("c3", words(20), used=used(300))
+    assert read(talk).cached_share == 0.0
+    talk.checkpoint("S")
+    assert read(talk).cached_share is None

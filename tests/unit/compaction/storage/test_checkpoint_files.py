@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit import AgentSession, ContextBudget, Message
 from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.hooks import HookChain
 from promptkit.compaction.storage.checkpoint_files import (
     CheckpointDirectory,
     format_comment,
@@ -19,8 +21,9 @@ from promptkit.compaction.storage.checkpoint_files import (
     parse_comment,
     title_from_summary,
 )
-from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry
+from promptkit.transcript.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -90,15 +93,75 @@ def test_the_same_checkpoint_is_written_once(tmp_path: Path) -> None:
     assert names(tmp_path) == ["001-one.md", "index.md"]
 
 
-def test_going_back_removes_the_files_of_what_was_left(tmp_path: Path) -> None:
-    files = CheckpointDirectory(tmp_path)
-    for name in ("c1", "c2", "c3"):
-        files.write(entry(name, f"# {name}"))
-    files.retain({"c1", "c2"})
-    assert names(tmp_path) == ["001-c1.md", "002-c2.md", "index.md"]
-    assert "2 summaries" in (tmp_path / "index.md").read_text(encoding="utf-8")
-    files.write(entry("c4", "# c4"))
-    assert names(tmp_path) == ["001-c1.md", "002-c2.md", "003-c4.md", "index.md"]
+def summarize(transcript: Transcript, files: CheckpointDirectory, name: str) -> str:
+    transcript.append_messages(Message(role="user", content=name))
+    (made,) = transcript.append(Checkpoint(summary=f"# {name}"))
+    files.write(made)
+    return made.id
+
+
+def test_files_follow_a_rewind_and_return_with_the_branch(tmp_path: Path) -> None:
+    files, transcript = CheckpointDirectory(tmp_path), Transcript()
+    first, second = summarize(transcript, files, "c1"), summarize(transcript, files, "c2")
+    before = (tmp_path / "002-c2.md").read_bytes()
+    transcript.rewind(first)
+    files.on_branch_change(transcript)
+    assert names(tmp_path) == ["001-c1.md", "index.md", "other-branches"]
+    assert (tmp_path / "other-branches" / "002-c2.md").read_bytes() == before
+    assert "1 summary, oldest first. 1 summary of other branches" in (tmp_path / "index.md").read_text(encoding="utf-8")
+    summarize(transcript, files, "c3")
+    assert names(tmp_path) == ["001-c1.md", "003-c3.md", "index.md", "other-branches"]  # no number twice
+    transcript.rewind(second)
+    files.on_branch_change(transcript)
+    assert names(tmp_path) == ["001-c1.md", "002-c2.md", "index.md", "other-branches"]
+    assert names(tmp_path / "other-branches") == ["003-c3.md"]
+    transcript.rewind(None)
+    files.on_branch_change(transcript)
+    assert names(tmp_path / "other-branches") == ["001-c1.md", "002-c2.md", "003-c3.md"]
+
+
+def test_the_file_of_an_undone_compaction_is_aside_until_the_undoing_is_undone(tmp_path: Path) -> None:
+    files, transcript = CheckpointDirectory(tmp_path), Transcript()
+    made = summarize(transcript, files, "c1")
+    (undoing,) = transcript.append(Edit(target=made, content=None, reason="undone"))
+    files.follow(transcript)
+    assert names(tmp_path) == ["index.md", "other-branches"]
+    transcript.append(Edit(target=undoing.id, content=None, reason="undone"))
+    files.follow(transcript)
+    assert names(tmp_path) == ["001-c1.md", "index.md", "other-branches"]
+
+
+def test_files_of_another_conversation_in_the_folder_stay(tmp_path: Path) -> None:
+    files, mine, other = CheckpointDirectory(tmp_path), Transcript(), Transcript()
+    summarize(mine, files, "mine")
+    summarize(other, files, "other")
+    mine.rewind(None)
+    files.follow(mine)
+    assert names(tmp_path) == ["002-other.md", "index.md", "other-branches"]
+
+
+def test_a_session_s_files_follow_what_it_does(tmp_path: Path) -> None:
+    async def talk() -> None:
+        session = AgentSession(
+            model=ScriptedModel([words(100, "a"), words(100, "b")]),
+            budget=ContextBudget(window=1_000, reserved_output_tokens=0),
+            tokenizer=WordTokenizer(),
+            summarizer=Writer(),
+            hooks=HookChain(CheckpointDirectory(tmp_path)),
+        )
+        await session.run("one")
+        start = session.transcript.leaf
+        await session.run("two")
+        await session.compact()
+        compacted = session.transcript.leaf
+        assert len(list_checkpoint_files(tmp_path)) == 1
+        for leave in (session.undo_compaction, lambda: session.rewind(start)):
+            leave()
+            assert list_checkpoint_files(tmp_path) == ()
+            await session.switch_branch(compacted, summarize=False)
+            assert len(list_checkpoint_files(tmp_path)) == 1
+
+    asyncio.run(talk())
 
 
 @pytest.mark.parametrize("title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"])
@@ -119,8 +182,8 @@ def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
     files = CheckpointDirectory(tmp_path)
     assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=CustomEntry(name="n"))) is None
     files.write(entry("c1", "# One"))
-    files.retain(())
-    assert names(tmp_path) == ["007-mine.md", "008-mine.md", "index.md", "notes.md"]
+    files.follow(Transcript())
+    assert names(tmp_path) == ["001-one.md", "007-mine.md", "008-mine.md", "index.md", "notes.md"]
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def huge() -> ConversationBuilder:
 def test_messages_and_images_are_counted() -> None:
     made = summarized(PLACEHOLDER, task_of(pictures()))
     assert made.text == "[2 earlier messages are left out here, with 2 images. They could not be summarized.]"
-    assert Facts.from_json(updated_facts(task_of(pictures()))).requests == ("look",)
+    assert Facts.from_json(updated_facts(task_of(pictures()))).requests == ("look\n[2 attachments]",)
 
 
 def test_the_summary_before_stays_while_there_is_room() -> None:

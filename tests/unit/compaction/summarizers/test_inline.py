@@ -226,4 +226,4 @@ def test_the_way_to_call_tools_is_not_changed_since_that_is_cached() -> None:
 
     summarized(InlineSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
 
-    assert set(seen[0]) == {"temperature", "max_output_tokens"}
+    assert set(seen[0]) == {"temperature", "max_output_tokens", "purpose"}  # the purpose is no part of the body

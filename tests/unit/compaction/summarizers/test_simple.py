@@ -120,7 +120,7 @@ class TestFitting:
                 summarized(simple(model, window), long_task())
             assert shown(model).count("what was said next is left out") == times
 
-    @pytest.mark.parametrize("window", [460, 500, 700])
+    @pytest.mark.parametrize("window", [480, 500, 700])
     def test_the_summary_before_is_never_left_out(self, window: int) -> None:
         with ScriptedModel([TAGGED]) as model:
             summarized(simple(model, window), long_task(100, previous=add_breadcrumb("S1", location="/t")))

@@ -24,7 +24,6 @@ from promptkit.compaction.summarizers.summarizer import (
 from promptkit.errors import SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.testing import ScriptedModel
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, nothing_new, parser_talk, task_of
 
@@ -192,7 +191,13 @@ class TestOutputLimit:
         assert self.limit("gpt-4o", max_tokens=16_000) == 16_384
 
     def test_a_model_without_options_is_asked_as_it_is(self) -> None:
-        model = ScriptedModel([])
+        class Plain:
+            name = "plain"
+
+            async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+                raise NotImplementedError
+
+        model = Plain()
         assert limit_output(model, TASK) is model
 
 

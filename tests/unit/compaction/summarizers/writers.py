@@ -16,8 +16,6 @@ from promptkit.compaction.events import (
     CompactionStarted,
     DecisionMade,
     Event,
-    RequestPruned,
-    SummaryAttemptFailed,
     SummaryDiscarded,
 )
 from promptkit.compaction.planning.plan import Plan, Summary
@@ -68,8 +66,8 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        others = DecisionMade | CompactionStarted | SummaryAttemptFailed | RequestPruned
-        names = [type(event).__name__ for event in self.events if not isinstance(event, others)]
+        ends = CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
+        names = [type(event).__name__ for event in self.events if isinstance(event, ends)]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property

@@ -1,0 +1,135 @@
+"""Messages of the program that ask the model to go on: after a reply that was cut off, and after a compaction at the end of a turn.
+
+A reply that was cut off stays in the transcript. Its tool calls are neither run nor shown again, since any of them may be cut in two. The
+model is asked again once. What was done can be read off the transcript, so that a program that is started again goes on in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit.messages import Message
+from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.view import CUT_FINISH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from promptkit.messages import ToolCall
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.transcript.entries import Entry
+
+__all__ = [
+    "AUTO_CONTINUE",
+    "CUT_OFF",
+    "ask_to_continue",
+    "ask_to_go_on",
+    "fills_window",
+    "find_cut_replies",
+    "find_pending_calls",
+    "join_reply_text",
+    "may_go_on",
+]
+
+CUT_OFF = "cut_off"
+"""The name of the message that asks the model to continue, and the reason of the edit that takes a reply out of the view."""
+
+CONTINUE = "Your last reply was cut off at the output limit. Continue exactly where it stopped, and repeat nothing of it."
+
+CALL_AGAIN = (
+    "Your last reply was cut off at the output limit before its tool calls were complete, so none of them was run. "
+    "Call the tools again with shorter arguments: write a long text in several parts, for example."
+)
+
+AUTO_CONTINUE = "auto_continue"
+"""The name of the message that asks the model to go on after a compaction at the end of a turn."""
+
+GO_ON = (
+    "The program that runs this conversation has just replaced its older part by a summary; this message is not from the user. "
+    "If something that the user asked for is left to do, go on with it. If nothing is, or if you need an answer of the user, say so in one sentence."
+)
+
+FULL_SHARE = 0.98
+"""A window of which a request and its reply take this share is full: the provider's count may differ a little from the window."""
+
+
+def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
+    """Find the replies at the end of a path that were cut off, one after the other, oldest first. Empty if the newest reply is whole."""
+    replies = list(_replies_from_the_end(path))
+    return [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
+
+
+def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
+    """Return the tool calls of the last message of a path, if it is a reply that was not cut off."""
+    for at in range(len(path) - 1, -1, -1):
+        payload = path[at].payload
+        if isinstance(payload, MessageEntry):
+            return () if payload.finish == CUT_FINISH else payload.message.tool_calls
+    return ()
+
+
+def join_reply_text(path: Sequence[Entry]) -> str:
+    """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
+    taken_out = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF}
+    replies = [entry for entry, _ in _replies_from_the_end(path)][::-1]
+    shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
+    return "".join(entry.message.text for entry in shown if entry.message is not None)
+
+
+def ask_to_continue(reply: Message) -> CustomMessage:
+    """Make the message that asks the model to continue a reply that was cut off at the output limit, or to repeat its tool calls."""
+    return CustomMessage(name=CUT_OFF, message=Message(role="user", content=(CALL_AGAIN if reply.tool_calls else CONTINUE,)))
+
+
+def ask_to_go_on() -> CustomMessage:
+    """Make the message that asks the model to go on after a compaction at the end of a turn."""
+    return CustomMessage(name=AUTO_CONTINUE, message=Message(role="user", content=(GO_ON,)))
+
+
+def may_go_on(path: Sequence[Entry]) -> bool:
+    """Return whether the model may be asked to go on: once for each user message, and again if it has called tools since."""
+    called_tools = False
+    for at in range(len(path) - 1, -1, -1):
+        match path[at].payload:
+            case CustomMessage(name=name) if name == AUTO_CONTINUE:
+                return called_tools
+            case MessageEntry(message=message) if message.role == "user":
+                return True
+            case MessageEntry(message=message):
+                called_tools = called_tools or message.role == "tool"
+            case Reset():
+                return True
+            case _:
+                continue
+    return True
+
+
+def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget) -> bool:
+    """Return whether a cut reply ended because the context window was full. If not, it reached the output limit.
+
+    Args:
+        reply: The reply's entry. The usage in it goes before the local counts.
+        request_tokens: The size of the request, in tokens.
+        reply_tokens: The size of the reply, in tokens.
+        budget: The budget of the model that replied.
+    """
+    usage = reply.payload.usage if isinstance(reply.payload, MessageEntry) else None
+    if usage is not None and usage.input_tokens:
+        request_tokens, reply_tokens = usage.input_tokens, usage.output_tokens
+    if budget.window is None or (budget.max_output_tokens is not None and reply_tokens >= budget.max_output_tokens):
+        return False
+    return request_tokens + reply_tokens >= FULL_SHARE * budget.window
+
+
+def _replies_from_the_end(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
+    """Yield the newest reply and the cut ones before it, newest first, each with its finish reason."""
+    newest = True
+    for at in range(len(path) - 1, -1, -1):
+        match path[at].payload:
+            case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (newest or finish == CUT_FINISH):
+                newest = False
+                yield path[at], finish
+            case MessageEntry() | Reset():
+                return
+            case _:
+                continue

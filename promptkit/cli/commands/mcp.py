@@ -1,0 +1,148 @@
+"""`promptkit mcp`: serve the search of transcripts to other agents, as a tool over the Model Context Protocol."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from promptkit.cli.input.params import SIZE
+from promptkit.cli.output.errors import usage_error
+from promptkit.errors import TranscriptError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mcp.server import Server
+
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.redaction import Redactor
+
+__all__ = ["TranscriptFile", "build_server", "mcp"]
+
+# \b keeps click from joining the lines.
+EXAMPLES = """\b
+Examples:
+  promptkit mcp talk.jsonl
+  promptkit mcp talk.jsonl other.jsonl --redact
+"""
+
+
+@click.command(short_help="Serve the search of transcripts to other agents, over MCP.", epilog=EXAMPLES)
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True)
+@click.option("--redact", is_flag=True, help="Remove secrets of common shapes, such as API keys and access tokens.")
+@click.option(
+    "--max-tokens", type=SIZE, default=1_500, show_default=True, help="The most tokens of a result; the rest is on further pages."
+)
+def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
+    """Serve the tool recall over MCP, on stdin and stdout: it searches transcripts, and reads their entries by page.
+
+    Nothing is written. A file may grow meanwhile: each call sees the branch that was written last. With several files, the tool has an
+    argument that names one of them. The command ends when stdin does.
+    """
+    from promptkit.transcript.redaction import redact_secrets
+
+    if max_tokens < 1:
+        usage_error("--max-tokens must be at least 1.")
+    readers = [TranscriptFile(file) for file in files]
+    for reader in readers:
+        reader.read()  # so that a wrong file is reported at once, and not to the first call
+    try:
+        import anyio
+        from mcp.server.stdio import stdio_server
+    except ImportError:
+        usage_error("promptkit mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit.")
+    server = build_server(readers, max_tokens=max_tokens, redactor=redact_secrets if redact else None)
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+class TranscriptFile:
+    """A transcript, which is read again when its file has changed."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._state: tuple[int, int, int] | None = None
+        self._path: Sequence[Entry] = ()
+
+    def read(self) -> Sequence[Entry]:
+        """Return the entries of the branch that was written last. Raises TranscriptError if the file cannot be read."""
+        from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+        from promptkit.transcript.store import InMemoryStore
+        from promptkit.transcript.transcript import Transcript
+
+        try:
+            status = self.file.stat()
+        except OSError as error:
+            problem = f"cannot read {self.file}: {error.strerror}."
+            raise TranscriptError(problem) from error
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if state != self._state:
+            # Without a store of its own, so that no lock file is made beside the transcript.
+            entries = [item.entry for item in TranscriptReader(self.file) if isinstance(item, StoredEntry)]
+            self._path, self._state = Transcript(InMemoryStore(entries)).path(), state
+        return self._path
+
+
+def build_server(readers: Sequence[TranscriptFile], *, max_tokens: int, redactor: Redactor | None) -> Server[dict[str, Any]]:  # Any: SDK
+    """Build the MCP server of transcripts.
+
+    Args:
+        readers: The transcripts.
+        max_tokens: The most tokens of one result.
+        redactor: Removes secrets from results.
+    """
+    import mcp_types as types
+    from anyio import Lock, to_thread
+    from mcp.server import Server
+
+    from promptkit.compaction.lifecycle.recall_tool import RECALL, recall
+
+    counts = Counter(reader.file.name for reader in readers)
+    named = {reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file): reader for reader in readers}
+    tool = types.Tool(
+        name=RECALL.name,
+        description=RECALL.description,
+        input_schema=_build_schema(RECALL.parameters or {}, [*named]),
+        annotations=types.ToolAnnotations(title="Search a conversation", read_only_hint=True, open_world_hint=False),
+    )
+    reading = Lock()
+
+    def answer(arguments: Mapping[str, object]) -> str:
+        name = arguments.get("transcript") if len(named) > 1 else next(iter(named))
+        reader = named.get(name) if isinstance(name, str) else None
+        if reader is None:
+            return f"Error: name one of the transcripts: {', '.join(named)}."
+        try:
+            return recall(reader.read(), arguments, max_tokens=max_tokens, redactor=redactor)
+        except TranscriptError as error:
+            return f"Error: {error}"
+
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool])
+
+    async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        async with reading:
+            known = params.name == RECALL.name
+            text = await to_thread.run_sync(answer, params.arguments or {}) if known else f"Error: there is no tool {params.name!r}."
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=text.startswith("Error: "))
+
+    return Server("promptkit", version=version("promptkit"), on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[str, Json]:
+    """Return the tool's parameters, with one that names the transcript where there are several."""
+    properties = parameters.get("properties")
+    if len(names) == 1 or not isinstance(properties, dict):
+        return dict(parameters)
+    choice: Json = {"type": "string", "enum": list(names), "description": "The transcript to search or to read."}
+    return {**parameters, "properties": {"transcript": choice, **properties}, "required": ["transcript"]}

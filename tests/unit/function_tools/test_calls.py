@@ -1,0 +1,259 @@
+"""A function is a tool: its arguments are checked, its result is text, parts or JSON, and what it raises is told to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import enum
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import attrs
+import pytest
+from pydantic import BaseModel
+
+from promptkit import AgentSession, ImagePart, Tool, ToolCall, tool
+from promptkit.errors import InvalidArgumentError, ToolError
+from promptkit.testing import ScriptedModel
+from promptkit.tools import ToolResult
+
+
+class Unit(enum.Enum):
+    METRE = "m"
+
+
+@attrs.frozen
+class Place:
+    x: int
+    _y: int = 7
+    tags: list[str] = attrs.field(factory=list)
+    size: int = attrs.field(default=attrs.Factory(lambda self: self.x + 1, takes_self=True))
+
+
+@attrs.define
+class Route:
+    start: Place
+    stops: list[Place] | None = None
+
+
+@dataclass
+class Speed:
+    value: float
+    unit: Unit = Unit.METRE
+
+
+class Car(BaseModel):
+    name: str
+
+
+@attrs.define
+class Loop:
+    inner: Loop | None = None
+
+
+def run(made: Tool, arguments: dict[str, object]) -> Any:
+    return made.run(arguments)
+
+
+def test_nested_attrs_classes_are_made_from_the_arguments_with_their_own_defaults() -> None:
+    got: list[Route] = []
+    drive = tool(name="drive")(_keep(got))
+    run(drive, {"route": {"start": {"x": 1, "y": 2}, "stops": [{"x": 3}]}})
+    assert got == [Route(Place(1, 2), [Place(3)])]
+    assert got[0].stops == [Place(3, 7, [], 4)]
+
+
+def _keep(got: list[Route]) -> Callable[[Route], None]:
+    def drive(route: Route) -> None:
+        got.append(route)
+
+    return drive
+
+
+def test_every_argument_arrives_as_what_it_is_annotated_with() -> None:
+    @tool
+    def look(speed: Speed, car: Car, at: dt.date, unit: Unit, /, *rest: int, more: bool, **others: str) -> str:
+        return repr((speed, car.name, at, unit, rest, more, others))
+
+    arguments = {"speed": {"value": 1}, "car": {"name": "c"}, "at": "2026-11-22", "unit": "m", "rest": [1, 2], "more": True, "z": "t"}
+    assert run(look, arguments) == repr((Speed(1.0), "c", dt.date(2026, 11, 22), Unit.METRE, (1, 2), True, {"z": "t"}))
+
+
+def test_of_wrong_arguments_the_model_is_told_which_and_why() -> None:
+    @tool
+    def search(words: str, limit: int = 3) -> str:
+        return words * limit
+
+    with pytest.raises(ToolError) as error:
+        run(search, {"limit": "ten", "page": 2})
+    assert str(error.value).splitlines() == [
+        "these arguments of search are wrong:",
+        "words: Field required.",
+        "limit: Input should be a valid integer, unable to parse string as an integer, not 'ten'.",
+        "page: Extra inputs are not permitted.",
+    ]
+
+
+def test_a_long_list_of_wrong_arguments_is_cut() -> None:
+    @tool
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    with pytest.raises(ToolError, match=r"\n15 more arguments are wrong\.$") as error:
+        run(add, {"numbers": ["x" * 1_000] * 20})
+    assert len(str(error.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ("text", "text"),
+        (None, None),
+        ({"a": [1, None]}, '{"a":[1,null]}'),
+        (["a", "b"], '["a","b"]'),
+        ([], "[]"),
+        (3.5, "3.5"),
+        (True, "true"),
+        (dt.date(2026, 11, 22), '"2026-11-22"'),
+        (Speed(2.0), '{"value":2.0,"unit":"m"}'),
+        (Car(name="c"), '{"name":"c"}'),
+        (Place(1), '{"x":1,"_y":7,"tags":[],"size":2}'),
+        (ImagePart(url="data:image/png;base64,AA=="), (ImagePart(url="data:image/png;base64,AA=="),)),
+        (["a", ImagePart(url="data:image/png;base64,AA==")], ("a", ImagePart(url="data:image/png;base64,AA=="))),
+        (ToolResult("no", is_error=True), ToolResult("no", is_error=True)),
+    ],
+)
+def test_a_result_is_text_parts_or_a_value_as_json(value: object, result: object) -> None:
+    def give() -> object:
+        return value
+
+    assert run(tool(give), {}) == result
+
+
+def test_a_result_that_json_cannot_hold_is_an_error_that_says_so() -> None:
+    def give() -> object:
+        return object()
+
+    with pytest.raises(TypeError, match="the tool returned object, which cannot be written as JSON: return text"):
+        run(tool(give), {})
+
+
+def test_methods_partials_and_objects_are_functions_too() -> None:
+    class Counter:
+        def add(self, by: int) -> int:
+            """Count on."""
+            return by + 1
+
+        def __call__(self, by: int) -> int:
+            """Count back."""
+            return by - 1
+
+    assert (tool(Counter().add).definition.name, run(tool(Counter().add), {"by": 1})) == ("add", "2")
+    assert (tool(Counter()).definition.description, run(tool(Counter()), {"by": 1})) == ("Count back.", "0")
+    assert run(tool(name="five")(functools.partial(Counter().add, 5)), {}) == "6"
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda path: path, r"test_calls.py:\d+: '<lambda>' is no name for a tool. Write tool\(name=…\)"),
+        (functools.partial(print), None),
+    ],
+)
+def test_a_name_is_needed_that_providers_accept(function: Callable[..., Any], says: str | None) -> None:
+    if says is None:
+        assert tool(function).definition.name == "print"
+        return
+    with pytest.raises(InvalidArgumentError, match=says):
+        tool(function)
+
+
+def _takes_a_function(call: Callable[[int], int]) -> None: ...
+def _takes_itself(loop: Loop) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [(_takes_a_function, "no schema can be made of the arguments of _takes_a_function: "), (_takes_itself, "Loop contains itself")],
+)
+def test_a_function_without_a_schema_is_refused_with_its_place(function: Callable[..., Any], says: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"test_calls.py:\d+: .*{says}"):
+        tool(function)
+
+
+def test_texts_in_annotated_describe_arguments() -> None:
+    def go(city: Annotated[str, "Where to."]) -> None: ...
+
+    assert tool(go).definition.parameters == {
+        "additionalProperties": False,
+        "properties": {"city": {"description": "Where to.", "type": "string"}},
+        "required": ["city"],
+        "type": "object",
+    }
+
+
+def read_file(path: str, lines: int = 2) -> str:
+    """Read the start of a file.
+
+    Args:
+        path: The path of the file.
+        lines: The most lines.
+    """
+    if path == "none":
+        raise FileNotFoundError(path)
+    return f"{path}:{lines}"
+
+
+async def fetch(url: str) -> dict[str, str]:
+    """Fetch a page."""
+    return {"page": url}
+
+
+def calls(*pairs: tuple[str, str]) -> list[ToolCall]:
+    return [ToolCall(id=f"c{at}", name=name, arguments=arguments) for at, (name, arguments) in enumerate(pairs)]
+
+
+def test_a_session_takes_functions_and_the_model_sees_their_results_and_errors() -> None:
+    asked = calls(("read_file", '{"path": "a"}'), ("fetch", '{"url": "u"}'), ("read_file", '{"path": "none"}'), ("read_file", "{}"))
+    model = ScriptedModel([asked, "Done."])
+    session = AgentSession(model=model, tools=[read_file, fetch])
+    asyncio.run(session.run("Go."))
+    assert [message.text for message in session.window.view.messages if message.role == "tool"] == [
+        "a:2",
+        '{"page":"u"}',
+        "Error: FileNotFoundError: none",
+        "Error: these arguments of read_file are wrong:\npath: Field required.",
+    ]
+    assert [definition.name for definition in model.requests[0].tools] == ["read_file", "fetch"]
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
+def test_a_call_that_takes_too_long_is_given_up_and_the_model_is_told(is_async: bool) -> None:
+    @tool(name="slow", seconds=0.05)
+    async def wait() -> str:
+        await asyncio.sleep(5)
+        return "late"
+
+    @tool(name="slow", seconds=0.05)
+    def work() -> str:
+        time.sleep(0.3)
+        return "late"
+
+    session = AgentSession(model=ScriptedModel([calls(("slow", "{}")), "Done."]), tools=[wait if is_async else work])
+    asyncio.run(session.run("Go."))
+    result = next(message for message in session.window.view.messages if message.role == "tool")
+    assert result.text == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
+
+
+def test_a_time_out_that_the_tool_raises_itself_is_an_error_of_its_own() -> None:
+    @tool(seconds=5)
+    def ask() -> str:
+        message = "no answer"
+        raise TimeoutError(message)
+
+    session = AgentSession(model=ScriptedModel([calls(("ask", "{}")), "Done."]), tools=[ask])
+    asyncio.run(session.run("Go."))
+    assert "Error: TimeoutError: no answer" in [message.text for message in session.window.view.messages]
