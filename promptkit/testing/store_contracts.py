@@ -113,6 +113,7 @@ class StoreContract:
         one.append([_entry("b", "two")], expect="a")
         assert _conflict(other, [_entry("x", "x"), _entry("y", "y")], "a") == ["b"]
         assert _conflict(open_store(), [_entry("x", "x")], "") == ["a", "b"]
+        assert _conflict(open_store(), [_entry("a", "one")], "") == ["a", "b"], "the same entries again are a conflict, too"
         _conflict(one, [_entry("x", "x")], "no such id")
         assert _new(other.refresh().entries, ["a"]) == ["b"], "a conflict does not hide entries from the next refresh"
         other.append([_entry("c", "three")], expect="b")

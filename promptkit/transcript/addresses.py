@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.transcript.jsonl.format import Header
+from promptkit.transcript.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.objects import ObjectStore, list_object_conversations
 from promptkit.transcript.sql import SqlStore, list_conversations
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator, Sequence
 
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.store import ReadProblem, TranscriptStore
 
-__all__ = ["is_url", "list_transcripts", "open_store"]
+__all__ = ["StoreReader", "create_conversation", "is_url", "list_transcripts", "open_reader", "open_store"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
@@ -59,6 +64,54 @@ def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
     url = str(place).partition("#")[0]
     conversations = list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
     return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
+
+
+def open_reader(address: str | os.PathLike[str]) -> TranscriptReader | StoreReader:
+    """Open a transcript for reading it entry by entry, with numbers of lines. Raises what `open_store` and reading raise."""
+    return StoreReader(str(address)) if is_url(address) else TranscriptReader(Path(address))
+
+
+class StoreReader:
+    """Read the entries of a conversation by its URL, as a `TranscriptReader` reads those of a file.
+
+    Raises TranscriptError if there is no such conversation, and what `open_store` raises.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._loaded = open_store(address).load()
+        if not (self._loaded.entries or self._loaded.problems):
+            problem = f"{address}: there is no such conversation, or it has no entries."
+            raise TranscriptError(problem)
+        self.partial = self._loaded.partial
+        """As `TranscriptReader.partial`."""
+        self.torn_bytes = 0
+        """As `TranscriptReader.torn_bytes`."""
+        self.header = Header()
+        """As `TranscriptReader.header`."""
+        self.position: ReadPosition | None = None
+        """None: there is no file."""
+
+    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
+        for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True):
+            yield StoredEntry(entry=entry, line=number)
+        yield from self._loaded.problems
+
+
+def create_conversation(address: str, entries: Sequence[Entry]) -> None:
+    """Write entries as a new conversation, completely or not at all.
+
+    Args:
+        address: The URL of the conversation.
+        entries: The entries.
+
+    Raises:
+        TranscriptWriteError: The conversation has entries, or cannot be written.
+    """
+    try:
+        open_store(address).append(entries, expect="")
+    except TranscriptConflictError as error:
+        problem = "the conversation already has entries, which are never replaced: write another id after the #."
+        raise TranscriptWriteError(problem, file=address) from error
 
 
 def is_url(address: str | os.PathLike[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NoReturn
@@ -125,7 +126,9 @@ class ObjectStore:
         """
         if not entries:
             return
-        content = encode_header(Header()) + encode_batch(entries)
+        # The same entries may be there already, so the object has a mark by which its writer knows it.
+        mark = f',"write":"{uuid.uuid4().hex}"}}\n'.encode()
+        content = encode_header(Header()).removesuffix(b"}\n") + mark + encode_batch(entries)
         number, last_id = self._batch, self._last_id
         for _ in range(ATTEMPTS if expect is not None else 50 * ATTEMPTS):
             if expect in {None, last_id} and self._create(number + 1, content):
