@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
@@ -113,9 +112,9 @@ def open_places() -> Generator[dict[str, Callable[[str], Callable[[], Transcript
             sys.stderr.write(f"postgresql is left out: {reason}\n")
         try:
             environment = stack.enter_context(s3_server("talks"))
-            before = dict(os.environ)
-            os.environ.update(environment)
-            stack.callback(lambda: (os.environ.clear(), os.environ.update(before)))
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            for variable, value in environment.items():
+                patch.setenv(variable, value)
             places["s3"] = lambda name: partial(ObjectStore, "s3://talks/folder", name)
         except pytest.skip.Exception as reason:
             sys.stderr.write(f"s3 is left out: {reason}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import uuid
 from functools import partial
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message
+from promptkit import ContextWindow, Message, ToolDefinition
+from promptkit.compaction.lifecycle.recall_tool import recall
 from promptkit.errors import InvalidArgumentError, TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import StoreContract
-from promptkit.transcript import SqlStore, Transcript, list_transcripts, open_store
+from promptkit.transcript import Checkpoint, SearchableStore, SqlStore, Transcript, list_transcripts, open_store
 from tests.servers import postgres_server
 
 if TYPE_CHECKING:
@@ -93,6 +95,33 @@ def test_a_message_with_more_words_than_an_index_takes_is_kept_and_found(databas
     (entry,) = Transcript(store).append_messages(said(" ".join(f"word{number}" for number in range(60_000))))
     assert store.find_entries(["word50505"]) >= {entry.id}
     assert Transcript(SqlStore(database, "large")).entries == [entry]
+
+
+def test_recall_finds_the_same_with_the_index_as_without(database: str) -> None:
+    transcript = Transcript(SqlStore(database, "recall"))
+    for number in range(40):
+        transcript.append_messages(said(f"step {number}: src/module_{number % 7}.py raises KeyError\nand more in line {number}"))
+    store = transcript.store
+    assert isinstance(store, SearchableStore)
+    for query in ("module_3.py", "KeyError step 17", "src/module_5.py line", "nothing of this"):
+        arguments = {"query": query}
+        assert recall(transcript.path(), arguments, index=store) == recall(transcript.path(), arguments)
+    assert len(store.find_entries(["module_3.py"])) == 6, "of 40 messages only these are looked at"
+
+
+def test_a_summary_names_the_url_and_the_tool_recall_but_no_tool_that_reads_files(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/talks.db#1"
+    transcript = Transcript(SqlStore(url))
+    for number in range(30):
+        transcript.append_messages(said(f"question {number} " * 40), Message(role="assistant", content=("answer " * 40,)))
+    window = ContextWindow(model="gpt-5", transcript=transcript, tools=[ToolDefinition(name="read_file")])
+    checkpoint = asyncio.run(window.compact(allow_extractive=True))
+    assert checkpoint is not None
+    assert isinstance(checkpoint.payload, Checkpoint)
+    assert f'in the transcript "{url}".' in checkpoint.payload.summary
+    assert "It had 60 entries" in checkpoint.payload.summary
+    assert "read_file(" not in checkpoint.payload.summary
+    assert Transcript(SqlStore(url)).path()[-1] == checkpoint
 
 
 def test_an_engine_of_the_program_can_be_used(tmp_path: Path) -> None:
