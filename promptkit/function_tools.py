@@ -285,7 +285,7 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     others: object = None
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
-        annotation = _replace_attrs(hints.get(parameter.name, Any), known)
+        annotation = _replace_attrs(hints.get(parameter.name, Any), known)  # Any: without an annotation
         default: object = ... if parameter.default is parameter.empty else parameter.default
         if parameter.kind is parameter.VAR_KEYWORD:
             others = annotation
@@ -356,7 +356,8 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
         default: object = field.default
         made = {"default_factory": tuple} if type(default) is type(attrs.Factory(tuple)) else {"default": default}
         given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
-        definitions[f"field_{alias}"] = _replace_attrs(hints.get(field.name, Any), known), Field(alias=alias, **given)
+        annotation = _replace_attrs(hints.get(field.name, Any), known)  # Any: without an annotation
+        definitions[f"field_{alias}"] = annotation, Field(alias=alias, **given)
 
     def build(checked: BaseModel) -> object:
         """Make the instance. Fields that were not given get their defaults from the class."""

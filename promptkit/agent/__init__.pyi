@@ -1,3 +1,4 @@
+from .attachments import Attachment as Attachment
 from .hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
 from .prompt import Conversation as Conversation, ConversationView as ConversationView, Prompt as Prompt
 from .requests import WindowRequest as WindowRequest

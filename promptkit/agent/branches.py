@@ -10,20 +10,29 @@ import attrs
 
 from promptkit.agent.wire import is_recorded
 from promptkit.compaction.lifecycle.branch_summary import switch_branch
+from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.lifecycle.reset import reset
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
+from promptkit.errors import SummaryError
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.quotes import restore_quotes
 from promptkit.transcript.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Self
 
+    from promptkit.agent.requests import WindowRequest
     from promptkit.compaction.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
+    from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry, EntryPayload
     from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.transcript import Transcript
 
 __all__ = ["Branch", "BranchMethods", "find_branch"]
@@ -97,11 +106,18 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
 
 
 class BranchMethods:
-    """The methods of a context window that continue its conversation from another entry, or from nothing."""
+    """The methods of a context window that continue its conversation from another entry, from nothing, or in another transcript."""
 
+    model: str | Model
     transcript: Transcript
     compaction: CompactionController
+    last_request: WindowRequest | None
     _redactor: Redactor | None
+    _reopen: Callable[..., Self]
+    """Opens a window with the same settings for a model, a budget and a transcript."""
+
+    def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
+        raise NotImplementedError
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -170,6 +186,45 @@ class BranchMethods:
         )
         self._forget("the conversation was reset")
         return entry
+
+    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
+        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
+
+        Args:
+            goal: What the new conversation is for.
+            store: An empty store for the new conversation.
+
+        Returns:
+            A window with the same settings over the new conversation.
+
+        Raises:
+            SummaryError: No document was written. Nothing was changed.
+            TranscriptError: The store is not empty.
+        """
+        context = self._summarizer_context(self.compaction.budget)
+        if context.model is None:
+            raise SummaryError(reason="no_request", detail="a handoff needs a model that writes it: give the window a model object.")
+        last = self.last_request.as_last_request() if self.last_request else None
+        made = await handoff(
+            self.transcript,
+            self.compaction.view,
+            goal=goal,
+            summarizer=make_handoff_summarizer(context, context.model),
+            store=store,
+            max_tokens=compute_max_summary_tokens(context.budget),
+            last_request=last,
+            redactor=self._redactor,
+        )
+        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=made.transcript)
+
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
+        """Open a window with the same settings over a copy of the conversation.
+
+        Args:
+            store: An empty store for the copy.
+            at: The last entry to copy; by default the latest.
+        """
+        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=self.transcript.fork(store, at=at))
 
     def _forget(self, reason: str) -> None:
         """Discard what was prepared for the conversation as it was, and tell the hooks where it continues."""

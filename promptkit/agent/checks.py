@@ -10,6 +10,7 @@ from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.function_tools import as_tool, tool_definitions
@@ -85,6 +86,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         "a Summarizer such as ExtractiveSummarizer(…), or a model object",
     ),
     "keep": (lambda value: isinstance(value, Keep), "a value such as KeepLastTurns(count=2)"),
+    "reduce": (lambda value: isinstance(value, ReduceToolResults), "a ReduceToolResults(…)"),
     "tokenizer": (lambda value: _has(value, "count", "count_framing"), "a Tokenizer, such as tokenizer_for('gpt-5')"),
     "promotions": (_are_models, "a list of model objects"),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),

@@ -9,15 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message
+from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.view import CUT_FINISH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from promptkit.compaction.controller import CompactionController
     from promptkit.messages import ToolCall
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
+    from promptkit.transcript.transcript import Transcript
 
 __all__ = [
     "AUTO_CONTINUE",
@@ -29,15 +33,20 @@ __all__ = [
     "find_pending_calls",
     "join_reply_text",
     "may_go_on",
+    "retry_cut_reply",
 ]
 
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a reply out of the view."""
 
-CONTINUE = "Your last reply was cut off at the output limit. Continue exactly where it stopped, and repeat nothing of it."
+CONTINUE = (
+    "A message of the program that runs this conversation: your last reply was cut off at the output limit. "
+    "Continue exactly where it stopped, and repeat nothing of it."
+)
 
 CALL_AGAIN = (
-    "Your last reply was cut off at the output limit before its tool calls were complete, so none of them was run. "
+    "A message of the program that runs this conversation: your last reply was cut off at the output limit before its tool calls were "
+    "complete, so none of them was run. "
     "Call the tools again with shorter arguments: write a long text in several parts, for example."
 )
 
@@ -45,7 +54,7 @@ AUTO_CONTINUE = "auto_continue"
 """The name of the message that asks the model to go on after a compaction at the end of a turn."""
 
 GO_ON = (
-    "The program that runs this conversation has just replaced its older part by a summary; this message is not from the user. "
+    "A message of the program that runs this conversation: its older part has just been replaced by a summary. "
     "If something that the user asked for is left to do, go on with it. If nothing is, or if you need an answer of the user, say so in one sentence."
 )
 
@@ -57,6 +66,32 @@ def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
     """Find the replies at the end of a path that were cut off, one after the other, oldest first. Empty if the newest reply is whole."""
     replies = list(_replies_from_the_end(path))
     return [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
+
+
+async def retry_cut_reply(transcript: Transcript, compaction: CompactionController, *, request_tokens: int, tokenizer: Tokenizer) -> bool:
+    """Prepare another request if the newest reply was cut off, and the one before it was not.
+
+    Args:
+        transcript: The conversation.
+        compaction: Makes room where the context window was full.
+        request_tokens: The size of the request that was answered, in tokens.
+        tokenizer: Counts the reply.
+
+    Returns:
+        True if the model should be asked again.
+    """
+    cut = find_cut_replies(transcript.path())
+    if len(cut) != 1 or cut[0].message is None:
+        return False
+    reply = cut[0].message
+    if not fills_window(cut[0], request_tokens, Sizer(tokenizer).count_message(reply), budget=compaction.budget):
+        transcript.append(ask_to_continue(reply))
+        return True
+    (edit,) = transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
+    if await compaction.make_room_for_reply():
+        return True
+    transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
+    return False
 
 
 def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:

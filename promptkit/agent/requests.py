@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["IssuedRequest", "RequestAdaptation", "RequestBuilder", "WindowRequest", "find_adaptation", "match_items", "recount"]
+__all__ = [
+    "IssuedRequest",
+    "RefusedRequest",
+    "RequestAdaptation",
+    "RequestBuilder",
+    "WindowRequest",
+    "find_adaptation",
+    "match_items",
+    "recount",
+]
 
 _ANY_MESSAGE = Message(role="user", content=("x",))
 """A message beside which the rest of a request is measured."""
@@ -132,6 +141,15 @@ class IssuedRequest:
 
     request: WindowRequest
     state: RequestState
+    model: str | Model
+
+
+@attrs.frozen
+class RefusedRequest:
+    """The state with which a refused request is made again, as long as the view and the model are those that room was made in."""
+
+    state: RequestState
+    view: TranscriptView
     model: str | Model
 
 

@@ -5,34 +5,39 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from promptkit.agent.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
 from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
-from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model
+from promptkit.tools import parse_content
+from promptkit.transcript.entries import Reset
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from promptkit.agent.attachments import Attachment
     from promptkit.agent.prompt import Prompt
     from promptkit.agent.usage import ContextUsage
     from promptkit.compaction.controller import CompactionController
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
@@ -79,6 +84,7 @@ class AgentSession:
         policy: Policy | None = None,
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
+        reduce: ReduceToolResults | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -106,6 +112,7 @@ class AgentSession:
             policy: Replaces the preset's policy.
             summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use instead of `model`.
             keep: Replaces what the preset keeps verbatim.
+            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
@@ -154,6 +161,7 @@ class AgentSession:
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -202,25 +210,35 @@ class AgentSession:
         """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
         return self.window.usage()
 
-    async def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self.window.least_size()
+
+    async def run(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+    ) -> TurnResult:
         """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.
 
         After an error or a cancellation the session can be used again: `resume` continues the turn, `run` sends another message.
 
         Args:
             content: Text, or texts and parts such as `ImagePart(url=…)`.
-            on_text: Called with each piece of the model's text as it arrives.
+            attachments: Files (`Path("notes.txt")`: text, images, PDFs) and parts, which follow the content. Long texts are shortened.
+            on_text: Called with each piece of the model's text as it arrives. An answer that a full window cut off is asked for again,
+                and arrives again.
 
         Returns:
             The model's last text, and what the turn cost.
 
         Raises:
-            NoPendingMessageError: The content is empty.
+            NoPendingMessageError: The content is empty, and nothing is attached.
+            OSError: An attached file cannot be read. Nothing was written.
+            InvalidArgumentError: An attached file is of an unknown kind or too large. Nothing was written.
             ContextWindowFullError: The conversation does not fit its window, whatever is compacted or pruned.
             MaxStepsExceededError: The turn needed more than `max_steps` requests.
             ModelError: A request failed.
         """
-        parts = check_content(content)
+        parts = await self._add_attachments(content, check_attachments(attachments))
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
             return await self._turn_of(on_text).run()
@@ -241,7 +259,7 @@ class AgentSession:
         """
         async with self._turn:
             items = self.window.view.items
-            if not items or items[-1].message.role not in {"user", "tool"} or is_summary(items[-1]):
+            if not items or items[-1].message.role not in {"user", "tool"} or not self._is_pending():
                 raise NoPendingMessageError
             self.compaction.on_user_message()
             return await self._turn_of(on_text).run()
@@ -386,6 +404,15 @@ class AgentSession:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
+    def _is_pending(self) -> bool:
+        """Tell whether the last message waits for a reply. After a compaction in the middle of a turn the view may end with the summary."""
+        for entry in reversed(self.transcript.path()):
+            if isinstance(entry.payload, Reset):
+                return False
+            if entry.message is not None:
+                return entry.message.role in {"user", "tool"}
+        return False
+
     @asynccontextmanager
     async def _between_turns(self) -> AsyncGenerator[None]:
         """Hold off turns. Raises TurnInProgressError if one is running."""
@@ -402,6 +429,15 @@ class AgentSession:
             session.tools = {**self.tools, RECALL.name: self._make_recall(window.transcript)}
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
+
+    async def _add_attachments(self, content: str | Sequence[Part], attachments: Sequence[Attachment]) -> tuple[Part, ...]:
+        """Return the content of a user message with its attachments."""
+        own = parse_content(content)
+        if own is None or not attachments:
+            return check_content(content)
+        read = await asyncio.to_thread(read_attachments, attachments)
+        fitted = fit_attachments(read, budget=self.window.budget, tokenizer=self.tokenizer)
+        return check_content((*filter(None, own), *fitted))
 
     def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
         return Turn(

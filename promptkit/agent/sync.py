@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
@@ -19,10 +19,12 @@ from promptkit.agent.window import ContextWindow
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from promptkit.agent.attachments import Attachment
     from promptkit.agent.requests import WindowRequest
     from promptkit.agent.turns import TurnResult
     from promptkit.agent.usage import ContextUsage
     from promptkit.agent.wire import AnyMessage, AnyReply
+    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Part, ToolCall, Usage
@@ -67,9 +69,11 @@ class SyncSession:
         """Run a function with the session in the session's thread, for example to read its view, and return the result."""
         return self._loop.call(lambda: work(self.session))
 
-    def run(self, content: str | Sequence[Part], *, on_text: Callable[[str], object] | None = None) -> TurnResult:
+    def run(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+    ) -> TurnResult:
         """Send a user message and wait for the result, as `AgentSession.run` does. `on_text` is called in the session's thread."""
-        return self._loop.wait(lambda: self.session.run(content, on_text=on_text), idle=self.session.wait_idle)
+        return self._loop.wait(lambda: self.session.run(content, attachments=attachments, on_text=on_text), idle=self.session.wait_idle)
 
     def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that was cut short, as `AgentSession.resume` does."""
@@ -117,6 +121,10 @@ class SyncSession:
     def usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part."""
         return self._loop.call(self.session.usage)
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self._loop.call(self.session.least_size)
 
     def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
         """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
@@ -184,6 +192,10 @@ class SyncContextWindow:
     def usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part."""
         return self._loop.call(self.window.usage)
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part."""
+        return self._loop.call(self.window.least_size)
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript, as `ContextWindow.add` does."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
 
 from promptkit.agent.hooks import TurnHooks, run_after_tool, run_before_tool
+from promptkit.compaction.events import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
 from promptkit.tools import ToolResult
 
@@ -37,11 +39,14 @@ def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     return {tool.definition.name: tool for tool in tools}
 
 
-async def run_tools(
+async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
     tools: Mapping[str, Tool],
     calls: Sequence[ToolCall],
     on_results: Callable[[Sequence[Message]], object],
     hooks: TurnHooks | None = None,
+    *,
+    events: Events | None = None,
+    conversation: str | None = None,
 ) -> None:
     """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
 
@@ -53,8 +58,10 @@ async def run_tools(
         calls: The tool calls of one reply.
         on_results: Called once with the messages that answer the calls.
         hooks: Asked about each call, one after the other, before any of them runs; and about each result when all of them are there.
+        events: Receive the start and the end of each call that is run.
+        conversation: The id of the conversation, for the events.
     """
-    hooks = hooks or TurnHooks()
+    hooks, events = hooks or TurnHooks(), events or Events()
     results: list[ToolResult | None] = [None] * len(calls)
     tasks: dict[int, asyncio.Future[ToolResult]] = {}
     try:
@@ -63,7 +70,7 @@ async def run_tools(
             if isinstance(run, ToolResult):
                 results[at] = run
             else:
-                tasks[at] = asyncio.ensure_future(run.run())
+                tasks[at] = asyncio.ensure_future(_run_reported(run, calls[at], events, conversation))
         if tasks:
             await asyncio.wait(tasks.values())
         for at, task in tasks.items():
@@ -88,8 +95,9 @@ class _Run:
 
     async def run(self) -> ToolResult:
         """Run the tool. What it raises, or returns that is no content, is the result."""
+        limit = asyncio.timeout(self.tool.seconds)
         try:
-            async with asyncio.timeout(self.tool.seconds) as limit:
+            async with limit:
                 output = await self._call()
             result = output if isinstance(output, ToolResult) else ToolResult(output)
         except ToolError as error:
@@ -105,6 +113,30 @@ class _Run:
             return cast("ToolOutput", await self.tool.run(self.arguments))  # the result of an async function
         output = await asyncio.to_thread(self.tool.run, self.arguments)
         return await output if inspect.isawaitable(output) else output
+
+
+async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation: str | None) -> ToolResult:
+    """Run a tool call, and report its start and its end."""
+    number, started, definition = events.next_number("tool"), time.monotonic(), run.tool.definition
+    events.emit(
+        ToolCalled(
+            number=number,
+            name=call.name,
+            call_id=call.id,
+            conversation=conversation,
+            description=definition.description or None,
+            arguments=call.arguments,
+        )
+    )
+    try:
+        result = await run.run()
+    except BaseException as error:
+        events.emit(ToolReturned(number=number, seconds=time.monotonic() - started, error=type(error).__name__))
+        raise
+    text = "".join(part for part in result.content if isinstance(part, str))
+    error_type = "tool_error" if result.is_error else None
+    events.emit(ToolReturned(number=number, seconds=time.monotonic() - started, error=error_type, result=text))
+    return result
 
 
 async def _prepare(tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks) -> _Run | ToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -9,14 +10,18 @@ import attrs
 from promptkit.agent.continuation import ask_to_go_on, may_go_on
 from promptkit.agent.hooks import TurnHooks, run_before_request
 from promptkit.agent.tools import run_tools
+from promptkit.compaction.events import TurnEnded, TurnStarted
+from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
+from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import ContextLengthExceededError, MaxStepsExceededError
+from promptkit.messages import Usage
 from promptkit.providers.model import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from promptkit.agent.window import ContextWindow
-    from promptkit.messages import Usage
+    from promptkit.compaction.events import Events
     from promptkit.providers.model import Model, Reply
     from promptkit.tools import Tool
 
@@ -53,8 +58,25 @@ class Turn:
     on_text: Callable[[str], object] | None = None
 
     async def run(self) -> TurnResult:
-        """Run the turn. Raises MaxStepsExceededError."""
-        usages: list[Usage] = []
+        """Run the turn, and report its start and its end. Raises MaxStepsExceededError."""
+        number, started, usages, error = self.events.next_number("turn"), time.monotonic(), list[Usage](), None
+        self.events.emit(TurnStarted(number=number, conversation=get_conversation_id(self.window.transcript)))
+        try:
+            return await self._run(usages)
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            seconds = time.monotonic() - started
+            self.events.emit(TurnEnded(number=number, seconds=seconds, steps=len(usages), usage=sum_usage(usages), error=error))
+
+    @property
+    def events(self) -> Events:
+        """Receives what happens in the turn."""
+        return self.window.compaction.compactor.events
+
+    async def _run(self, usages: list[Usage]) -> TurnResult:
+        """Run the turn, and append the cost of each request to `usages`."""
         texts: list[str] = []
         while len(usages) < self.max_steps:
             reply = await self._complete()
@@ -63,7 +85,14 @@ class Turn:
                 if await self.window.retry_cut_reply():
                     continue
             elif reply.message.tool_calls:
-                await run_tools(self.tools, reply.message.tool_calls, lambda results: self.window.add(*results), self.hooks)
+                await run_tools(
+                    self.tools,
+                    reply.message.tool_calls,
+                    lambda results: self.window.add(*results),
+                    self.hooks,
+                    events=self.events,
+                    conversation=get_conversation_id(self.window.transcript),
+                )
                 continue
             texts.append(self.window.last_text)
             if await self._end_turn() and reply.finish == "stop" and len(usages) < self.max_steps and self._ask_to_go_on():
@@ -91,10 +120,14 @@ class Turn:
             self.window.replace_request(request)
             model = self.find_model()
             try:
-                reply = await with_options(model, on_text=self.on_text).complete(request.messages, tools=request.tools)
+                reply = await with_options(self._observe(model), on_text=self.on_text).complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
                 if not await self.window.recover(error):
                     raise
                 continue
             self.window.add_reply(reply)
             return reply
+
+    def _observe(self, model: Model) -> Model:
+        transcript, compacted = self.window.transcript, self.window.view.checkpoint_id is not None
+        return ObservedModel(model=model, events=self.events, conversation=get_conversation_id(transcript), compacted=compacted)

@@ -48,7 +48,7 @@ class ContextUsage:
     @property
     def tokens(self) -> int:
         """The size to decide by: the provider's last count and what came since, but never less than the local count."""
-        return self.reading.tokens
+        return max(self.reading.tokens, self.parts.total)
 
     @property
     def free(self) -> int | None:

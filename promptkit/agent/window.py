@@ -8,36 +8,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import attrs
 
 from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
-from promptkit.agent.continuation import (
-    CUT_OFF,
-    ask_to_continue,
-    fills_window,
-    find_cut_replies,
-    find_pending_calls,
-    join_reply_text,
-)
-from promptkit.agent.requests import IssuedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
+from promptkit.agent.requests import IssuedRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.controller import CompactionController, Promotion, RequestState
+from promptkit.compaction.controller import CompactionController, find_promotion
 from promptkit.compaction.events import Events
-from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
-from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
+from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
+from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.errors import BudgetExceededError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
-from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.transcript.entries import Edit, MessageEntry, Setting
+from promptkit.transcript.entries import MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -49,6 +41,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
@@ -59,22 +52,12 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
 __all__ = ["ContextWindow", "WindowRequest"]
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
-
-
-@attrs.frozen
-class _Retry:
-    """The state with which a refused request is made again, as long as the view and the model are those that room was made in."""
-
-    state: RequestState
-    view: TranscriptView
-    model: str | Model
 
 
 class ContextWindow(BranchMethods):
@@ -107,6 +90,7 @@ class ContextWindow(BranchMethods):
         policy: Policy | None = None,
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
+        reduce: ReduceToolResults | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -132,6 +116,7 @@ class ContextWindow(BranchMethods):
             summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use. By default they use
                 `model` if it is an object. With a name alone, summaries are extracted from the transcript without a model.
             keep: Replaces what the preset keeps verbatim.
+            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from summaries and from what summarizers read.
@@ -155,6 +140,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             promotions=promotions,
             archives=archives,
@@ -175,6 +161,7 @@ class ContextWindow(BranchMethods):
             preset=chosen,
             policy=policy,
             keep=keep,
+            reduce=reduce,
             summarizer=as_summarizer(summarizer),
             hooks=hooks,
             redactor=redactor,
@@ -185,7 +172,7 @@ class ContextWindow(BranchMethods):
         )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
-            self._summarizer_context(self._resolve_budget(budget)),
+            self._summarizer_context(resolve_budget(budget, model=model_name(model), tokenizer=self.tokenizer, tools=self._definitions)),
             model=model_name(model),
             tools=self._definitions,
             count_fixed=self._count_fixed,
@@ -201,13 +188,13 @@ class ContextWindow(BranchMethods):
         )
         self.last_request: WindowRequest | None = None
         self._sent: IssuedRequest | None = None
-        self._retry: _Retry | None = None
+        self._retry: RefusedRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
         self._promotions = tuple(promotions)
         self._offer_promotion()
-        self._reopen = partial(
-            ContextWindow,
+        reopen = partial(
+            type(self),
             instructions=instructions,
             prompt=prompt,
             tools=tools,
@@ -215,6 +202,7 @@ class ContextWindow(BranchMethods):
             policy=policy,
             summarizer=summarizer,
             keep=keep,
+            reduce=reduce,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -226,6 +214,7 @@ class ContextWindow(BranchMethods):
             rng=rng,
             clock=clock,
         )
+        self._reopen = cast("Callable[..., Self]", reopen)  # of this very class, which `partial` does not say
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -267,6 +256,25 @@ class ContextWindow(BranchMethods):
             threshold=self._find_threshold(budget),
             last=counted.usage if isinstance(counted, MessageEntry) else None,
         )
+
+    def least_size(self) -> LeastSize:
+        """Return the least that requests can be compacted to, by part. Instructions that a prompt of your own makes count once rendered."""
+        compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
+        summarizes = compaction.enabled and self._config.policy is None
+        summarizes = summarizes and compacts_overflow(self._config.preset.policy(lambda: 0.5), budget)
+        return LeastSize(
+            instructions=fixed.system,
+            tools=fixed.tools,
+            newest=count_newest(self.view.items, self.tokenizer),
+            summary=compaction.compactor.max_summary_tokens if summarizes else 0,
+            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside if summarizes else 0,
+            limit=budget.render_budget,
+        )
+
+    def _check_least(self) -> None:
+        """Raise ContextWindowFullError, with the sizes, before the first request to a model in whose window none can stay."""
+        if self.last_request is None or self.last_request.model != model_name(self.model):
+            self.least_size().check()
 
     def _count_fixed(self) -> UsageByPart:
         name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
@@ -356,6 +364,7 @@ class ContextWindow(BranchMethods):
             ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
         """
         self._sent = None
+        self._check_least()
         retry, self._retry = self._retry, None
         if retry is not None and retry.view is self.view and retry.model is self.model:
             state = retry.state
@@ -378,6 +387,7 @@ class ContextWindow(BranchMethods):
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
         self.compaction.on_rendered(state, request.tokens)
+        self._check_least()  # what a prompt of one's own takes is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
         self._sent = IssuedRequest(request=request, state=state, model=model)
@@ -446,19 +456,8 @@ class ContextWindow(BranchMethods):
             True if the model should be asked again, with `request`. False if the reply is whole, if it is the second one in a row that
             was cut off, or if a full window cannot be made roomier.
         """
-        cut = find_cut_replies(self.transcript.path())
-        if len(cut) != 1 or cut[0].message is None:
-            return False
-        reply = cut[0].message
         request_tokens = self.last_request.tokens if self.last_request else 0
-        if not fills_window(cut[0], request_tokens, Sizer(self.tokenizer).count_message(reply), budget=self.budget):
-            self.transcript.append(ask_to_continue(reply))
-            return True
-        (edit,) = self.transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
-        if await self.compaction.make_room_for_reply():
-            return True
-        self.transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
-        return False
+        return await retry_cut_reply(self.transcript, self.compaction, request_tokens=request_tokens, tokenizer=self.tokenizer)
 
     async def recover(self, error: BaseException) -> bool:
         """Handle a provider's refusal of the last request: learn its window, and make room.
@@ -478,10 +477,11 @@ class ContextWindow(BranchMethods):
             return False
         tokens = sent.request.tokens
         if sent.model is self.model:
-            self._set_budget(budget_after_overflow(self.budget, refused=tokens, window=overflow.window))
+            budget = budget_after_overflow(self.budget, refused=tokens, window=overflow.window)
+            self._config.update_budget(self.compaction, self._summarizer_context(budget))
         state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
         self._sent = attrs.evolve(sent, state=state)
-        self._retry = _Retry(state, self.view, self.model)
+        self._retry = RefusedRequest(state, self.view, self.model)
         return True
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
@@ -500,45 +500,6 @@ class ContextWindow(BranchMethods):
             CompactionInProgressError: Another compaction is running.
         """
         return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
-
-    async def handoff(self, goal: str, store: TranscriptStore) -> ContextWindow:
-        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
-
-        Args:
-            goal: What the new conversation is for.
-            store: An empty store for the new conversation.
-
-        Returns:
-            A window with the same settings over the new conversation.
-
-        Raises:
-            SummaryError: No document was written. Nothing was changed.
-            TranscriptError: The store is not empty.
-        """
-        context = self._summarizer_context(self.budget)
-        if context.model is None:
-            raise SummaryError(reason="no_request", detail="a handoff needs a model that writes it: give the window a model object.")
-        last = self.last_request.as_last_request() if self.last_request else None
-        made = await handoff(
-            self.transcript,
-            self.view,
-            goal=goal,
-            summarizer=make_handoff_summarizer(context, context.model),
-            store=store,
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last,
-            redactor=self._redactor,
-        )
-        return self._reopen(model=self.model, budget=self.budget, transcript=made.transcript)
-
-    def fork(self, store: TranscriptStore, *, at: str | None = None) -> ContextWindow:
-        """Open a window with the same settings over a copy of the conversation.
-
-        Args:
-            store: An empty store for the copy.
-            at: The last entry to copy; by default the latest.
-        """
-        return self._reopen(model=self.model, budget=self.budget, transcript=self.transcript.fork(store, at=at))
 
     def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
         """Continue with another model. If its window is smaller, the next request makes room.
@@ -600,17 +561,11 @@ class ContextWindow(BranchMethods):
         if origins is not None:
             self._origins.update((entry.id, origin) for entry, origin in zip(entries, origins, strict=True))
 
-    def _resolve_budget(self, budget: int | str | ContextBudget | None) -> ContextBudget:
-        return resolve_budget(budget, model=model_name(self.model), tokenizer=self.tokenizer, tools=self._definitions)
-
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
         name = model_name(self.model)
         other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
         model = other or (None if isinstance(self.model, str) else self.model)
         return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
-
-    def _set_budget(self, budget: ContextBudget) -> None:
-        self._config.update_budget(self.compaction, self._summarizer_context(budget))
 
     def _learn(self, counted: int, reported: int) -> None:
         """Count the next requests with what the provider's count of the last one teaches. Most tokenizers learn nothing."""
@@ -621,13 +576,4 @@ class ContextWindow(BranchMethods):
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        larger = _next_larger(self._promotions, self.budget.window, tokenizer=self._tokenizer)
-        self.compaction.promotion = None if larger is None else Promotion(model=larger.name, switch=partial(self.set_model, larger))
-
-
-def _next_larger(models: Sequence[Model], window: int | None, *, tokenizer: Tokenizer | None) -> Model | None:
-    """Return the first model whose window is known and has more than `window` tokens; None if there is none, or `window` is unknown."""
-    if window is None:
-        return None
-    sizes = ((model, ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window) for model in models)
-    return next((model for model, size in sizes if size is not None and size > window), None)
+        self.compaction.promotion = find_promotion(self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer)

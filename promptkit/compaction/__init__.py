@@ -3,10 +3,10 @@
 * The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`, `HookChain`, `PreCompactResult`
 * Events: `Events`, `Event`, `logging_subscriber`, `otel_subscriber`
 * Presets: `PRESETS`, `Preset`, `load_settings`
-* Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `default_policy`, `first_match`
+* Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `LeastSize`, `default_policy`, `first_match`
 * Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, `FailedAttempt`, `FileRule`, `FILE_RULES`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
   `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`; `UserMessageHistory`, `VerbatimUserMessages`
-* Replacements: `Replacement`, `CarriedContext`
+* Replacements: `Replacement`, `CarriedContext`, `RecentFiles`
 * Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`, `FullSummarizer`, `SimpleSummarizer`,
   `ExtractiveSummarizer`, `ChunkedSummarizer`, `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
   `PlaceholderSummarizer`

@@ -39,6 +39,7 @@ from .policy.decisions import (
     StartBackground as StartBackground,
     Wait as Wait,
 )
+from .policy.least import LeastSize as LeastSize
 from .policy.parts import UsageByPart as UsageByPart
 from .policy.rules import (
     Policy as Policy,
@@ -56,6 +57,8 @@ from .policy.usage import UsageReading as UsageReading
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
+from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
+from .recent_files import RecentFiles as RecentFiles
 from .replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory

@@ -147,7 +147,8 @@ class Compactor:
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor
         self._look_up = look_up
-        self._file_rules = tuple(file_rules)
+        self.file_rules = tuple(file_rules)
+        """Tell which files a tool call reads or changes."""
         self._count_fixed = count_fixed
         self._clock = clock
         self._logger = logger or logging.getLogger("promptkit")
@@ -286,7 +287,7 @@ class Compactor:
                 last_request=last_request,
                 tools=self._tools if last_request is None else last_request.tools,
                 facts=collect_facts(self.transcript, plan),
-                file_rules=self._file_rules,
+                file_rules=self.file_rules,
                 seconds=seconds,
                 require_model=require_model,
                 report=report,
@@ -316,9 +317,13 @@ class Compactor:
         checkpoint cannot be written.
         """
         try:
-            entry = self._write(draft)
+            entry = self._write(draft, await self._load_files(draft))
         except Exception as error:
             self._report_failure(draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage)
+            raise
+        except asyncio.CancelledError:
+            seconds, usage = self._clock() - draft.started, draft.summary.usage
+            self.events.emit(CompactionCancelled(number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage))
             raise
         if entry is None:
             return None
@@ -423,7 +428,23 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
 
-    def _write(self, draft: DraftSummary) -> Entry | None:
+    async def _load_files(self, draft: DraftSummary) -> tuple[Message, ...]:
+        """Read the files that the checkpoint shows, if it is to show any: so many that it still saves a tenth."""
+        files, plan = self._replacement.files, draft.plan
+        if files is None or self.find_change(plan.leaf) is not None:
+            return ()
+        left = self._replacement.count_tokens(plan, draft.summary, self._tokenizer)
+        return await files.load(
+            plan,
+            draft.summary,
+            room=_most_left(self._count_replaced(plan)) - left,
+            rules=self.file_rules,
+            tokenizer=self._tokenizer,
+            redactor=self._redactor,
+            logger=self._logger,
+        )
+
+    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
         """Append the checkpoint after whatever was written meanwhile. Returns None if that made the plan stale."""
         for left in reversed(range(COMMIT_ATTEMPTS)):
             stale = self.find_change(draft.plan.leaf)
@@ -431,7 +452,7 @@ class Compactor:
                 self.discard(draft, stale)
                 return None
             before = self._count_request()
-            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer)
+            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer, files=files)
             checkpoint = build_checkpoint(draft, self.view.items, replaced=replaced, count=self._sizer.count_message)
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")

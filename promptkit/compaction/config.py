@@ -12,6 +12,7 @@ from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.lifecycle.recall_tool import suggest_call
 from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.parts import UsageByPart
+from promptkit.compaction.policy.rules import first_match, prune_results
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.rules import Policy, Rule
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -43,6 +45,8 @@ class CompactionConfig:
     preset: Preset = attrs.field(factory=vscode)
     policy: Policy | None = None
     keep: Keep | None = None
+    reduce: ReduceToolResults | None = None
+    """Which tool results are replaced by placeholders, permanently."""
     summarizer: Summarizer | None = None
     hooks: CompactionHooks | None = None
     redactor: Redactor | None = None
@@ -80,6 +84,7 @@ class CompactionConfig:
             clock: Returns seconds that only grow; the system's clock by default.
         """
         preset, budget = self.preset, context.budget
+        policy, reduce = self.policy or preset.policy(self.rng), self.reduce or preset.reduce
         compactor_class = partial(ArchivingCompactor, clock=clock) if clock else ArchivingCompactor
         compactor = compactor_class(
             transcript,
@@ -103,11 +108,11 @@ class CompactionConfig:
         return CompactionController(
             compactor,
             budget=budget,
-            policy=self.policy or preset.policy(self.rng),
+            policy=policy if reduce is None else first_match((_make_prune_rule(reduce), policy.decide)),
             tokenizer=context.tokenizer,
             model=model,
             enabled=self.enabled and preset.enabled,
-            prunes=preset.prunes,
+            reduce=reduce,
             processors=preset.processors,
             cache_seconds=preset.cache_seconds,
             clock=clock or time.monotonic,
@@ -140,3 +145,7 @@ class CompactionConfig:
 
     def _build_handoff(self, context: SummarizerContext) -> Summarizer | None:
         return None if self.preset.handoff is None else self.preset.handoff(context)
+
+
+def _make_prune_rule(reduce: ReduceToolResults) -> Rule:
+    return prune_results(least_saving=reduce.least_saving, warm_ratio=reduce.warm_ratio)

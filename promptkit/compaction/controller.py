@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,6 +32,8 @@ from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
     from promptkit.compaction.compactor import Compactor
@@ -40,13 +43,14 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.pruning.processors import Processor
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.messages import Message
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["CompactionController", "Promotion", "RequestState"]
+__all__ = ["CompactionController", "Promotion", "RequestState", "find_promotion"]
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +73,27 @@ class Promotion:
 
     model: str
     switch: Callable[[], object]
+
+
+def find_promotion(
+    models: Sequence[Model], window: int | None, *, switch: Callable[[Model], object], tokenizer: Tokenizer | None = None
+) -> Promotion | None:
+    """Find the first model whose window is known and has more than `window` tokens.
+
+    Args:
+        models: The models that the conversation may be switched to, the smallest first.
+        window: The context window of the present model, in tokens. None: unknown, so that no model is known to be larger.
+        switch: Switches the conversation to a model.
+        tokenizer: Counts tokens; by default each model's own.
+
+    Returns:
+        The promotion, or None if there is no such model.
+    """
+    for model in models if window is not None else ():
+        size = ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window
+        if size is not None and window is not None and size > window:
+            return Promotion(model=model.name, switch=partial(switch, model))
+    return None
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +119,7 @@ class CompactionController:
         tokenizer: Tokenizer,
         model: str,
         enabled: bool = True,
-        prunes: bool = False,
+        reduce: ReduceToolResults | None = None,
         processors: Sequence[Processor] = (),
         cache_seconds: float = CACHE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -108,7 +133,7 @@ class CompactionController:
             tokenizer: Counts messages.
             model: The name of the model that answers.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
-            prunes: Whether the policy prunes old tool outputs. It is then told how many tokens that would save.
+            reduce: Which tool results are replaced by placeholders where the policy says so; None: none.
             processors: Change the messages of each request. The size of a conversation is that of the changed messages.
             cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
             clock: Returns seconds that only grow.
@@ -117,7 +142,7 @@ class CompactionController:
         self.budget = budget
         self.policy = policy
         self.enabled = enabled
-        self.prunes = prunes
+        self.reduce = reduce
         self.model = model
         self.processor = ViewProcessor(processors)
         """Makes the messages of requests from views."""
@@ -221,7 +246,7 @@ class CompactionController:
                     pass
                 case DiscardSummary(reason=reason):
                     self._discard_background(str(reason))
-                case Prune() if self._prune_outputs():
+                case Prune() as decision if self._prune_outputs(decision):
                     pass
                 case Compact() as decision:
                     return attrs.evolve(state, compacted=await self._compact(decision) or state.compacted)
@@ -367,7 +392,7 @@ class CompactionController:
             case Promote():
                 return state, self._promote()
             case Prune():
-                return state, self._prune_outputs()
+                return state, self._prune_outputs(decision)
             case _:
                 return state, False
 
@@ -382,14 +407,16 @@ class CompactionController:
         to_smaller_window: bool = False,
     ) -> Decision:
         self._count_background_failure()
-        plan = self.background.plan
+        plan, warm = self.background.plan, self.warm
+        prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
         state = PolicyState(
             phase=phase,
             budget=self.budget,
             tokens=tokens,
             fixed_tokens=self._window.fixed_tokens,
-            prunable_tokens=self._find_prunable().saved_tokens if self.prunes and phase == "before_render" else 0,
-            warm=self.warm,
+            prunable_tokens=prunable.saved_tokens,
+            superseded_tokens=prunable.superseded_tokens,
+            warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
             background=self.background.state,
@@ -508,11 +535,19 @@ class CompactionController:
         self._model_change = None  # a larger window needs no reaction
         return True
 
-    def _find_prunable(self) -> Pruning:
-        return prune_outputs(self.compactor.transcript.path(), self.view, tokenizer=self._tokenizer)
+    def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
+        """Plan the replacement of tool results, for a request of so many tokens."""
+        if self.reduce is None or not self.reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
+            return Pruning()
+        return self._plan_pruning(self.reduce)
 
-    def _prune_outputs(self) -> bool:
-        edits = self._find_prunable().edits
+    def _plan_pruning(self, reduce: ReduceToolResults) -> Pruning:
+        compactor = self.compactor
+        return prune_outputs(compactor.transcript.path(), self.view, reduce, tokenizer=self._tokenizer, file_rules=compactor.file_rules)
+
+    def _prune_outputs(self, decision: Prune) -> bool:
+        pruning = Pruning() if self.reduce is None else self._plan_pruning(self.reduce)
+        edits = pruning.superseded if decision.only_superseded else pruning.edits
         if edits:
             self.compactor.transcript.append(*edits)
         return bool(edits)

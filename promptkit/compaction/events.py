@@ -74,10 +74,9 @@ class Events:
 
 
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
-    """Make a subscriber that logs one line for each event: failures as warnings, decisions, turns, requests and tool calls as debug
-    messages, the rest as information.
+    """Make a subscriber that logs one line for each event.
 
-    Texts of the conversation, such as the summary, are not logged.
+    Failures are warnings. Decisions, turns, requests and tool calls are debug messages, and the rest is information. Texts of the conversation, such as the summary, are not logged.
     """
 
     def write(event: Event) -> None:

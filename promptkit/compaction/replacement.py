@@ -13,7 +13,9 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
+from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
@@ -33,6 +35,12 @@ __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_f
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
 
+CARRIED_FILES, CARRIED_ERRORS = 20, 5
+"""The most paths of changed files, and of read ones, and the most lines of errors that are carried."""
+
+FILES_SHARE = 8
+"""Files that are shown again take at most an eighth of what a conversation may have."""
+
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
 
@@ -47,6 +55,10 @@ class CarriedContext:
     """The name of each invoked skill, or its text if the model needs it again."""
     agent: str | None = None
     """The description of the custom agent that is active."""
+    files: Sequence[str] = ()
+    """The files that were changed and read, a line for each."""
+    errors: Sequence[str] = ()
+    """The lines that reported the newest errors."""
 
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
         """Format the context as tagged blocks, or as an empty text if there is none. The middle of a block above `each` tokens is cut out."""
@@ -60,16 +72,25 @@ class CarriedContext:
     def _blocks(self) -> Iterator[tuple[str, str]]:
         todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in self.todos)
         skills = "\n".join(f"- {_indent(skill)}" for skill in self.skills)
-        for tag, text in (("plan", self.plan), ("todos", todos), ("skills", skills), ("agent", self.agent)):
+        files = "\n".join(map(_join_lines, self.files))
+        errors = "\n".join(f"- {_join_lines(error)}" for error in self.errors)
+        blocks = {"plan": self.plan, "todos": todos, "skills": skills, "agent": self.agent, "files": files, "errors-seen": errors}
+        for tag, text in blocks.items():
             if text and text.strip():
                 yield tag, _neutralize(text.strip(), tag)
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
-    """Carry the plan, the open todos and the invoked skills, as the summary's facts record them."""
+    """Carry what the summary's facts record: the plan, the open todos, the invoked skills, the newest files and errors.
+
+    Files and errors that the summary itself lists are not repeated.
+    """
     _ = plan
     facts = Facts.from_json(summary.facts)
-    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills)
+    extracted = summary.mode == "extractive"
+    files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
+    errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
+    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills, files=files, errors=errors)
 
 
 @attrs.frozen(kw_only=True)
@@ -105,11 +126,19 @@ class Replacement:
     """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
     carry_tokens: int | None = 1_000
     """The most tokens of each block of the carried context; None: no limit."""
+    files: RecentFiles | None = None
+    """Reads the newest files, whose present text follows the summary; None: no file is read."""
 
     @property
     def keeps_user_messages(self) -> bool:
         """Whether user messages that are dropped stand beside the summary."""
         return self.originals is not None and self.originals.max_tokens > 0
+
+    @property
+    def tokens_beside(self) -> int:
+        """The tokens of the user's earlier messages and of a carried block, at most. User messages that stay as messages do not count."""
+        history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
+        return history + (0 if self.carry is None else self.carry_tokens or 0)
 
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
@@ -122,13 +151,16 @@ class Replacement:
         if originals is not None:
             most = share if isinstance(originals, UserMessageHistory) else base // 2
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
-        return attrs.evolve(self, originals=originals, carry_tokens=share if self.carry_tokens is None else min(self.carry_tokens, share))
+        files = self.files and attrs.evolve(self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE))
+        carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
+        return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, files=files)
 
-    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> ReplacementMessages:
-        """Build the messages for a plan and its checked summary."""
+    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()) -> ReplacementMessages:
+        """Build the messages for a plan and its checked summary. `files` are the messages with the newest files."""
         if summary.replacement is not None:
-            return self._native(plan, summary, summary.replacement, tokenizer)
-        generated = [self._summary_message(plan, summary, tokenizer)]
+            portable = self._summary_message(plan, summary, tokenizer)
+            return _place_native(plan, summary.replacement, files, portable)
+        generated = [self._summary_message(plan, summary, tokenizer), *files]
         verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
         user_messages = [*verbatim, *(item.message for item in plan.replayed)]
         placed = [(message, False) for message in (item.message for item in plan.pinned)]
@@ -156,13 +188,6 @@ class Replacement:
             return tagged
         shown = tagged.text if self.preface is None else f"{self.preface}{summary.text}"
         return Message(role=self.role, content=("\n\n".join(filter(None, (shown, carried))),))
-
-    def _native(self, plan: Plan, summary: Summary, native: tuple[Message, ...], tokenizer: Tokenizer) -> ReplacementMessages:
-        """Place a provider's own messages between pinned and replayed ones. Those with opaque parts are not part of the conversation."""
-        pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
-        own = (at for at, message in enumerate(native, len(pinned)) if any(isinstance(part, OpaquePart) for part in message.content))
-        portable = (*pinned, self._summary_message(plan, summary, tokenizer), *replayed)
-        return ReplacementMessages(messages=(*pinned, *native, *replayed), generated=tuple(own), portable=portable)
 
     def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
         """Return the user's messages that are still shown, and the note about those that are not."""
@@ -193,6 +218,19 @@ class Replacement:
         return attrs.evolve(self.originals, max_tokens=most).format(facts.requests, unanswered=unanswered, tokenizer=tokenizer)
 
 
+def _place_native(plan: Plan, native: Sequence[Message], files: Sequence[Message], summary: Message) -> ReplacementMessages:
+    """Place a provider's own messages and the files between pinned and replayed ones. `summary` is for all other providers.
+
+    Messages with opaque parts and the files are not part of the conversation.
+    """
+    pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
+    sealed = [any(isinstance(part, OpaquePart) for part in message.content) for message in native]
+    generated = (at for at, is_generated in enumerate([*sealed, *(True for _ in files)], len(pinned)) if is_generated)
+    return ReplacementMessages(
+        messages=(*pinned, *native, *files, *replayed), generated=tuple(generated), portable=(*pinned, summary, *replayed)
+    )
+
+
 def _count_up_to(limit: int, plan: Plan, tokenizer: Tokenizer) -> int:
     """Count the tokens of the messages that a plan drops, as far as a limit."""
     sizer, total = Sizer(tokenizer), 0
@@ -216,6 +254,11 @@ def _count_omitted_before(items: Sequence[ViewItem]) -> int:
         if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
             return int(match[1].replace(",", ""))
     return 0
+
+
+def _label_files(facts: Facts) -> Iterator[str]:
+    yield from (f"changed: {path}" for path in facts.changed[-CARRIED_FILES:])
+    yield from (f"read: {path}" for path in facts.read[-CARRIED_FILES:])
 
 
 def _join_lines(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.replay.prices import BilledTokens
@@ -89,6 +90,7 @@ class Simulation:
             system=self._recording.system,
             request_tokens=self._request_tokens,
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
+            clock=lambda: 0.0,
         )
         return asyncio.run(self._play_with_model(policy, terms) if summarize_with_model else self._play(policy, terms))
 
@@ -103,26 +105,49 @@ class Simulation:
             await model.aclose()
 
     async def _play(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
-        run = policy.start(terms)
-        recorder = _RequestRecorder(run, terms, cache=create_cache(self._rules.cache, self._rules.cache_lifetime), facts=self._facts)
+        clock = _Clock(self._recording.times)
+        run = policy.start(attrs.evolve(terms, clock=clock))
+        recorder = _RequestRecorder(run, terms, clock, cache=create_cache(self._rules.cache, self._rules.cache_lifetime), facts=self._facts)
         try:
             for at, message in enumerate(self._recording.messages):
-                recorder.advance_clock(self._recording.times[at])
+                clock.advance(at)
                 if message.role != "assistant" or at == 0:
                     await run.add(message)
                     continue
-                recorder.on_request(await run.request(), reply=at)
-                await run.add_reply(message)
+                usage = recorder.on_request(await run.request(), reply=at)
+                await run.add_reply(message, usage)
+                clock.end_reply()
                 recorder.on_reply()
         finally:
             await run.close()
         return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
 
 
+class _Clock:
+    """The time in a recording. A request is sent at the time of the message before its reply; the reply's own time is that of its end."""
+
+    def __init__(self, times: Sequence[float | None]) -> None:
+        self._times = times
+        self._now = self._last = 0.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self._now
+
+    def advance(self, message: int) -> None:
+        """Set the time to that of the message before this one."""
+        time = self._times[message]
+        self._now, self._last = self._last, self._last if time is None else max(self._last, time)
+
+    def end_reply(self) -> None:
+        """Set the time to that of the last message, which is a reply."""
+        self._now = self._last
+
+
 class _RequestRecorder:
     """Counts the requests of one policy, and bills them and their summaries."""
 
-    def __init__(self, run: PolicyRun, terms: ReplayTerms, *, cache: PromptCache, facts: RecordingFacts) -> None:
+    def __init__(self, run: PolicyRun, terms: ReplayTerms, clock: _Clock, *, cache: PromptCache, facts: RecordingFacts) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
         self._run = run
@@ -134,18 +159,19 @@ class _RequestRecorder:
         self._first_message = facts.messages[0].number if facts.messages else None
         self._last_request: list[MessageCount] = []
         self._checkpoints = self._billed_summaries = 0
-        self._now = self._last_time = 0.0
+        self._clock = clock
 
-    def advance_clock(self, time: float | None) -> None:
-        """Set the time to that of the message before: a request is sent then, and the reply's own time is that of its end."""
-        self._now, self._last_time = self._last_time, self._last_time if time is None else max(self._last_time, time)
+    def on_request(self, messages: Sequence[Message], *, reply: int) -> Usage | None:
+        """Count a request, and return what a provider reports for it; None if it would have refused it.
 
-    def on_request(self, messages: Sequence[Message], *, reply: int) -> None:
-        """Count a request. `reply` is the place of its reply in the recording."""
+        Args:
+            messages: The request.
+            reply: The place of its reply in the recording.
+        """
         self._bill_summaries()  # the request waited for these summaries, so they were requested before it
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
-        billed = self._cache.send(terms.request_tokens, counts, self._now)
+        billed = self._cache.send(terms.request_tokens, counts, self._clock())
         limit = terms.budget.limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
@@ -165,10 +191,12 @@ class _RequestRecorder:
         checkpoint = run.checkpoints > self._checkpoints
         self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoint))
         self._checkpoints = run.checkpoints
+        if limit is not None and billed.input_tokens > limit:
+            return None
+        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
 
     def on_reply(self) -> None:
-        """Set the time to the end of the reply, and bill the summaries that it started, which are done."""
-        self._now = self._last_time
+        """Bill the summaries that the reply started, which are done."""
         self._bill_summaries()
 
     def _bill_summaries(self) -> None:
@@ -178,7 +206,7 @@ class _RequestRecorder:
             billed = call.billed
             if billed is None:
                 request = self._terms.counts.count_messages(call.request)
-                billed = self._cache.send(self._terms.request_tokens, request, self._now) if request else BilledTokens()
+                billed = self._cache.send(self._terms.request_tokens, request, self._clock()) if request else BilledTokens()
                 billed = attrs.evolve(billed, input_tokens=billed.input_tokens + call.uncached_tokens, output_tokens=call.output_tokens)
             self.totals = attrs.evolve(self.totals, summaries_billed=self.totals.summaries_billed + billed)
         self._billed_summaries = len(calls)

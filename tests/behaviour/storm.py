@@ -82,6 +82,7 @@ def answered_directly(messages: Sequence[Message]) -> None:
         assert not waiting, f"calls without a result: {waiting}"
         assert message.content or message.tool_calls, f"nothing in it: {message}"
         waiting = [call.id for call in message.tool_calls]
+        assert not any(call.name == "cut" for call in message.tool_calls), "a call that was cut off is shown"
     assert not waiting, f"calls without a result: {waiting}"
 
 
@@ -126,7 +127,10 @@ class Provider:
         if rng.random() < 0.05:
             usage = Usage(input_tokens=0)
         cut = summary and "<summary>" in message.text and "</summary>" not in message.text
-        return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "length" if cut else "stop")
+        if not summary and rng.random() < 0.08:
+            message, cut = self._cut(message), True
+            usage = Usage(input_tokens=size, output_tokens=max(1, self.window - size) if rng.random() < 0.4 else 5)
+        return Reply(message=message, usage=usage, finish="length" if cut else "tool_calls" if message.tool_calls else "stop")
 
     def _summary(self) -> Message:
         rng, calm = self.storm.rng, not self.storm.faulty
@@ -142,6 +146,12 @@ class Provider:
         }
         good = f"<analysis>I think.</analysis>{summary_reply(_words(rng, rng.randrange(3, 30)))}"
         return Message(role="assistant", content=(text.get(kind, good),))
+
+    def _cut(self, message: Message) -> Message:
+        """The beginning of an answer; of its calls, which would be run with the wrong arguments, each has a name that nothing may see."""
+        text = message.text[: 1 + len(message.text) // 2] or ("I cal" if self.storm.rng.random() < 0.5 else "")
+        calls = tuple(attrs.evolve(call, name="cut") for call in message.tool_calls)
+        return Message(role="assistant", content=(text,) if text else (), tool_calls=calls)
 
     def _answer(self) -> Message:
         rng, storm = self.storm.rng, self.storm

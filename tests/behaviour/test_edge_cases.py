@@ -13,7 +13,7 @@ from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, promote
 from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
-from promptkit.compaction.pruning.tool_outputs import prune_outputs
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -215,23 +215,23 @@ def reading(*sizes: int) -> ConversationBuilder:
 
 @pytest.mark.spec("E75")
 def test_a_read_whose_result_was_pruned_still_shows_what_was_read() -> None:
-    talk = reading(500, 500)
-    pruning = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=500, min_saved_tokens=1)
+    talk = reading(500, 500, 500)
+    pruning = prune_outputs(talk.path, talk.view, ReduceToolResults(protect_tokens=500), tokenizer=TOKENIZER)
     talk.append(*pruning.edits)
 
     shown = talk.view.messages
-    assert shown[2].text.startswith("[old tool output removed")
-    assert [call.arguments for message in shown for call in message.tool_calls] == ['{"path": "AGENTS.md"}'] * 2
+    assert shown[2].text.startswith("[removed: a newer output of this call follows")
+    assert [call.arguments for message in shown for call in message.tool_calls] == ['{"path": "AGENTS.md"}'] * 3
     assert not talk.view.repairs
     assert talk.log.get(pruning.edits[0].target).message == Message(role="tool", content=(words(500, "r0"),), tool_call_id="c0")
 
 
 @pytest.mark.spec("E78")
-@pytest.mark.parametrize("again", [1, 20, 499])
+@pytest.mark.parametrize("again", [1, 20, 249])
 def test_a_short_or_failed_second_read_does_not_take_the_first_one_out(again: int) -> None:
     talk = reading(500, again)
 
-    assert prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=1_000, min_saved_tokens=1).edits == ()
+    assert prune_outputs(talk.path, talk.view, ReduceToolResults(protect_tokens=1_000), tokenizer=TOKENIZER).edits == ()
 
 
 def long_turn(name: str) -> tuple[Held, ScriptedModel]:

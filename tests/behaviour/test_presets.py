@@ -17,7 +17,8 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
-from promptkit.compaction.presets.gsv import GSV, gsv
+from promptkit.compaction.presets.gsv import gsv
+from promptkit.compaction.presets.gsv_process import GSVProcess, gsv_process
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
@@ -132,7 +133,7 @@ async def through_pi(walk: Walk) -> None:
 
 async def through_oh_my_pi(walk: Walk) -> None:
     say, call = walk.say, walk.call
-    await say(100, call(30_000), call(30_000), call(30_000), 10)
+    await say(100, call(30_000, "write"), call(30_000, "write"), call(30_000, "write"), 10)
     await say(10, 10)  # 0.45 of what requests may have
     await say(20_000, 10)  # above half: old outputs are taken out
     await say(30_000, cut_off(20), 10)  # the answer was cut off, with room left: asked for again
@@ -209,6 +210,18 @@ async def through_amp(walk: Walk) -> None:
 
 async def through_gsv(walk: Walk) -> None:
     say, call = walk.say, walk.call
+    await say(40_000, call(60_000), 500)
+    await say(50_000, call(30_000), 20)  # mid-turn, above 180,000: in two chunks
+    await walk.do("asked for", walk.session.compact())
+    await say(30_000, 20)
+    await say(10, refusal(), 20)
+    walk.failing = True
+    await say(10_000, 20)
+    await say(10_000, call(8_000), 20)  # no summary is to be had: the facts stay
+
+
+async def through_gsv_process(walk: Walk) -> None:
+    say, call = walk.say, walk.call
     await say(3_500, [call(10), call(10), call(10)], call(3_500), call(2_000), 10)  # 0.9: summarized, mid-turn, whole blocks stay
     await say(10, call(2_000), call(3_000), call(4_500), 10)
     await walk.do("asked for", walk.session.compact())
@@ -240,8 +253,9 @@ WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awa
     "codex": (codex, LARGE, through_codex),
     "opencode": (lambda: opencode(OpenCode(prune=True)), LARGE, through_opencode),
     "amp": (amp, SMALL, through_amp),
-    "gsv": (lambda: gsv(GSV(keep_last=6)), SMALL, through_gsv),
-    "gsv_fail": (lambda: gsv(GSV(mode="fail")), SMALL, through_large_requests),
+    "gsv": (gsv, LARGE, through_gsv),
+    "gsv_process": (lambda: gsv_process(GSVProcess(keep_last=6)), SMALL, through_gsv_process),
+    "gsv_process_fail": (lambda: gsv_process(GSVProcess(mode="fail")), SMALL, through_large_requests),
     "truncate_only": (truncate_only, SMALL, through_large_requests),
     "off": (off, SMALL, through_large_requests),
 }

@@ -14,14 +14,20 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI
-from promptkit.compaction.presets.gsv import GSV, gsv
+from promptkit.compaction.presets.gsv import GSV
+from promptkit.compaction.presets.gsv_process import GSVProcess, gsv_process
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi, pi
 from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.presets.vscode import VSCode
+from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
+from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.errors import SettingsError
 from promptkit.messages import Message, ToolCall
+from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.transcript import Transcript
 from tests.behaviour.walking import Walk
@@ -55,7 +61,8 @@ EDGES: list[tuple[str, Phase, int, str, dict[str, Any]]] = [  # Any: fields of a
     ("codex", "model_switch", 180_000, "Compact", {}),
     ("opencode", "turn_end", 148_000, "Compact", {}),
     ("opencode", "before_render", 148_000, "Compact", {}),
-    ("gsv", "before_render", 135_000, "Compact", {}),
+    ("gsv", "before_render", 180_001, "Compact", {}),
+    ("gsv_process", "before_render", 135_000, "Compact", {}),
 ]
 
 
@@ -95,22 +102,39 @@ def test_claude_code_tries_three_times_in_a_row() -> None:
     assert tries == ["Compact", "Compact", "Compact", "NoAction"]
 
 
-def test_gsv_summarizes_once_a_turn_and_fails_then() -> None:
+def test_gsv_compacts_only_more_than_two_messages_unless_the_request_does_not_fit() -> None:
+    preset = PRESETS["gsv"]()
+    assert [decided(preset, "before_render", 190_000, messages=count) for count in (2, 3)] == ["NoAction", "Compact"]
+    assert decided(preset, "overflow", 199_000, messages=2) == "Compact"
+
+
+def test_gsv_asks_in_three_tiers() -> None:
+    context = SummarizerContext(model=ScriptedModel([]), budget=WINDOW, tokenizer=WordTokenizer())
+    chain = GSV().make_summarizer(context)
+    assert isinstance(chain, FallbackSummarizer)
+    first, second, *last = chain.summarizers
+    assert isinstance(first, ChunkedSummarizer)
+    assert (first.chunk_share, first.max_chunk_share, first.memories) == (0.25, None, True)
+    assert second == attrs.evolve(first, max_chunk_share=0.5)
+    assert [type(each) for each in last] == [ExtractiveSummarizer, PlaceholderSummarizer]
+
+
+def test_gsv_process_summarizes_once_a_turn_and_fails_then() -> None:
     once = Attempts(ended_this_turn=1, last="not enough")
-    assert decided(gsv(), "overflow", 160_000) == "Compact"
-    assert decided(gsv(), "overflow", 160_000, attempts=once) == "Fail"
-    assert decided(gsv(), "before_render", 149_000, attempts=once) == "NoAction"
-    assert decided(gsv(GSV(mode="fail")), "overflow", 160_000) == "Fail"
+    assert decided(gsv_process(), "overflow", 160_000) == "Compact"
+    assert decided(gsv_process(), "overflow", 160_000, attempts=once) == "Fail"
+    assert decided(gsv_process(), "before_render", 149_000, attempts=once) == "NoAction"
+    assert decided(gsv_process(GSVProcess(mode="fail")), "overflow", 160_000) == "Fail"
 
 
-def test_gsv_keeps_eighty_messages_and_no_half_of_a_block() -> None:
+def test_gsv_process_keeps_eighty_messages_and_no_half_of_a_block() -> None:
     log = Transcript()
     for number in range(60):
         log.append_messages(Message(role="user", content=(f"ask{number}",)))
         calls = tuple(ToolCall(id=f"c{number}.{at}", name="read") for at in range(3))
         log.append_messages(Message(role="assistant", tool_calls=calls))
         log.append_messages(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
-    walk = Walk(gsv(), budget=ContextBudget(window=10_000, reserved_output_tokens=0))
+    walk = Walk(gsv_process(), budget=ContextBudget(window=10_000, reserved_output_tokens=0))
     walk.session.compaction.compactor.transcript = log
     plan = walk.session.compaction.compactor.plan()
     assert len(plan.kept) == 80
@@ -129,7 +153,19 @@ def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
     assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "NoAction"
 
 
-@pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv"])
+def test_oh_my_pi_prunes_old_outputs_but_never_what_was_read_nor_a_skill() -> None:
+    walk = Walk(oh_my_pi(), budget=WINDOW)
+
+    async def go() -> None:
+        await walk.say(10, walk.call(30_000), walk.call(30_000, "skill"), walk.call(25_000, "write"), walk.call(41_000, "write"), 10)
+        await walk.say(10, 10)
+
+    asyncio.run(go())
+    results = [message.text for message in walk.session.compaction.view.messages if message.role == "tool"]
+    assert [text.startswith("[old tool output removed") for text in results] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"])
 @pytest.mark.parametrize("output", [None, 4_000, 32_000, 128_000])
 @pytest.mark.parametrize("window", [32_000, 64_000, 200_000, 1_000_000])
 @pytest.mark.parametrize("tools", [0, 3_000])
@@ -183,11 +219,12 @@ def test_a_summary_is_no_longer_than_in_the_system() -> None:
     def limit(preset: Preset) -> int:
         return Walk(preset, budget=WINDOW).session.compaction.compactor.max_summary_tokens
 
-    assert {name: limit(PRESETS[name]()) for name in ("pi", "oh_my_pi", "opencode", "gsv", "vscode")} == {
+    assert {name: limit(PRESETS[name]()) for name in ("pi", "oh_my_pi", "opencode", "gsv", "gsv_process", "vscode")} == {
         "pi": 13_107,
         "oh_my_pi": 13_107,
         "opencode": 4_096,
-        "gsv": 768,
+        "gsv": 16_384,
+        "gsv_process": 768,
         "vscode": 16_384,
     }
     assert limit(pi(Pi(reserve_tokens=0))) == 16_384
@@ -243,7 +280,16 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "auto_continue": True,
         "prune": False,
     },
-    GSV: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},
+    GSV: {
+        "enabled": True,
+        "reserve_tokens": 20_000,
+        "keep_recent_tokens": 20_000,
+        "extract_memories": True,
+        "reset": "daily",
+        "reset_hour": 4,
+        "reset_idle_minutes": 60.0,
+    },
+    GSVProcess: {"mode": "auto-compact", "compact_at_pressure": 0.9, "keep_last": 80},
 }
 
 
@@ -267,7 +313,8 @@ def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: a
             "auto_compact_tokens = 90",
         ),
         (OpenCode(reserved=10_000, prune=True), "reserved = 10000", {"P_PRUNE": "yes"}, "prune = 1"),
-        (GSV(mode="fail", keep_last=20), 'mode = "fail"', {"P_KEEP_LAST": "20"}, "compact_at_pressure = 90"),
+        (GSV(reserve_tokens=5_000, reset="idle"), "reserve_tokens = 5000", {"P_RESET": "idle"}, "reset_hour = 24"),
+        (GSVProcess(mode="fail", keep_last=20), 'mode = "fail"', {"P_KEEP_LAST": "20"}, "compact_at_pressure = 90"),
     ],
 )
 def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(

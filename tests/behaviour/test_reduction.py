@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images, truncate_messages
 from promptkit.compaction.pruning.offload import offload_results
@@ -20,17 +21,16 @@ from promptkit.compaction.pruning.processors import (
     remove_images,
     truncate_history,
 )
-from promptkit.compaction.pruning.tool_outputs import edits_from_reduction, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, edits_from_reduction, prune_outputs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import ImagePart, Message, ToolCall
 from tests.behaviour.conversation_strategies import TOKENIZER, talks
+from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
-
-    from tests.conversations import ConversationBuilder
 
     Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduction]]
 
@@ -178,23 +178,74 @@ def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
             assert (at in gone) is (call in gone)
 
 
-@given(talk=talks(size=20), protect=st.integers(0, 40), least=st.integers(0, 60))
-def test_pruning_twice_is_pruning_once_and_saves_what_it_says(talk: ConversationBuilder, protect: int, least: int) -> None:
+@given(talk=talks(size=20), protect=st.integers(0, 40), age=st.none() | st.integers(0, 4), superseded=st.booleans())
+def test_pruning_twice_is_pruning_once_and_saves_what_it_says(
+    talk: ConversationBuilder, protect: int, age: int | None, superseded: bool
+) -> None:
+    reduce = ReduceToolResults(protect_tokens=protect, max_age=age, superseded=superseded)
     # The outputs of these conversations are small: they are made large enough to be worth it.
     for entry in list(talk.path):
         if entry.message and entry.message.role == "tool" and entry.id in {item.entry_id for item in talk.view.items}:
             talk.edit(entry.id, "large " * 80)
     before = tokens(talk.view.messages)
-    made = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=least)
+    newest = newest_outputs(talk)
+    made = prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)
     repairs = talk.view.repairs
     ids = [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]
     if made.edits:
         talk.append(*made.edits)
     assert before - tokens(talk.view.messages) == made.saved_tokens
-    assert made.saved_tokens >= least or not made.edits
+    assert newest == newest_outputs(talk)
     assert (talk.view.repairs, [(message.tool_call_id, message.tool_calls) for message in talk.view.messages]) == (repairs, ids)
-    again = prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=0)
-    assert made.edits == () or again.edits == ()
+    assert prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER).edits == ()
+
+
+def newest_outputs(talk: ConversationBuilder) -> list[Message]:
+    """The outputs of the newest round that has any."""
+    messages = talk.view.messages
+    at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "tool"), -1)
+    start = next((start for start in range(at, -1, -1) if messages[start].role != "tool"), 0)
+    return [*messages[start : at + 1]]
+
+
+CALLS = st.tuples(
+    st.sampled_from(["read", "view", "bash", "skill"]),
+    st.sampled_from(['{"path": "a"}', '{"path": "a", "offset": 3}', '{"path": "b"}', '{"files": ["a", "b"]}', "{}", "{broken"]),
+    st.integers(1, 160),
+)
+
+
+@given(calls=st.lists(st.lists(CALLS, min_size=1, max_size=3), max_size=8), knows_files=st.booleans())
+def test_of_results_of_the_same_call_the_newest_stays_and_none_is_lost_that_no_other_shows(
+    calls: list[list[tuple[str, str, int]]], knows_files: bool
+) -> None:
+    talk = ConversationBuilder()
+    by_entry: dict[str, tuple[str, str, int]] = {}
+    for number, together in enumerate(calls):
+        made = tuple(ToolCall(id=f"c{number}_{at}", name=tool, arguments=given_) for at, (tool, given_, _) in enumerate(together))
+        talk.say(Message(role="assistant", tool_calls=made))
+        for call, what in zip(made, together, strict=True):
+            talk.result(call.id, words(what[2]))
+            by_entry[talk.path[-1].id] = what
+    done = prune_outputs(
+        talk.path, talk.view, ReduceToolResults(protect_tokens=10**6), tokenizer=TOKENIZER, file_rules=FILE_RULES if knows_files else ()
+    )
+    replaced = {edit.target for edit in done.edits}
+    assert done.old == ()
+    newest = {what[:2]: entry_id for entry_id, what in by_entry.items()}
+    if not knows_files:  # then only the same call supersedes
+        assert replaced.isdisjoint(newest.values())
+    order = list(by_entry)
+    for entry_id in replaced:
+        tool, given_, size = by_entry[entry_id]
+        newer = [by_entry[other] for other in order[order.index(entry_id) + 1 :] if other not in replaced]
+        path = given_[10:11] if '"path"' in given_ and tool in {"read", "view"} else None
+        whole = f'{{"path": "{path}"}}'
+        assert any(
+            (other[:2] == (tool, given_) or (path and knows_files and other[0] in {"read", "view"} and other[1] == whole))
+            and 2 * other[2] >= size
+            for other in newer
+        )
 
 
 @given(talk=talks(size=20))

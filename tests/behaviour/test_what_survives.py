@@ -26,7 +26,9 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE
 from promptkit.compaction.planning.user_messages import MARKER, UserMessageHistory
+from promptkit.compaction.replacement import carry_from_facts
 from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SECTIONS, TEMPLATE, SummaryInstructions
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript import ViewItem
@@ -286,3 +288,31 @@ def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
         assert "<plan>\n1. Mend the lexer.\n2. Test it.\n</plan>" in after
         assert "<todos>\n- [ ] test it\n</todos>" in after
         assert "<skills>\n- pdf\n</skills>" in after
+
+
+@pytest.mark.parametrize("preset", SUMMARIZING)
+def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_says_nothing(preset: str) -> None:
+    window = open_window(preset)
+    calls: list[tuple[str, dict[str, object], str]] = [
+        ("read_file", {"path": "lexer.py"}, "def lex(): ..."),
+        ("edit_file", {"path": "parser.py"}, "ok"),
+        ("bash", {"command": "pytest"}, "TypeError: no lexer"),
+    ]
+    for number, (name, arguments, result) in enumerate(calls):
+        window.add(Message(role="user", content="Go."))
+        window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)]))
+        window.add(Message(role="tool", tool_call_id=f"t{number}", content=result), Message(role="assistant", content="Done."))
+    for number in range(2):
+        fill(window, 100 * number, 40)
+        compact(window)
+        after = shown(window)
+        assert "<files>\nchanged: parser.py\nread: lexer.py\n</files>" in after
+        assert "<errors-seen>\n- TypeError: no lexer\n</errors-seen>" in after
+
+
+def test_what_a_summary_lists_itself_is_not_repeated() -> None:
+    facts = Facts(changed=("a.py",), errors=("TypeError: x",)).to_json()
+    listed = "S\n\n<modified-files>\na.py\n</modified-files>"
+    assert carry_from_facts(Plan(leaf="x"), Summary(text=listed, mode="simple", facts=facts)).files == ()
+    own = carry_from_facts(Plan(leaf="x"), Summary(text="S", mode="extractive", facts=facts))
+    assert (own.files, own.errors) == ((), ())

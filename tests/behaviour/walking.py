@@ -19,6 +19,7 @@ from promptkit.compaction.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
+    DecisionMade,
     Event,
     Events,
     SummaryDiscarded,
@@ -238,6 +239,8 @@ class Walk:
             case CompactionCommitted(mode=mode, tokens_before=before, tokens_after=after):
                 self.note(f"  compaction committed ({mode}): {before:,} → {after:,}")
                 self.note(f"    {self.view}")
+            case DecisionMade(decision="Prune", reason=reason, tokens=tokens):  # a rule beside the preset's policy
+                self.note(f"  before_render at {tokens:,}: Prune: {reason.split(' (')[0]}")
             case CompactionFailed(reason=reason):
                 self.note(f"  compaction failed: {reason}")
             case CompactionCancelled():

@@ -17,6 +17,7 @@ from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI
 from promptkit.compaction.presets.gsv import GSV
+from promptkit.compaction.presets.gsv_process import GSVProcess
 from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
 from promptkit.compaction.presets.pi import Pi
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "systems.md"
 ROWS = range(1, 93)
 LINES = 100
-SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (VSCode, CopilotCLI, Pi, OhMyPi, ClaudeCode, Codex, OpenCode, GSV)
+SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (VSCode, CopilotCLI, Pi, OhMyPi, ClaudeCode, Codex, OpenCode, GSV, GSVProcess)
 
 
 def rows() -> dict[int, tuple[str, str, str]]:

@@ -71,9 +71,9 @@ class Screen:
                 self._newline()
             self._flush()
 
-    def print_line(self, text: str, style: str = "") -> None:
-        """Print a line that is not the model's. Waits until the current line of the model ends."""
-        shown = Text(escape_control_chars(text), style=style)
+    def print_line(self, text: str | Text, style: str = "") -> None:
+        """Print a line that is not the model's, as it is if it has colours already. Waits until the current line of the model ends."""
+        shown = text if isinstance(text, Text) else Text(escape_control_chars(text), style=style)
         with self._lock:
             self._waiting.append(shown)
             if not self._column and not self._word:

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from promptkit.cli.chat.context_bar import draw_context
 from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
@@ -16,7 +17,10 @@ from promptkit.transcript.jsonl.store import JsonlStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rich.text import Text
+
     from promptkit.agent.session import AgentSession
+    from promptkit.agent.usage import ContextUsage
     from promptkit.cli.chat.screen import Screen
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Message
@@ -62,7 +66,7 @@ class SlashCommands:
             case "help" | "?" | "":
                 self._lines(HELP.splitlines())
             case "context":
-                self._lines(self._wrapped(self._talk.inspect(_context)))
+                self._show_context()
             case "receipt":
                 self._lines(self._talk.inspect(lambda session: _receipt(session, self._screen.console.width)))
             case "compact":
@@ -79,7 +83,15 @@ class SlashCommands:
                 self._screen.print_line(f"there is no command /{name}; /help lists them.", "red")
         return True
 
-    def _lines(self, lines: Sequence[str]) -> None:
+    def _show_context(self) -> None:
+        usage = self._talk.usage()
+        console = self._screen.console
+        colours = console.is_terminal and not console.no_color and console.encoding.startswith("utf")
+        self._lines(draw_context(usage, width=console.width, colours=colours))
+        self._screen.print_line("")
+        self._lines(self._wrapped(self._talk.inspect(lambda session: _context(session, usage))))
+
+    def _lines(self, lines: Sequence[str | Text]) -> None:
         for line in lines:
             self._screen.print_line(line)
 
@@ -141,21 +153,22 @@ def shorten_entry(entry: Entry, width: int) -> str:
     return clip(first_line(entry), max(width, 20))
 
 
-def _context(session: AgentSession) -> list[tuple[str, str]]:
+def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]]:
     compaction = session.compaction
-    reading, view = compaction.usage(), compaction.view
+    view = compaction.view
     answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
     asked = sum(map(is_user_request, view.items))
+    cached = "" if not usage.cached_share else f"; {usage.cached_share:.0%} of the last request were cached"
     summary = ", after a summary" if view.checkpoint_id else ""
     return [
         ("model", session.model.name),
         ("window", compaction.budget.explain()),
-        ("used", format_usage(session) + ("" if reading.provider is None else ", as counted by the provider")),
+        ("used", format_usage(session) + ("" if usage.reading.provider is None else ", as counted by the provider") + cached),
         (
             "contents",
             f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'assistant message')}, {_pluralize(results, 'tool result')}{summary}",
         ),
-        ("summary", _summary(session)),
+        ("summary", _summary(session, usage.threshold)),
         ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.address}"),
     ]
 
@@ -164,13 +177,11 @@ def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _summary(session: AgentSession) -> str:
-    compaction = session.compaction
-    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(compaction.background.state)
-    if state is not None or compaction.budget.base is None:
+def _summary(session: AgentSession, threshold: int | None) -> str:
+    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(session.compaction.background.state)
+    if state is not None or threshold is None:
         return state or "made with /compact, or when the model rejects a request as too large"
-    base = compaction.budget.base
-    return f"started at about {0.8 * base:,.0f} tokens after tool calls, otherwise at {0.9 * base:,.0f}"
+    return f"started at about {threshold:,} tokens"
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:

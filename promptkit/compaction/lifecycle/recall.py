@@ -18,7 +18,7 @@ from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
@@ -102,7 +102,13 @@ def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, toke
     return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
 
 
-def find_passages(path: Iterable[Entry], question: str, *, among: Container[str] | None = None) -> list[Passage]:
+def find_passages(
+    path: Iterable[Entry],
+    question: str,
+    *,
+    find_notes: Callable[[Entry], Mapping[int, str]] | None = None,
+    among: Container[str] | None = None,
+) -> list[Passage]:
     """Return the passages that match a question, best first. Words that are rare in the conversation count more.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
@@ -110,6 +116,7 @@ def find_passages(path: Iterable[Entry], question: str, *, among: Container[str]
     Args:
         path: The entries of the conversation.
         question: The question.
+        find_notes: Returns what is shown after lines of an entry, by the number of the line in `list_lines` from 0. None: nothing.
         among: The ids of the entries that may match, from the index of a store. None: any may match.
     """
     terms = extract_words(question)
@@ -128,7 +135,11 @@ def find_passages(path: Iterable[Entry], question: str, *, among: Container[str]
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
     weights = {word: math.log(1 + count / times) for word, times in frequencies.items()}
-    passages = [passage for entry, lines, hits in matches for passage in _build_passages(entry, lines, hits, weights)]
+    passages = [
+        passage
+        for entry, lines, hits in matches
+        for passage in _build_passages(entry, lines, hits, weights, find_notes(entry) if find_notes else {})
+    ]
     return sorted(passages, key=lambda passage: -passage.score)  # stable: of equal scores the older comes first
 
 
@@ -153,7 +164,11 @@ def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
 
 
 def _build_passages(
-    entry: Entry, lines: Sequence[str], hits: Sequence[tuple[int, frozenset[str]]], weights: dict[str, float]
+    entry: Entry,
+    lines: Sequence[str],
+    hits: Sequence[tuple[int, frozenset[str]]],
+    weights: dict[str, float],
+    notes: Mapping[int, str],
 ) -> Iterator[Passage]:
     """Yield matching lines with the lines around them. Lines that are close to each other form one passage."""
     groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
@@ -166,7 +181,7 @@ def _build_passages(
     for group in groups:
         start, end = max(0, group[0][0] - CONTEXT_LINES), min(len(lines), group[-1][0] + CONTEXT_LINES + 1)
         words = frozenset[str]().union(*(terms for _, terms in group))
-        text = "\n".join(_shorten_line(line, words) for line in lines[start:end])
+        text = "\n".join(f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end))
         yield Passage(entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -49,6 +49,9 @@ RECALL = ToolDefinition(
 
 PATTERN_SECONDS = 2.0
 """The longest time that a search for a regular expression may take. A model's expression may need exponential time."""
+
+WEAK_DIVISOR, LEAST_GOOD = 3, 3
+"""Passages with less than a third of the best score are on later pages, but the three best passages are on the first."""
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
@@ -115,7 +118,10 @@ def _recall(
     elif "pattern" in texts:
         name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
     elif "query" in texts:
-        name, pages = "query", _group(conversation.search_words(texts["query"], index), tokenizer, max_tokens)
+        name, pages = (
+            "query",
+            chain.from_iterable(_group(group, tokenizer, max_tokens) for group in conversation.search_words(texts["query"], index)),
+        )
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     try:
@@ -174,7 +180,8 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
-        text = neutralize_tags("\n".join(list_lines(entry)))
+        notes = self._find_notes(entry)
+        text = neutralize_tags("\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry))))
         start = page = 0
         while start < len(text) or start == 0:
             page += 1
@@ -185,33 +192,50 @@ class _Conversation:
             yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
-    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[str]:
-        """Yield the passages that match words, best first. An index says which entries to look at."""
+    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[str]]:
+        """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own.
+
+        An index says which entries to look at.
+        """
         by_id = {entry.id: entry for entry in self.entries}
         among = None if index is None else index.find_entries(extract_words(query))
-        for passage in find_passages(self.entries, query, among=among):
-            yield f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}"
+        passages = find_passages(self.entries, query, find_notes=self._find_notes, among=among)
+        best = passages[0].score if passages else 0.0
+        good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
+        for group in (passages[:good], passages[good:]):
+            yield [f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}" for passage in group]
 
     def search_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the lines that match a regular expression, of the newest entry first."""
         find = _compile(pattern)
         for entry in reversed(self.entries):
-            lines = [_around(line, at) for line in list_lines(entry) if (at := find(line)) is not None]
+            notes = self._find_notes(entry)
+            lines = [
+                f"{_around(line, place)}{notes.get(at, '')}"
+                for at, line in enumerate(list_lines(entry))
+                if (place := find(line)) is not None
+            ]
             if lines:
                 text = neutralize_tags("\n".join(lines))
                 yield f"{self._describe(entry)}\n{text}"
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
-        """Return the title of an entry: who wrote it, its id, and the entries with the results of its calls."""
+        """Return the title of an entry: who wrote it, and its id."""
         message = entry.message
         name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
         if message is None:
             return f"[{name}]"
         if message.role == "tool":
             return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, {name}]"
-        results = [self._result_ids[call.id] for call in message.tool_calls if call.id in self._result_ids]
-        after = f"; results in {', '.join(results)}" if results else ""
-        return f"[{message.role}, {name}{after}]"
+        return f"[{message.role}, {name}]"
+
+    def _find_notes(self, entry: Entry) -> dict[int, str]:
+        """Return what is shown after the lines with calls: the entries of their results."""
+        calls = entry.message.tool_calls if entry.message else ()
+        if not any(call.id in self._result_ids for call in calls):
+            return {}
+        first = len(list_lines(entry)) - len(calls)
+        return {at: f" → entry {self._result_ids[call.id]}" for at, call in enumerate(calls, first) if call.id in self._result_ids}
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.entries import Reset
+from promptkit.transcript.entries import MessageEntry, Reset
 from promptkit.transcript.store import ArchivingStore
 from promptkit.transcript.view import build_view
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "is_reset_due", "reset"]
+__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "find_due_reset", "is_reset_due", "reset"]
 
 _LOG = logging.getLogger("promptkit")
 HOURS = range(24)
@@ -83,6 +83,32 @@ def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) 
             return last_message < reset_time
         case IdleReset(minutes=minutes):
             return now - last_message >= timedelta(minutes=minutes)
+
+
+def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime) -> str | None:
+    """Return why a conversation should be reset before its next message, or None if it should not.
+
+    >>> if reason := find_due_reset(IdleReset(minutes=60), session.transcript, now=datetime.now().astimezone()):
+    ...     await session.reset(reason)
+
+    Args:
+        policy: The reset policy.
+        transcript: The conversation. The time of its last message counts.
+        now: The current time, with a time zone.
+
+    Returns:
+        `daily` or `idle`, for `reset`. None if no reset is due, or if there is no message since the last reset.
+
+    Raises:
+        InvalidArgumentError: The time has no zone.
+    """
+    newest = next((entry for entry in reversed(transcript.path()) if isinstance(entry.payload, MessageEntry | Reset)), None)
+    if newest is None or isinstance(newest.payload, Reset):
+        return None
+    last_message = datetime.fromtimestamp(newest.time, UTC)
+    if not is_reset_due(policy, last_message=last_message, now=now):
+        return None
+    return "daily" if isinstance(policy, DailyReset) else "idle"
 
 
 async def reset(  # noqa: PLR0913  # keywords

@@ -84,6 +84,8 @@ class SummaryTask:
     """The facts that the earlier checkpoint recorded."""
     headings: bool = True
     """The summary has the headings of the template. False: the instructions ask for something else."""
+    memories: bool = False
+    """The answer also lists what should be remembered in other conversations. The list becomes the fact `memories`."""
     requests_beside: bool = False
     """The user's messages stand beside the summary, which need not repeat them."""
     file_rules: Sequence[FileRule] = FILE_RULES

@@ -68,9 +68,11 @@ class NoAction:
 
 @attrs.frozen(kw_only=True)
 class Prune:
-    """Remove old tool outputs from the view permanently."""
+    """Replace old and superseded tool outputs in the view permanently."""
 
     reason: Reason
+    only_superseded: bool = False
+    """Replace only outputs that newer ones supersede."""
 
 
 @attrs.frozen(kw_only=True)

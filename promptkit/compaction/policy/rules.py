@@ -55,7 +55,7 @@ __all__ = [
     "once_per_turn",
     "only_before_turns",
     "promote",
-    "prune_at",
+    "prune_results",
     "render_pruned_on",
     "require_messages",
     "start_background",
@@ -434,14 +434,31 @@ def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
     return rule
 
 
-def prune_at(threshold: float, *, min_saved_tokens: int = 20_000) -> Rule:
-    """Make a rule for before a render: prune old tool outputs from the ratio `threshold` on, if that saves `min_saved_tokens` or more."""
+def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rule:
+    """Make a rule for before a render: replace old and superseded tool results, if it is worth it to change what the provider has cached.
+
+    While a background summary is running or ready, nothing is replaced: the summary would no longer fit the conversation.
+
+    Args:
+        least_saving: Tokens that replacing old results must save. With a cold cache, superseded ones are replaced whatever they save.
+        warm_ratio: The ratio from which on results are replaced with a warm cache, too.
+
+    Returns:
+        The rule.
+    """
 
     def rule(state: PolicyState) -> Decision | None:
-        ratio, saved = state.ratio, state.prunable_tokens
-        if state.phase != "before_render" or not state.enabled or ratio is None or ratio < threshold or saved < max(1, min_saved_tokens):
+        ratio, saved, superseded = state.ratio, state.prunable_tokens, state.superseded_tokens
+        if state.phase != "before_render" or not state.enabled or state.background in {"running", "ready"}:
             return None
-        return Prune(reason=Reason(why=f"pruning old tool outputs saves {saved:,} tokens", ratio=ratio, threshold=threshold))
+        reason = Reason(why=f"replacing tool results saves {saved:,} tokens", ratio=ratio, warm=state.warm)
+        if state.warm and (ratio is None or ratio < warm_ratio):
+            return None
+        if saved >= max(1, least_saving):
+            return Prune(reason=attrs.evolve(reason, threshold=warm_ratio if state.warm else None))
+        if state.warm or not superseded:
+            return None
+        return Prune(reason=attrs.evolve(reason, why=f"replacing superseded results saves {superseded:,} tokens"), only_superseded=True)
 
     return rule
 

@@ -125,7 +125,9 @@ class PolicyState:
     fixed_tokens: int = 0
     """Tokens that every request has besides the conversation. A summary cannot reduce them."""
     prunable_tokens: int = 0
-    """Tokens that pruning old tool outputs would save."""
+    """Tokens that replacing old and superseded tool outputs would save."""
+    superseded_tokens: int = 0
+    """The part of them that replacing superseded outputs alone would save."""
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by `is_cache_warm`."""
     mid_turn: bool = False

@@ -15,7 +15,7 @@ from promptkit.transcript.view import UNREPLAYABLE_FINISHES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from promptkit.messages import Message
+    from promptkit.messages import Message, Usage
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
@@ -331,40 +331,47 @@ def iter_provider_counts(
 def _check_count(
     path: Sequence[Entry], at: int, reply: MessageEntry, model: str | None, window: int | None
 ) -> ProviderCount | RejectedCount:
-    entry, usage = path[at].id, reply.usage
-    if usage is None or usage.input_tokens <= 0:
-        return RejectedCount(entry_id=entry, why="no input tokens were counted")
-    if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
-        return RejectedCount(entry_id=entry, why="its figures contradict each other")
-    if window is not None and usage.output_tokens > window:
-        return RejectedCount(entry_id=entry, why=f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}")
-    if reply.finish in UNREPLAYABLE_FINISHES:
-        return RejectedCount(entry_id=entry, why=f"the reply ended with {reply.finish!r}")
-    if model is not None and reply.model is not None and reply.model != model:
-        return RejectedCount(entry_id=entry, why=f"it was counted by {reply.model}, not by {model}")
-    if window is not None and usage.input_tokens > window:
-        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
-        if usage.input_tokens > MAX_OVERFLOW * window:
-            return RejectedCount(entry_id=entry, why=f"{above}, and more than {MAX_OVERFLOW} times as many")
-        if _overflowed_before(path[:at], model, window):
-            return RejectedCount(entry_id=entry, why=f"{above}, as was the count before the last compaction")
+    """Return the count of the reply at an index of a path, or why it is unusable."""
+    entry_id, usage = path[at].id, reply.usage
+    why = "no tokens were counted" if usage is None else next(_iter_problems(path, at, reply, usage, model, window), None)
+    if usage is None or why is not None:
+        return RejectedCount(entry_id=entry_id, why=str(why))
     # Cached tokens are part of the input tokens: they are not added again.
     return ProviderCount(
-        entry_id=entry, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+        entry_id=entry_id, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
     )
 
 
-def _overflowed_before(path: Sequence[Entry], model: str | None, window: int) -> bool:
-    """Return whether the last count of a model before the last compaction of a path was above the context window."""
+def _iter_problems(  # noqa: PLR0913, PLR0917  # one step of the function above
+    path: Sequence[Entry], at: int, reply: MessageEntry, usage: Usage, model: str | None, window: int | None
+) -> Iterator[str]:
+    """Yield why a count is unusable."""
+    if usage.input_tokens <= 0:
+        yield "no input tokens were counted"
+    if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
+        yield "its figures contradict each other"
+    if reply.finish in UNREPLAYABLE_FINISHES:
+        yield f"the reply ended with {reply.finish!r}"
+    if model is not None and reply.model is not None and reply.model != model:
+        yield f"it was counted by {reply.model}, not by {model}"
+    if window is None:
+        return
+    if usage.output_tokens > window:
+        yield f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}"
+    if usage.input_tokens > window:
+        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
+        if usage.input_tokens > MAX_OVERFLOW * window:
+            yield f"{above}, and more than {MAX_OVERFLOW} times as many"
+        if _overflowed_before(path, at, model, window):
+            yield f"{above}, as was the count before the last compaction"
+
+
+def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
+    """Return whether the last count before the last compaction before an index of a path was above the context window."""
     compacted = False
-    for entry in reversed(path):
-        payload = entry.payload
+    for index in range(at - 1, -1, -1):
+        payload = path[index].payload
         compacted = compacted or isinstance(payload, Checkpoint)
-        if (
-            compacted
-            and isinstance(payload, MessageEntry)
-            and payload.usage is not None
-            and (model is None or payload.model in {None, model})
-        ):
+        if compacted and isinstance(payload, MessageEntry) and payload.usage and (model is None or payload.model in {None, model}):
             return payload.usage.input_tokens > window
     return False

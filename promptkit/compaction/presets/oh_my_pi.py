@@ -17,12 +17,12 @@ from promptkit.compaction.policy.rules import (
     first_match,
     on_overflow,
     promote,
-    prune_at,
 )
 from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.summarizers.defaults import make_fallback_factory
 from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 
@@ -72,7 +72,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     chosen = settings or OhMyPi()
     trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
     above = compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger)
-    rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), prune_at(0.5), above]
+    rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), above]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
@@ -85,7 +85,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         summarizer=file_list_summarizer,
         max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
-        prunes=True,
+        reduce=ReduceToolResults(protected_tools=("read", "skill")),
         handoff=make_fallback_factory(make_handoff_summarizer, last_resort=False),
         auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,

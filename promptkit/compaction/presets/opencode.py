@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing, KeepRecentTokens
-from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, prune_at
+from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import disables, setting
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class OpenCode:
     reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
     """Tokens that are kept free besides the model's output. None: as many as the output, at most 20,000."""
     second_reserve: bool = True
-    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as until early 2026."""
+    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as in earlier versions."""
     preserve_recent_tokens: int | None = setting(None, names=("compaction.preserve_recent_tokens",), minimum=0)
     """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
     tail_turns: int | None = setting(None, names=("compaction.tail_turns",))
@@ -62,7 +63,7 @@ class OpenCode:
 def opencode(settings: OpenCode | None = None) -> Preset:
     """Return the preset. The user request that overflowed is repeated after the summary."""
     chosen = settings or OpenCode()
-    rules = [compact_on_demand, on_overflow(), *([prune_at(0.0)] if chosen.prune else [])]
+    rules = [compact_on_demand, on_overflow()]
     return Preset(
         name="opencode",
         follows="OpenCode, packages/opencode of sst/opencode 31e22f6, second half of 2026",
@@ -71,7 +72,7 @@ def opencode(settings: OpenCode | None = None) -> Preset:
         keep=chosen.keep_recent,
         max_summary_tokens=4_096,
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
-        prunes=chosen.prune,
+        reduce=ReduceToolResults(superseded=False, warm_ratio=0.0) if chosen.prune else None,
         auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,
     )

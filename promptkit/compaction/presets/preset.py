@@ -17,6 +17,7 @@ from promptkit.compaction.summarizers.defaults import SummarizerContext, make_de
 if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.pruning.processors import Processor
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.budget import ContextBudget
 
@@ -96,8 +97,8 @@ class Preset:
     """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
     processors: tuple[Processor, ...] = (truncate_history(),)
     """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
-    prunes: bool = False
-    """Whether the policy may prune old tool outputs from the view."""
+    reduce: ReduceToolResults | None = None
+    """Which old and superseded tool results are replaced by placeholders in the view, permanently, before a request. None: none."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
     cache_seconds: float = CACHE_SECONDS

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CUT_MARKER",
     "HEADROOM",
+    "HEAD_SHARE",
     "MessageChange",
     "Reduction",
     "cap_results",
     "drop_images",
     "find_tool_names",
+    "limit_largest",
     "replace_messages",
     "truncate_messages",
 ]
@@ -149,7 +151,7 @@ def cap_results(messages: Sequence[Message], max_tokens: int, *, tokenizer: Toke
         texts = [tokenizer.count(part) if isinstance(part, str) else 0 for part in message.content]
         if sum(texts) <= max_tokens:
             return None
-        level = _limit_largest(texts, max_tokens)
+        level = limit_largest(texts, max_tokens)
         return attrs.evolve(
             message,
             content=tuple(_truncate_part(part, min(size, level), tokenizer) for part, size in zip(message.content, texts, strict=True)),
@@ -282,7 +284,7 @@ def _make_error(  # noqa: PLR0913  # the figures of the error
     )
 
 
-def _limit_largest(sizes: Sequence[int], total: int) -> int:
+def limit_largest(sizes: Sequence[int], total: int) -> int:
     """Return the size to which the largest texts must be cut so that all together take at most `total`."""
     left = total
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):

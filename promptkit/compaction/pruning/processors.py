@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["Processor", "RequestLimits", "ViewProcessor", "cap_tool_results", "clear_results", "remove_images", "truncate_history"]
+__all__ = [
+    "LastResort",
+    "Processor",
+    "RequestLimits",
+    "ViewProcessor",
+    "cap_tool_results",
+    "clear_results",
+    "remove_images",
+    "truncate_history",
+]
 
 STEP = 0.25
 """Share of the limit that is dropped at once, so that the next requests begin with the same bytes, for the provider's prompt cache."""
@@ -50,11 +59,23 @@ does a processor learn the limit: what shortens messages to make them fit must n
 """
 
 
+@attrs.frozen
+class LastResort:
+    """A processor of pruned requests alone. The messages of other requests are not looked at."""
+
+    process: Processor
+
+    def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        """Process the messages of a pruned request, and return others as they are."""
+        return self.process(messages, limits) if limits.pruned else messages
+
+
 class ViewProcessor:
     """Applies processors to the views of one conversation. The view that was processed last is not processed again."""
 
     def __init__(self, processors: Sequence[Processor] = ()) -> None:
         self._processors = tuple(processors)
+        self._standing = tuple(process for process in processors if not isinstance(process, LastResort))
         self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
 
     def process(self, view: TranscriptView, limits: RequestLimits) -> TranscriptView:
@@ -62,11 +83,14 @@ class ViewProcessor:
 
         A message that replaces one at the same place comes from the same entry, and one that equals its last version is the same object.
         """
+        processors = self._processors if limits.pruned else self._standing
+        if not processors:
+            return view
         last = self._last
         if last is not None and last[0] is view and last[1] == limits:
             return last[2]
         messages: Sequence[Message] = view.messages
-        for process in self._processors:
+        for process in processors:
             messages = process(messages, limits)
         processed = view if messages is view.messages else _show(view, tuple(messages), () if last is None else last[2].items)
         if not limits.pruned:
@@ -102,7 +126,7 @@ def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Proce
     """
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        if limits.limit is None or not limits.pruned:
+        if limits.limit is None:
             return messages
         try:
             return truncate_messages(
@@ -117,7 +141,7 @@ def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Proce
         except BudgetExceededError:  # the render raises it with the figures of the whole prompt
             return messages
 
-    return process
+    return LastResort(process)
 
 
 def cap_tool_results(max_tokens: int, *, exempt: Collection[str] = ()) -> Processor:
@@ -127,7 +151,7 @@ def cap_tool_results(max_tokens: int, *, exempt: Collection[str] = ()) -> Proces
 
 def remove_images() -> Processor:
     """Make a processor that replaces images that the model has seen by a placeholder, in pruned requests."""
-    return lambda messages, limits: drop_images(messages, tokenizer=limits.tokenizer).messages if limits.pruned else messages
+    return LastResort(lambda messages, limits: drop_images(messages, tokenizer=limits.tokenizer).messages)
 
 
 def clear_results(keep: int, *, tools: Collection[str] | None = None, step: int = 1) -> Processor:

@@ -1,74 +1,129 @@
-"""Tool outputs in a view: old ones are pruned by edits, which a transcript appends, and large ones are capped."""
+"""Tool outputs in a view: old and superseded ones are pruned by edits, which a transcript appends, and large ones are capped."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
+from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
 from promptkit.compaction.pruning.messages import cap_results, find_tool_names
+from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.pruning.messages import Reduction
-    from promptkit.messages import Part
+    from promptkit.messages import Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MIN_SAVED_TOKENS", "PROTECTED_TOKENS", "PRUNED_REASON", "CappedView", "Pruning", "edits_from_reduction", "prune_outputs"]
-
-PROTECTED_TOKENS = 40_000
-"""Tokens of the newest tool outputs that are never pruned."""
-
-MIN_SAVED_TOKENS = 20_000
-"""Tokens that pruning must save. It invalidates the provider's prompt cache from the first changed output on."""
+__all__ = ["PRUNED_REASON", "SUPERSEDED_REASON", "CappedView", "Pruning", "ReduceToolResults", "edits_from_reduction", "prune_outputs"]
 
 MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
 
+COMPARABLE_SHARE = 0.5
+"""Share of an output that a newer one of the same call must have to supersede it: less is a failure, or says that nothing has changed."""
+
+MAX_ARGUMENTS = 10_000
+"""Number of characters of a call's arguments from which on they are compared as they are, without being parsed."""
+
 PRUNED_REASON = "pruned"
-"""The reason in the edits."""
+"""The reason in the edits of old outputs."""
+
+SUPERSEDED_REASON = "superseded"
+"""The reason in the edits of superseded outputs."""
+
+
+@attrs.frozen(kw_only=True)
+class ReduceToolResults:
+    """Replace the text of old and of superseded tool results by a placeholder. `reduce=` of presets, windows and sessions.
+
+    A result is *superseded* by a newer one of the same tool with the same arguments, and a read of a file by a newer read of the whole
+    file. Results of the newest round stay, and so do results that the model has not replied to. The reduction is permanent: the
+    transcript gets an edit for each result, and keeps what it was.
+
+    A changed message makes the provider read everything behind it anew, at about ten times the price of its prompt cache. So results are
+    replaced where the cache is cold anyway. In a warm cache they are replaced only in a request that is large, if that saves much: there,
+    a summary would soon break the cache as well, and lose more.
+
+    >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("skill", "read_plan")))
+    """
+
+    protect_tokens: int = 40_000
+    """Tokens of the newest results that are not old."""
+    least_saving: int = 20_000
+    """Tokens that replacing old results must save, or only superseded ones are replaced."""
+    max_age: int | None = None
+    """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its age does not matter."""
+    protected_tools: Sequence[str] = ("skill",)
+    """Names of the tools whose results never get old. They are replaced where they are superseded."""
+    superseded: bool = True
+    """Whether superseded results are replaced."""
+    warm_ratio: float = 0.5
+    """Share of the size that overflows from which on results are replaced in a warm cache, too."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("protect_tokens", "least_saving", "max_age", "warm_ratio"):
+            value: float | None = getattr(self, name)
+            if value is not None and not value >= 0:
+                problem = f"{name} of ReduceToolResults must be at least 0, not {value}."
+                raise InvalidArgumentError(problem)
+
+    def applies(self, *, warm: bool, ratio: float | None) -> bool:
+        """Return whether results are replaced in a request that takes a share of the size that overflows."""
+        return not warm or (ratio is not None and ratio >= self.warm_ratio)
 
 
 @attrs.frozen(kw_only=True)
 class Pruning:
-    """The edits that remove old tool outputs from a view."""
+    """The edits that replace tool outputs of a view by placeholders, oldest first, and the tokens that they save."""
 
-    edits: tuple[Edit, ...] = ()
-    """Empty if pruning would save too little."""
-    saved_tokens: int = 0
-    """Tokens that the edits save."""
-    possible_tokens: int = 0
-    """Tokens that pruning would save, even if too few for edits."""
+    old: tuple[Edit, ...] = ()
+    """Replace old outputs."""
+    old_tokens: int = 0
+    superseded: tuple[Edit, ...] = ()
+    """Replace superseded outputs."""
+    superseded_tokens: int = 0
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits."""
+        return self.superseded + self.old
+
+    @property
+    def saved_tokens(self) -> int:
+        """The tokens that all edits save."""
+        return self.superseded_tokens + self.old_tokens
 
 
-def prune_outputs(  # noqa: PLR0913  # keywords
+def prune_outputs(
     path: Sequence[Entry],
     view: TranscriptView,
+    reduce: ReduceToolResults,
     *,
     tokenizer: Tokenizer,
-    protected_tokens: int = PROTECTED_TOKENS,
-    min_saved_tokens: int = MIN_SAVED_TOKENS,
-    exempt: Collection[str] = ("skill",),
+    file_rules: Sequence[FileRule] = FILE_RULES,
 ) -> Pruning:
-    """Plan the pruning of old tool outputs: their text is replaced by a placeholder, images stay. OpenCode does the same.
+    """Plan the replacement of old and superseded tool outputs by placeholders; images stay. Linear in the number of messages.
 
-    Outputs before the checkpoint and outputs that the model has not replied to are never pruned. Outputs that were pruned before are
-    small, so that older ones are still found.
+    Outputs before the checkpoint, of the newest round, and those that the model has not replied to are never replaced. Outputs that were
+    replaced before are small, so that older ones are still found.
 
     Args:
         path: The entries, root first.
         view: The view of this path.
+        reduce: The figures.
         tokenizer: Counts text.
-        protected_tokens: Tokens of the newest outputs that stay. Default: 40,000.
-        min_saved_tokens: Tokens that pruning must save, or there are no edits. Default: 20,000.
-        exempt: Names of tools whose outputs stay.
+        file_rules: Tell which files a tool call reads.
 
     Returns:
         The edits, and the tokens that they save.
@@ -77,25 +132,86 @@ def prune_outputs(  # noqa: PLR0913  # keywords
     after = _entries_after_checkpoint(path, view)
     names = find_tool_names([item.message for item in items])
     count = Sizer(tokenizer).count_part
+    found: dict[str, list[Edit]] = {PRUNED_REASON: [], SUPERSEDED_REASON: []}
+    saved = {PRUNED_REASON: 0, SUPERSEDED_REASON: 0}
+    newer: dict[_Shown, int] = {}
     seen = 0
-    saved = 0
-    edits: list[Edit] = []
-    for at in _iter_outputs(items):
-        item = items[at]
-        if names.get(at) in exempt or item.entry_id not in after:
-            continue
+    for output in _iter_outputs(items):
+        item, name = items[output.at], names.get(output.at)
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        seen += text_tokens
-        if seen <= protected_tokens or text_tokens < MIN_OUTPUT_TOKENS:
-            continue
-        content = _replace_text(item.message.content, f"[old tool output removed: {text_tokens:,} tokens]")
-        gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
-        if gain > 0:
-            edits.append(Edit(target=item.entry_id, content=content, reason=PRUNED_REASON))
-            saved += gain
-    if saved < max(1, min_saved_tokens):
-        return Pruning(possible_tokens=saved)
-    return Pruning(edits=tuple(reversed(edits)), saved_tokens=saved, possible_tokens=saved)
+        call = _find_shown(output.call, file_rules) if reduce.superseded and output.call else _ShownByCall()
+        superseded = any(newer.get(shown, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for shown in call.superseded_by)
+        protected = name in reduce.protected_tools
+        if not protected and output.is_answered and item.entry_id in after:
+            seen += text_tokens
+        old = not protected and (seen > reduce.protect_tokens or (reduce.max_age is not None and output.age > reduce.max_age))
+        edit, gain = None, 0
+        if (old or superseded) and output.is_answered and not output.is_newest and item.entry_id in after:
+            edit, gain = _replace_output(item, text_tokens, count, superseded=superseded)
+        if edit is None:
+            newer.update((shown, max(text_tokens, newer.get(shown, 0))) for shown in call.shows)
+        else:
+            found[edit.reason].append(edit)
+            saved[edit.reason] += gain
+    return Pruning(
+        old=tuple(reversed(found[PRUNED_REASON])),
+        old_tokens=saved[PRUNED_REASON],
+        superseded=tuple(reversed(found[SUPERSEDED_REASON])),
+        superseded_tokens=saved[SUPERSEDED_REASON],
+    )
+
+
+@attrs.frozen
+class _Shown:
+    """What an output shows: the result of a call with certain arguments, or a whole file."""
+
+    tool: str | None
+    subject: str
+    """The arguments of the call, or with no tool the path of the file."""
+
+
+@attrs.frozen
+class _ShownByCall:
+    """What the output of a call shows, and the newer outputs that supersede it."""
+
+    shows: tuple[_Shown, ...] = ()
+    superseded_by: tuple[_Shown, ...] = ()
+
+
+def _replace_output(item: ViewItem, text_tokens: int, count: Callable[[Part], int], *, superseded: bool) -> tuple[Edit | None, int]:
+    """Return the edit that replaces the text of an output, and the tokens that it saves. No edit for an output that is small."""
+    if text_tokens < MIN_OUTPUT_TOKENS:
+        return None, 0
+    reason, placeholder = PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]"
+    if superseded:
+        reason, placeholder = SUPERSEDED_REASON, f"[removed: a newer output of this call follows; {text_tokens:,} tokens]"
+    content = _replace_text(item.message.content, placeholder)
+    gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
+    return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else (None, 0)
+
+
+def _find_shown(call: ToolCall, file_rules: Sequence[FileRule]) -> _ShownByCall:
+    """Return what the output of a call shows, and what newer outputs must show to supersede it."""
+    parsed = _parse_arguments(call.arguments)
+    same = _Shown(call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True))
+    used = None if parsed is None else find_file_call(call.name, parsed, file_rules)
+    if parsed is None or used is None or used.use != "read" or len(used.paths) != 1:
+        return _ShownByCall((same,), (same,))
+    path = used.paths[0]
+    file = _Shown(None, path)
+    is_whole = all(value in (path, [path], "view", None) for value in parsed.values())  # not a range of lines
+    return _ShownByCall((same, file) if is_whole else (same,), (same, file))
+
+
+def _parse_arguments(arguments: str) -> Mapping[str, object] | None:
+    """Return the arguments of a call as a mapping, or None if they are none, or are very long."""
+    if len(arguments) > MAX_ARGUMENTS:
+        return None
+    try:
+        parsed = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, object]", parsed) if isinstance(parsed, dict) else None  # of JSON
 
 
 def edits_from_reduction(path: Sequence[Entry], view: TranscriptView, reduction: Reduction, *, reason: str) -> tuple[Edit, ...]:
@@ -132,13 +248,33 @@ def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView)
     return after
 
 
-def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[int]:
-    """Iterate over the indexes of the tool outputs that the model has replied to, newest first."""
-    blocks = group_blocks(items)
-    answered = False
-    for block in reversed(blocks):
-        if answered:
-            yield from (at for at in range(block.end - 1, block.start, -1) if not is_missing_result(items, block, at))
+@attrs.frozen
+class _Output:
+    """A tool output of a view."""
+
+    at: int
+    """The index of its item."""
+    call: ToolCall | None
+    age: int
+    """Number of rounds with outputs behind its own."""
+    is_answered: bool
+    """Whether the model has replied since."""
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether it is of the newest round."""
+        return self.age == 0
+
+
+def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
+    """Iterate over the tool outputs of a view, newest first."""
+    age, answered = 0, False
+    for block in reversed(group_blocks(items)):
+        calls = {call.id: call for call in items[block.start].message.tool_calls}
+        outputs = [at for at in range(block.end - 1, block.start, -1) if not is_missing_result(items, block, at)]
+        for at in outputs:
+            yield _Output(at, calls.get(items[at].message.tool_call_id or ""), age, answered)
+        age += bool(outputs)
         answered = answered or items[block.start].message.role == "assistant"
 
 

@@ -16,16 +16,18 @@ from promptkit.compaction.planning.blocks import block_spans, is_user_request
 from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.storage.memory_files import parse_bullets
+from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Json
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
@@ -45,17 +47,19 @@ _LOG = logging.getLogger("promptkit")
 
 
 class MemoryExtractionHook(CompactionHooks):
-    """A hook that extracts memories from what each checkpoint covers, once for each checkpoint, and writes them to files.
+    """A hook that writes the memories from what each checkpoint covers to files, once for each checkpoint.
+
+    Memories that the summarizer listed in its answer, as GSV's does, are written. Otherwise they are extracted.
 
     Args:
         transcript: The conversation.
-        extractor: Extracts the memories.
+        extractor: Extracts the memories of a checkpoint whose summary came without a list. None: there are none then.
         directory: Where they are written.
         now: Returns the current time.
     """
 
     def __init__(
-        self, transcript: Transcript, *, extractor: MemoryExtractor, directory: MemoryDirectory, now: Callable[[], datetime]
+        self, transcript: Transcript, *, extractor: MemoryExtractor | None = None, directory: MemoryDirectory, now: Callable[[], datetime]
     ) -> None:
         self._transcript = transcript
         self._extractor = extractor
@@ -66,10 +70,16 @@ class MemoryExtractionHook(CompactionHooks):
         """Extract and write the memories. Nothing is extracted if that was done before."""
         if not isinstance(checkpoint.payload, Checkpoint) or await asyncio.to_thread(self._directory.has, checkpoint.id):
             return
-        items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
-        if items:
-            memories = await self._extractor.extract(items)
+        memories = await self._find_memories(checkpoint, checkpoint.payload.facts)
+        if memories:
             await asyncio.to_thread(self._directory.append, memories, key=checkpoint.id, now=self._now())
+
+    async def _find_memories(self, checkpoint: Entry, facts: Mapping[str, Json]) -> tuple[str, ...]:
+        listed = facts.get(MEMORIES)
+        if isinstance(listed, str):
+            return parse_bullets(listed)
+        items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
+        return await self._extractor.extract(items) if items and self._extractor is not None else ()
 
 
 class MemoryExtractor(Protocol):

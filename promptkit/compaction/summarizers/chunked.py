@@ -12,15 +12,17 @@ from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request, serialize_message
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary, sum_usage
+from promptkit.compaction.summarizers.summarizer import MEMORIES, collect_dropped_items, get_previous_summary, sum_usage
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
+from promptkit.messages import Message
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.compaction.planning.plan import SummaryTask
+    from promptkit.messages import Json
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
@@ -50,6 +52,8 @@ class ChunkedSummarizer:
     chunk is omitted from its request.
 
     GSV's three tiers are a `FallbackSummarizer` of one without this limit, one with 0.5, and a `PlaceholderSummarizer`."""
+    memories: bool = False
+    """Whether each answer also lists memories, as GSV's do. Together they become the fact `memories` of the summary."""
     tokenizer: Tokenizer | None = None
     """None: the model's tokenizer."""
     template: str | os.PathLike[str] = TEMPLATE
@@ -64,7 +68,9 @@ class ChunkedSummarizer:
         """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         writer = SimpleSummarizer(model=self.model, window=self.window, tokenizer=tokenizer, template=self.template)
+        task = attrs.evolve(task, memories=self.memories)
         summary = get_previous_summary(task)
+        memories: list[str] = []
         usages: list[CarriedUsage | None] = []
         failures: list[str] = []
         done = 0
@@ -86,20 +92,22 @@ class ChunkedSummarizer:
             done += 1
             usages.append(part.usage)
             summary = part.text
+            memories.append(str(part.facts.get(MEMORIES, "")))
         if summary is None or not done:
             raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages))
+        facts: Mapping[str, Json] = {MEMORIES: "\n".join(filter(None, memories))} if self.memories else {}
+        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages), facts=facts)
 
     async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
         """Return the token limit of a chunk: its share of the window, or less if the summary so far needs the room.
 
         Raises SummaryError if none is left.
         """
-        first_item = tuple(collect_dropped_items(task)[:1])
-        plan = Plan(leaf=task.plan.leaf, dropped=first_item)
+        sample = attrs.evolve(collect_dropped_items(task)[0], message=Message(role="user", content=(".",)))  # the rest is measured
+        plan = Plan(leaf=task.plan.leaf, dropped=(sample,))
         request = SummaryOfText(
             task=attrs.evolve(task, plan=plan), quirks=find_quirks(self.model.name), max_result_tokens=1, template=self.template
         )

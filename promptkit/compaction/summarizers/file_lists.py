@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FileListSummarizer", "FileOperations", "list_file_operations", "render_file_lists", "strip_file_lists"]
+__all__ = [
+    "FileListSummarizer",
+    "FileOperations",
+    "has_file_lists",
+    "list_file_operations",
+    "render_file_lists",
+    "strip_file_lists",
+    "strip_line_range",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -95,9 +103,19 @@ def strip_file_lists(summary: str) -> str:
     return _LISTS.sub("\n\n", summary).strip()
 
 
+def has_file_lists(summary: str) -> bool:
+    """Return whether a summary contains the lists."""
+    return _LISTS.search(summary) is not None
+
+
+def strip_line_range(path: str) -> str:
+    """Return a path without the range of lines that was asked for."""
+    return _LINE_SELECTOR.sub("", path)
+
+
 def _clean_path(path: str) -> str:
     """Return a path in one line, without tags and without a line range."""
-    return _LINE_SELECTOR.sub("", " ".join(path.split())).replace("<", "&lt;")
+    return strip_line_range(" ".join(path.split())).replace("<", "&lt;")
 
 
 def _fit_list(tag: str, paths: Sequence[str], tokens: int, tokenizer: Tokenizer) -> str:

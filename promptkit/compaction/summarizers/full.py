@@ -30,7 +30,7 @@ SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less reliably than text."""
 
 RESULT_SHARE = 2
-"""A tool result may take half of the window."""
+"""The tool results of one round may take half of the window."""
 
 
 @attrs.frozen(kw_only=True)

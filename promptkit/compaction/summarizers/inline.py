@@ -85,6 +85,7 @@ class InlineSummarizer:
             instructions=task.instructions,
             live=True,
             words=suggest_word_count(task),
+            memories=task.memories,
             say_no_tools=quirks.say_no_tools,
             template=self.template,
         )

@@ -90,7 +90,7 @@ MAX_ARGUMENT_CHARACTERS = 200
 
 
 RESERVED_TAGS = re.compile(
-    r"<(?=\s*+/?\s*+(?:analysis|summary|conversation|conversation-summary|branch-summary|kept|reminder|system|user|assistant|call|result)\b)",
+    r"<(?=\s*+/?\s*+(?:analysis|summary|memories|conversation|conversation-summary|branch-summary|kept|reminder|system|user|assistant|call|result)\b)",
     re.IGNORECASE,
 )
 
@@ -107,7 +107,7 @@ class SummaryOfMessages(PromptElement):
     quirks: Quirks = Quirks()
     """The quirks of the summarizing model."""
     max_result_tokens: int | None = None
-    """Token limit of each tool result. None: no limit."""
+    """Token limit of the tool results of one round, of which each gets an equal share. None: no limit."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def render(self, sizing: Sizing) -> Child:
@@ -119,6 +119,7 @@ class SummaryOfMessages(PromptElement):
                 SummaryInstructions(
                     instructions=self.task.instructions,
                     words=suggest_word_count(self.task),
+                    memories=self.task.memories,
                     say_no_tools=quirks.say_no_tools,
                     template=self.template,
                 )
@@ -138,14 +139,16 @@ class SummaryOfMessages(PromptElement):
         messages = remove_orphans(visible) if self.quirks.strip_orphans else pair_tool_calls(visible).messages
         messages = tuple(message for message in messages if message.content or message.tool_calls or message.role == "tool")
         for number, (start, end) in enumerate(block_spans(messages)):
+            block = messages[start:end]
+            results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[
-                Metadata(value=NEW_CONTENT, local=True), (self._message(message) for message in messages[start:end])
+                Metadata(value=NEW_CONTENT, local=True), (self._message(message, results) for message in block)
             ]
 
-    def _message(self, message: Message) -> PromptElement:
+    def _message(self, message: Message, results: int) -> PromptElement:
         if message.role != "tool" or self.max_result_tokens is None:
             return element_from_message(message)
-        limit = self.max_result_tokens
+        limit = max(1, self.max_result_tokens // results)
         return element_from_message(message, text=lambda text: _cap_text(text, limit))
 
 
@@ -175,6 +178,7 @@ class SummaryOfText(PromptElement):
                 SummaryInstructions(
                     instructions=self.task.instructions,
                     words=suggest_word_count(self.task),
+                    memories=self.task.memories,
                     say_no_tools=quirks.say_no_tools,
                     template=self.template,
                 )
@@ -204,16 +208,25 @@ class SummaryInstructions(PromptElement):
     words: int | None = None
     """About how many words the summary should have. None: the instructions do not say."""
 
+    memories: bool = False
+    """Ask for a list of memories after the summary, too."""
+
     say_no_tools: bool = False
     """Repeat that no tools may be called."""
 
     template: str | os.PathLike[str] = TEMPLATE
-    """Another template. Its values are `instructions`, `live`, `words` and `say_no_tools`."""
+    """Another template. Its values are `instructions`, `live`, `words`, `memories` and `say_no_tools`."""
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template."""
         _ = sizing
-        values = {"instructions": self.instructions, "live": self.live, "words": self.words, "say_no_tools": self.say_no_tools}
+        values = {
+            "instructions": self.instructions,
+            "live": self.live,
+            "words": self.words,
+            "memories": self.memories,
+            "say_no_tools": self.say_no_tools,
+        }
         return Template(file=self.template, values=values)
 
 

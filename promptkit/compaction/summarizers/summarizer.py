@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.view import ViewItem
 
 __all__ = [
+    "MEMORIES",
     "Summarizer",
     "add_facts",
     "collect_dropped_items",
@@ -36,6 +37,7 @@ __all__ = [
     "extract_summary",
     "get_previous_summary",
     "limit_output",
+    "split_memories",
     "strip_analysis",
     "sum_usage",
     "summary_from_reply",
@@ -48,6 +50,10 @@ ANALYSIS_TOKENS = 2_000
 
 REASONING_TOKENS = 8_000
 """Output tokens of a summary request for reasoning."""
+
+
+MEMORIES = "memories"
+"""The fact that holds a list of memories, which the answer with the summary had beside it."""
 
 
 class Summarizer(Protocol):
@@ -167,6 +173,10 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         if require_tags and strip_analysis(reply.message.text):
             raise SummaryError(reason="untagged", detail="the reply has no <summary> tags.", usage=usage)
         text = strip_analysis(reply.message.text)
+    facts: Mapping[str, Json] = {}
+    if task.memories:
+        listed, text = split_memories(reply.message.text, text)
+        facts = {MEMORIES: listed}
     if not text:
         raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
     missing = [name for name in sections if task.headings and name.casefold() not in text.casefold()]
@@ -180,7 +190,17 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             detail=f"the summary has {tokens:,} tokens; the limit is {task.max_tokens:,}.",
             usage=usage,
         )
-    return Summary(text=text, mode=mode, model=model, usage=reply.usage, request_id=reply.request_id)
+    return Summary(text=text, mode=mode, model=model, usage=reply.usage, request_id=reply.request_id, facts=facts)
+
+
+def split_memories(reply: str, summary: str) -> tuple[str, str]:
+    """Return the list of memories of a reply, and its summary without it. The list is the last block of the reply, or stands in the summary."""
+    closed = max((match.end() for match in _SUMMARY_CLOSE.finditer(reply)), default=None)
+    found = None if closed is None else _MEMORIES.search(reply, closed)
+    if found is not None:
+        return found[1].strip(), summary
+    found = _MEMORIES.search(summary)
+    return ("", summary) if found is None else (found[1].strip(), f"{summary[: found.start()]}{summary[found.end() :]}".strip())
 
 
 def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
@@ -195,6 +215,7 @@ def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
     )
 
 
+_MEMORIES = re.compile(r"<memories>([^<]*+(?:<(?!/?memories>)[^<]*+)*+)(?:</memories>|\Z)", re.IGNORECASE)
 _SUMMARY_OPEN = re.compile(r"<summary>", re.IGNORECASE)
 _SUMMARY_CLOSE = re.compile(r"</summary>", re.IGNORECASE)
 _ANALYSIS_OPEN = re.compile(r"<analysis>", re.IGNORECASE)

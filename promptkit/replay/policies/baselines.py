@@ -15,7 +15,7 @@ import attrs
 from promptkit.replay.policies.langchain import LangChainRun
 
 if TYPE_CHECKING:
-    from promptkit.messages import Message
+    from promptkit.messages import Message, Usage
     from promptkit.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
 
 __all__ = ["BASELINE_POLICIES", "BaselinePolicy", "CountedMessages", "Trim", "drop_oldest", "trim_last", "truncate_in_steps"]
@@ -148,7 +148,7 @@ class _BaselineRun:
         limit = self._terms.budget.limit
         return self._conversation.messages if limit is None else self._trim(self._conversation, limit - self._terms.fixed_tokens)
 
-    async def add_reply(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message, usage: Usage | None) -> None:  # noqa: ARG002  # this policy counts itself
         """Append the reply."""
         await self.add(reply)
 

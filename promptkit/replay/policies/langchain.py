@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_fallback_factory, make_simple_summarizer
 from promptkit.errors import SummaryError
-from promptkit.messages import Message
+from promptkit.messages import Message, Usage
 from promptkit.replay.policies.strategy import SummaryCall
 from promptkit.transcript.view import ViewItem
 
@@ -69,7 +69,7 @@ class LangChainRun:
                 await self._summarize(cut)
         return tuple(self._messages)
 
-    async def add_reply(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message, usage: Usage | None) -> None:  # noqa: ARG002  # this policy counts itself
         """Append the reply."""
         await self.add(reply)
 

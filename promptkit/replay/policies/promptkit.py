@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.events import Event
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.messages import Message
+    from promptkit.messages import Message, Usage
     from promptkit.replay.policies.strategy import ReplayTerms, SummaryCall
 
 __all__ = ["PRESET_POLICIES", "PresetPolicy"]
@@ -88,7 +88,7 @@ class _PresetRun:
             tokenizer=terms.tokenizer,
             events=Events(self._on_event),
             rng=terms.rng,
-            clock=lambda: 0.0,
+            clock=terms.clock,
         )
 
     async def add(self, message: Message) -> None:
@@ -108,9 +108,9 @@ class _PresetRun:
         self.waits += self._waited
         return messages
 
-    async def add_reply(self, reply: Message) -> None:
+    async def add_reply(self, reply: Message, usage: Usage | None) -> None:
         """Append the reply, and wait for the summary that it started."""
-        self._window.add_reply(reply)
+        self._window.add_reply(reply, usage=usage)
         await self._window.wait_idle()
         if not reply.tool_calls:
             await self._window.end_turn()

@@ -10,7 +10,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Message, ToolDefinition
+    from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.replay.message_counts import MessageCounts
     from promptkit.replay.prices import BilledTokens
@@ -56,8 +56,13 @@ class PolicyRun(Protocol):
         """Return the messages of the next request, without system messages. If they exceed the window, an overflow is counted."""
         ...
 
-    async def add_reply(self, reply: Message) -> None:
-        """Append the model's reply. Returns when the policy has finished its work in the background."""
+    async def add_reply(self, reply: Message, usage: Usage | None) -> None:
+        """Append the model's reply. Returns when the policy has finished its work in the background.
+
+        Args:
+            reply: The reply.
+            usage: What a provider with the simulated prompt cache reports for the request. None: it would have refused the request.
+        """
         ...
 
     async def close(self) -> None:
@@ -80,6 +85,8 @@ class ReplayTerms:
     """Tokens of every request besides its messages, such as those of tool definitions."""
     rng: Callable[[], float]
     """Returns a random number from 0 to below 1. The numbers are the same in every run."""
+    clock: Callable[[], float]
+    """Returns the time in the recording, in seconds."""
     model: Model | None = None
     """The model that writes summaries; None: they are extracted from the conversation."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Mapping
 from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -40,7 +41,7 @@ __all__ = ["Backend", "HttpResponse", "RequestQueue"]
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from promptkit.testing.server.replies import Answer, Fault, Step
 
@@ -76,7 +77,7 @@ class Backend:
     def __init__(  # noqa: PLR0913  # the settings of a server
         self,
         *,
-        window: int | None,
+        window: int | Mapping[str, int] | None,
         script: Iterable[Step],
         rules: Iterable[Rule],
         after: Callable[[Exchange], Answer] | None,
@@ -137,7 +138,8 @@ class Backend:
     def _check_window(self, exchange: Exchange, tokens: int) -> HttpAnswer | None:
         """Return the refusal of a request that does not fit the window together with its reserved output, otherwise None."""
         reserved = _reserved_tokens(exchange)
-        if self._window is None or tokens + reserved <= self._window:
+        window = self._window.get(str(exchange.body.get("model"))) if isinstance(self._window, Mapping) else self._window
+        if window is None or tokens + reserved <= window:
             return None
         if exchange.path != CHAT:
             message = "Your input exceeds the context window of this model. Please adjust your input and try again."
@@ -145,7 +147,7 @@ class Backend:
         parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
         however = parts if reserved else f"your messages resulted in {tokens} tokens"
         reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
-        message = f"This model's maximum context length is {self._window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
+        message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
         return api_error(400, message, code="context_length_exceeded", param="messages")
 
     def _next_answer(self, exchange: Exchange) -> ScriptedReply | Fault:

@@ -32,7 +32,7 @@ MAX_CONNECTIONS = 512
 
 def serve(  # noqa: PLR0913  # the settings of a server
     *,
-    window: int | None = None,
+    window: int | Mapping[str, int] | None = None,
     script: Iterable[Step] = (),
     rules: Iterable[Rule] = (),
     after: Callable[[Exchange], Answer] | None = None,
@@ -51,7 +51,8 @@ def serve(  # noqa: PLR0913  # the settings of a server
     `after`. Without `after` it is refused. A request that fails uses no step of the script.
 
     Args:
-        window: Context window in tokens, which a request and the tokens that it reserves for its answer must fit. None: no limit.
+        window: Context window in tokens, which a request and the tokens that it reserves for its answer must fit. With a mapping, each
+            model has its own. None, or a model that is not in the mapping: no limit.
         script: The answers, in order.
         rules: Answers for all requests that match.
         after: A function that answers requests after the script, such as `echo`.

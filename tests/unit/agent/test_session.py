@@ -180,7 +180,7 @@ def test_a_turn_says_how_it_ended() -> None:
         ({"transcript": "talk.jsonl"}, "Transcript(JsonlStore('talk.jsonl'))"),
         ({"transcript": InMemoryStore()}, "Transcript(JsonlStore('talk.jsonl'))"),
         ({"prompt": UserMessage()["text"]}, "a function that takes a ConversationView"),
-        ({"tools": [print]}, "Tool(definition="),
+        ({"tools": [int]}, "Tool(definition="),
         ({"hooks": [CompactionHooks()]}, "HookChain(first, second)"),
         ({"events": print}, "Events(function)"),
         ({"policy": 1}, "default_policy()"),

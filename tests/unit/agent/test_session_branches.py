@@ -10,7 +10,7 @@ import pytest
 from promptkit.agent import AgentSession, SyncSession
 from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
-from promptkit.errors import SummaryError, TurnInProgressError
+from promptkit.errors import ModelUnavailableError, NoPendingMessageError, SummaryError, TurnInProgressError
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
@@ -18,7 +18,7 @@ from promptkit.tools import Tool
 from promptkit.transcript.entries import BranchSummary
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from tests.conversations import words
+from tests.conversations import summary_reply, words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -171,3 +171,23 @@ def test_a_session_bounds_what_its_program_keeps() -> None:
     session = session_of(ScriptedModel([]), keep=KeepLastTurns(count=2))
     assert session.compaction.budget.base
     assert session.compaction.compactor.keep == KeepLastTurns(count=2, max_tokens=session.compaction.budget.base // 2)
+
+
+@pytest.mark.parametrize("preset", ["codex", "claude_code"])
+def test_a_turn_is_resumed_after_a_compaction_that_leaves_its_question_before_the_summary(preset: str) -> None:
+    model = ScriptedModel(
+        [words(900, "a"), ModelUnavailableError("away"), summary_reply(words(20)), words(900, "b"), summary_reply(words(20))]
+    )
+    session = session_of(model, preset=preset)
+
+    async def talk() -> None:
+        await session.run("one")
+        with pytest.raises(ModelUnavailableError):
+            await session.run("two")
+        assert await session.compact() is not None
+        assert (await session.resume()).text.startswith("b b")
+        assert await session.compact() is not None
+        with pytest.raises(NoPendingMessageError):
+            await session.resume()
+
+    asyncio.run(talk())

@@ -6,14 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 
 from promptkit import AgentSession, ContextBudget, Message, Tool, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.events import CompactionCommitted, Event, Events
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.processors import cap_tool_results
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,3 +125,41 @@ def test_a_view_is_processed_once_for_its_measurement_and_its_request() -> None:
 
     asyncio.run(talk())
     assert len(calls) == len(set(calls))
+
+
+class Rereader(Reader):
+    """A model that reads the same file twice in each turn."""
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        if [message.role for message in messages[-3:]] == ["user", "assistant", "tool"]:
+            call = ToolCall(id=f"again{len(self.sizes)}", name="read", arguments="{}")
+            return Reply(message=Message(role="assistant", tool_calls=[call]), usage=Usage(input_tokens=0), finish="tool_calls")
+        return await super().complete(messages, tools=tools)
+
+
+def test_superseded_results_are_replaced_in_any_preset_where_the_cache_is_cold_and_never_in_a_turn() -> None:
+    session = AgentSession(
+        model=Rereader(reports=False),
+        budget=ContextBudget(window=10_000, reserved_output_tokens=0),
+        tokenizer=WORDS,
+        reduce=ReduceToolResults(),
+        tools=[Tool(definition=ToolDefinition(name="read"), run=lambda _: RESULT)],
+    )
+    full: list[list[bool]] = []
+
+    async def talk() -> None:
+        for turn in range(3):
+            await session.run(f"q{turn}")
+            results = [message.text for message in session.window.view.messages if message.role == "tool"]
+            full.append([text == RESULT for text in results])
+
+    asyncio.run(talk())
+    assert full == [[True] * 2, [False, True] + [True] * 2, [False] * 3 + [True] * 3]
+    edits = [entry.payload for entry in session.transcript.path() if isinstance(entry.payload, Edit)]
+    assert {edit.reason for edit in edits} == {"superseded"}
+    assert len([entry for entry in session.transcript.path() if entry.message and entry.message.text == RESULT]) == 6
+
+
+def test_a_reduction_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"reduce must be a ReduceToolResults"):
+        AgentSession(model="gpt-5", reduce="superseded")  # type: ignore[arg-type]  # the point of the test

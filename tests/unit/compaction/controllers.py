@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.messages import Message
 
 __all__ = ["BUDGET", "Kept", "grown", "kept", "run", "turns"]
@@ -77,7 +78,9 @@ class Kept:
         return any(isinstance(entry.payload, Checkpoint) for entry in self.log.path())
 
 
-def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled: bool = True, prunes: bool = False) -> Kept:
+def kept(
+    *, writer: Writer | None = None, policy: Policy | None = None, enabled: bool = True, reduce: ReduceToolResults | None = None
+) -> Kept:
     writing, told = writer or Writer(), Recorder()
     tokenizer = WordTokenizer()
     compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
@@ -88,7 +91,7 @@ def kept(*, writer: Writer | None = None, policy: Policy | None = None, enabled:
         tokenizer=tokenizer,
         model="m",
         enabled=enabled,
-        prunes=prunes,
+        reduce=reduce,
     )
     return Kept(controller, writing, told)
 

@@ -6,8 +6,17 @@ import pytest
 
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.policy.rules import Thresholds, compact_at, compact_on_demand, default_policy, first_match, on_overflow, prune_at
+from promptkit.compaction.policy.rules import (
+    Thresholds,
+    compact_at,
+    compact_on_demand,
+    default_policy,
+    first_match,
+    on_overflow,
+    prune_results,
+)
 from promptkit.compaction.policy.state import Attempts
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
@@ -186,8 +195,8 @@ def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine
 
 
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
-    policy = first_match((prune_at(0.5, min_saved_tokens=1), on_overflow()))
-    each = kept(policy=policy, prunes=True)
+    policy = first_match((prune_results(least_saving=1), on_overflow()))
+    each = kept(policy=policy, reduce=ReduceToolResults(superseded=False))
     each.controller.budget = ContextBudget(window=100_000, reserved_output_tokens=0)
 
     async def work() -> None:

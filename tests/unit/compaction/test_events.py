@@ -121,8 +121,13 @@ def test_a_decision_is_an_event_on_the_span_at_hand() -> None:
     assert event.attributes["promptkit.threshold"] == 0.79
 
 
+def test_a_decision_to_do_nothing_is_not_recorded() -> None:
+    (turn,) = spans(DecisionMade(decision="NoAction", reason="below the threshold", tokens=80))
+    assert not turn.events
+
+
 def test_what_is_unknown_is_no_attribute() -> None:
-    (turn,) = spans(DecisionMade(decision="NoAction", reason="no window is known"))
+    (turn,) = spans(DecisionMade(decision="Compact", reason="no window is known"))
     assert turn.events[0].attributes is not None
     assert "promptkit.tokens" not in turn.events[0].attributes
 

@@ -237,7 +237,7 @@ def anything(value: Any) -> str:
     return ""
 
 
-def without_annotations(a, b=2):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 # the point of this function
+def without_annotations(a, b=2):  # type: ignore[no-untyped-def]  # the point of this function
     """Take two values.
 
     Args:

@@ -13,11 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from functions import FUNCTIONS  # type: ignore[import-not-found] # beside this file, without the package around it
+from functions import FUNCTIONS  # type: ignore[import-not-found]  # beside this file, without the package around it
 
 
 def of_pydantic_ai() -> dict[str, Any]:
-    from pydantic_ai import Tool  # type: ignore[import-not-found] # in that environment
+    from pydantic_ai import Tool
 
     def describe(tool: Any) -> Any:
         return {"description": tool.tool_def.description, "parameters": tool.tool_def.parameters_json_schema}
@@ -26,7 +26,7 @@ def of_pydantic_ai() -> dict[str, Any]:
 
 
 def of_openai_agents() -> dict[str, Any]:
-    from agents import function_tool  # type: ignore[import-not-found] # in that environment
+    from agents import function_tool
 
     def describe(function: Any) -> Any:
         try:

@@ -80,6 +80,7 @@ def terms(window: int) -> ReplayTerms:
         system=(),
         request_tokens=3,
         rng=lambda: 0.0,
+        clock=lambda: 0.0,
     )
 
 
@@ -89,7 +90,7 @@ def sent(run: LangChainRun, messages: Sequence[Message]) -> list[list[Message]]:
         for message in messages:
             if message.role == "assistant":
                 found.append(list(await run.request()))
-                await run.add_reply(message)
+                await run.add_reply(message, None)
             else:
                 await run.add(message)
         return found

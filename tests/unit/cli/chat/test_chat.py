@@ -130,6 +130,10 @@ class TestCommands:
         assert facts["model"] == "scripted"
         assert "window of 16,000" in facts["window"]
         assert facts["contents"] == "1 user message, 1 assistant message, 0 tool results"
+        assert "tokens of the next request:\ni" in done.stdout  # a bar, with a letter for each part where there are no colours
+        assert {"i instructions", "t tools", "s summary", "m messages", "r tool results", ". free"} <= {
+            line[:20].rstrip() if line[0] != "-" else "" for line in done.stdout.splitlines() if line
+        }
 
     def test_compact_summarizes_now_and_undo_takes_it_back(self, folder: Path) -> None:
         said = answers("read alpha.md", "read beta.md", "read gamma.md", "/compact", "/receipt", "/undo", "/receipt", "/undo")

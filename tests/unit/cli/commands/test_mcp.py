@@ -58,7 +58,7 @@ def test_an_agent_searches_reads_pages_and_sees_what_was_appended(tmp_path: Path
             assert tool.name == "recall"
             assert sorted(tool.input_schema["properties"]) == ["entry", "page", "pattern", "query"]
             found, failed = await call(connected, query="session_store.py")
-            assert found == '[assistant, entry talk-2; results in talk-3]\nread_file {"path": "src/session_store.py"}'
+            assert found == '[assistant, entry talk-2]\nread_file {"path": "src/session_store.py"} → entry talk-3'
             assert not failed
             second, _ = await call(connected, entry="talk-3", page=2)
             assert second.startswith("[result of read_file, entry talk-3, page 2]\n")

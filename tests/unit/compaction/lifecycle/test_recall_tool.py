@@ -53,7 +53,7 @@ def test_each_of_many_details_is_found_by_the_name_of_its_file_and_read_in_its_e
     talk = hidden_talk()
     for number in range(22):
         found = recall(talk, query=f"module_{number}.py")
-        result = re.search(rf"results in (\w+)\]\nread_file .*module_{number}\.py", found)
+        result = re.search(rf"read_file .*module_{number}\.py.* → entry (\w+)", found)
         assert result, found
         pages = [recall(talk, 800, entry=result[1], page=page) for page in (1, 2)]
         assert any(f"NEEDLE-{number * 7919}" in page for page in pages)
@@ -90,6 +90,18 @@ def test_the_pages_of_a_search_show_every_match_once() -> None:
         shown.append(recall(talk, pattern=r"NEEDLE-\d+", page=len(shown) + 1))
     found = re.findall(r"NEEDLE-(\d+)", "\n".join(shown))
     assert sorted(map(int, found)) == [number * 7919 for number in range(22)]
+
+
+def test_the_first_page_of_a_search_has_what_matches_well_and_the_next_pages_all_else() -> None:
+    talk = ConversationBuilder()
+    for number in range(30):
+        talk.user(f"The kumquat of day {number} is fine.")
+    talk.user("The kumquat of the quince and the medlar is bad.")
+    first = recall(talk, 500, query="kumquat quince medlar")
+    assert first.startswith("[user, entry e31]\nThe kumquat of the quince")
+    assert first.count("kumquat of") == 3
+    assert first.endswith('[there is more: recall({"query": "kumquat quince medlar", "page": 2})]')
+    assert recall(talk, 500, query="kumquat quince medlar", page=2).count("kumquat of") == 28
 
 
 def test_what_was_redacted_is_not_found_and_what_was_pruned_is() -> None:

@@ -9,14 +9,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, is_reset_due, reset
+from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, find_due_reset, is_reset_due, reset
 from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
 from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
+from promptkit.transcript.entries import Reset
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.conversations import ConversationBuilder
+from tests.conversations import ConversationBuilder, assistant_message, user_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +67,19 @@ def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
         DailyReset(hour=24)
     with pytest.raises(InvalidArgumentError):
         IdleReset(minutes=0)
+
+
+def test_a_conversation_tells_whether_its_reset_is_due() -> None:
+    clock = iter([at(3).timestamp(), at(3).timestamp(), at(5).timestamp()]).__next__
+    log = Transcript(clock=clock)
+    assert find_due_reset(DailyReset(), log, now=at(4)) is None  # nothing was said yet
+    log.append_messages(user_message("Hello."), assistant_message("Yes."))
+    assert find_due_reset(DailyReset(), log, now=at(3.9)) is None
+    assert find_due_reset(DailyReset(), log, now=at(4)) == "daily"
+    assert find_due_reset(IdleReset(minutes=60), log, now=at(4)) == "idle"
+    assert find_due_reset(ManualReset(), log, now=at(4, day=9)) is None
+    log.append(Reset(reason="daily"))
+    assert find_due_reset(DailyReset(), log, now=at(4, day=9)) is None
 
 
 def spoken(path: Path | None = None) -> ConversationBuilder:

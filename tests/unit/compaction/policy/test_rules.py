@@ -41,7 +41,7 @@ from promptkit.compaction.policy.rules import (
     once_per_turn,
     only_before_turns,
     promote,
-    prune_at,
+    prune_results,
     render_pruned_on,
     require_messages,
     start_background,
@@ -109,7 +109,7 @@ START = start_background_at(0.8)
 ABOVE = compact_above(lambda _: 9_000, "turn_end")
 ABOVE_INCLUSIVE = compact_above(lambda _: 9_000, "turn_end", inclusive=True)
 AT = first_match([compact_at(0.85)]).decide
-PRUNE = first_match([prune_at(0.7), apply_or_discard()]).decide
+PRUNE = first_match([prune_results(warm_ratio=0.7), apply_or_discard()]).decide
 IDLE = compact_when_idle(5_000, seconds=300)
 FEW = require_messages(4, [compact_on_demand, compact_above(lambda _: 9_000, "before_render"), compact_on("overflow")], manual_count=2)
 BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render", "turn_end"))
@@ -207,13 +207,20 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (IDLE, at("idle", idle_seconds=299.9), None),
         (IDLE, at("idle", 4_999, idle_seconds=300), None),
         (IDLE, at("rendered", idle_seconds=300), None),
-        # prune_at: where it saves enough
-        (PRUNE, at("before_render", 7_000, prunable_tokens=20_000), Prune),
-        (PRUNE, at("before_render", 6_999, prunable_tokens=20_000), NoAction),
-        (PRUNE, at("before_render", 7_000, prunable_tokens=19_999), NoAction),
-        (PRUNE, at("before_render", None, prunable_tokens=90_000), NoAction),
+        # prune_results: where it saves enough, and with a warm cache only in large requests
+        (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, warm=True), Prune),
+        (PRUNE, at("before_render", 6_999, prunable_tokens=20_000, warm=True), NoAction),
+        (PRUNE, at("before_render", 7_000, prunable_tokens=19_999, superseded_tokens=19_999, warm=True), NoAction),
+        (PRUNE, at("before_render", None, prunable_tokens=90_000, warm=True), NoAction),
+        (PRUNE, at("before_render", 10, prunable_tokens=20_000), Prune),
+        (PRUNE, at("before_render", None, prunable_tokens=20_000), Prune),
+        (PRUNE, at("before_render", 10, prunable_tokens=19_999), NoAction),
+        (PRUNE, at("before_render", 10, prunable_tokens=1, superseded_tokens=1), Prune),
+        (PRUNE, at("before_render", 10, prunable_tokens=20_000, background="running"), NoAction),
+        (PRUNE, at("before_render", 10, prunable_tokens=20_000, background="ready"), DiscardSummary),
+        (PRUNE, at("rendered", 10, prunable_tokens=20_000), NoAction),
         (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, enabled=False), NoAction),
-        (prune_at(0.0, min_saved_tokens=0), at("before_render", prunable_tokens=0), None),
+        (prune_results(least_saving=0), at("before_render", prunable_tokens=0), None),
         # promote: a larger model first
         (promote(), at("overflow", larger_model="big"), Promote),
         (promote(), at("rejected", larger_model="big"), Promote),

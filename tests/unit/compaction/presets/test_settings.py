@@ -13,6 +13,7 @@ from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI
 from promptkit.compaction.presets.gsv import GSV
+from promptkit.compaction.presets.gsv_process import GSVProcess
 from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
 from promptkit.compaction.presets.pi import Pi
@@ -260,9 +261,16 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (OpenCode(reserved=4_000), "compaction.reserved = 4000", {}),
     (OpenCode(preserve_recent_tokens=8_000), "compaction.preserve_recent_tokens = 8000", {}),
     (OpenCode(tail_turns=2), "compaction.tail_turns = 2", {}),
-    (GSV(mode="fail"), 'overflow = "fail"', {}),
-    (GSV(compact_at_pressure=0.8), "compactAtPressure = 0.8", {}),
-    (GSV(keep_last=40), "keepLast = 40", {}),
+    (GSVProcess(mode="fail"), 'overflow = "fail"', {}),
+    (GSVProcess(compact_at_pressure=0.8), "compactAtPressure = 0.8", {}),
+    (GSVProcess(keep_last=40), "keepLast = 40", {}),
+    (GSV(enabled=False), "compaction.enabled = false", {}),
+    (GSV(reserve_tokens=8_000), "compaction.reserveTokens = 8000", {}),
+    (GSV(keep_recent_tokens=9_000), "compaction.keepRecentTokens = 9000", {}),
+    (GSV(extract_memories=False), "compaction.extractMemories = false", {}),
+    (GSV(reset="idle"), 'session.defaultResetPolicy.mode = "idle"', {}),
+    (GSV(reset_hour=5), "session.defaultResetPolicy.atHour = 5", {}),
+    (GSV(reset_idle_minutes=30.0), "session.defaultResetPolicy.idleMinutes = 30", {}),
 ]
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from promptkit.compaction.pruning.messages import drop_images
-from promptkit.compaction.pruning.tool_outputs import PRUNED_REASON, Pruning, edits_from_reduction, prune_outputs
-from promptkit.messages import ImagePart, Part
+from promptkit.compaction.pruning.tool_outputs import (
+    PRUNED_REASON,
+    SUPERSEDED_REASON,
+    Pruning,
+    ReduceToolResults,
+    edits_from_reduction,
+    prune_outputs,
+)
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
 
@@ -15,8 +25,9 @@ PLACEHOLDER = 6  # "[old tool output removed: 100 tokens]"
 IMAGE = ImagePart(url="https://example.com/x.png")
 
 
-def prune(talk: ConversationBuilder, *, protect: int = 1_000, least: int = 1, tools: tuple[str, ...] = ("skill",)) -> Pruning:
-    return prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER, protected_tokens=protect, min_saved_tokens=least, exempt=tools)
+def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("skill",), **more: Any) -> Pruning:  # Any: figures
+    reduce = ReduceToolResults(protect_tokens=protect, protected_tools=tools, **{"superseded": False, **more})
+    return prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)
 
 
 def pruned(made: Pruning) -> list[str]:
@@ -24,11 +35,12 @@ def pruned(made: Pruning) -> list[str]:
 
 
 def outputs(*sizes: int, name: str = "read") -> ConversationBuilder:
-    """A question, then a round for each size: the results are the entries e3, e5, … ; then an answer."""
+    """A question, then a round for each size: the results are the entries e3, e5, … ; then a round without text, and an answer."""
     talk = ConversationBuilder()
     talk.user("q")
     for number, size in enumerate(sizes):
         talk.round(f"c{number}", words(size), name=name)
+    talk.round("newest", IMAGE)
     talk.answer("done")
     return talk
 
@@ -48,35 +60,21 @@ def test_the_newest_outputs_are_protected(sizes: tuple[int, ...], targets: list[
     assert pruned(prune(outputs(*sizes))) == targets
 
 
-@pytest.mark.parametrize(("least", "worth"), [(387, True), (388, True), (389, False)])
-def test_pruning_that_saves_too_little_is_left_off(least: int, worth: bool) -> None:
-    made = prune(outputs(200, 200, 1_000), least=least)  # 400, less two placeholders of six words
-    assert made.possible_tokens == 388
-    assert (pruned(made), made.saved_tokens) == ((["e3", "e5"], 388) if worth else ([], 0))
-
-
-def test_by_default_forty_thousand_tokens_stay_and_twenty_thousand_are_worth_it() -> None:
-    def default(*sizes: int) -> list[str]:
-        talk = outputs(*sizes)
-        return pruned(prune_outputs(talk.path, talk.view, tokenizer=TOKENIZER))
-
-    assert default(20_006, 40_000) == ["e3"]
-    assert default(20_005, 40_000) == []
-    assert default(20_006, 39_999) == ["e3"]
-    assert default(60_000) == ["e3"]
-    assert default(30_000, 10_000) == []
+def test_what_pruning_saves_is_what_was_there_without_the_placeholders() -> None:
+    made = prune(outputs(200, 200, 1_000))  # 400, less two placeholders of six words
+    assert (pruned(made), made.old_tokens, made.saved_tokens) == (["e3", "e5"], 388, 388)
 
 
 def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
     talk = outputs(100, 1_000)
     talk.append(*prune(talk).edits)
     assert [message.text for message in talk.view.messages][2] == "[old tool output removed: 100 tokens]"
-    assert [message.tool_call_id for message in talk.view.messages if message.role == "tool"] == ["c0", "c1"]
+    assert [message.tool_call_id for message in talk.view.messages if message.role == "tool"] == ["c0", "c1", "newest"]
     assert talk.log.get("e3").message == talk.log.path()[2].message
     assert (
         talk.path[-1].payload
         == prune_outputs(
-            list(talk.path)[:-1], outputs(100, 1_000).view, tokenizer=TOKENIZER, protected_tokens=1_000, min_saved_tokens=1
+            list(talk.path)[:-1], outputs(100, 1_000).view, ReduceToolResults(protect_tokens=1_000, superseded=False), tokenizer=TOKENIZER
         ).edits[0]
     )
     assert not talk.view.repairs
@@ -88,8 +86,8 @@ def test_outputs_of_protected_tools_stay_and_are_not_counted() -> None:
     talk.round("x", words(900))
     talk.round("y", words(200))
     talk.answer("done")
-    assert pruned(prune(talk)) == ["e8"]
-    assert pruned(prune(talk, tools=())) == ["e3", "e5", "e8"]
+    assert pruned(prune(talk)) == ["e10"]
+    assert pruned(prune(talk, tools=())) == ["e3", "e5", "e10"]
 
 
 @pytest.mark.spec("E74")
@@ -113,8 +111,8 @@ def test_nothing_before_the_checkpoint_is_touched() -> None:
     talk.round("x", words(500))
     talk.round("y", words(900))
     talk.answer("done")
-    assert pruned(prune(talk)) == ["e12"]
-    assert {entry.id for entry in talk.path[:9]}.isdisjoint(pruned(prune(talk, protect=0)))
+    assert pruned(prune(talk)) == ["e14"]
+    assert {entry.id for entry in talk.path[:11]}.isdisjoint(pruned(prune(talk, protect=0)))
 
 
 @pytest.mark.spec("E79")
@@ -139,6 +137,7 @@ def test_an_output_of_images_alone_stays() -> None:
     talk = ConversationBuilder()
     talk.round("a", IMAGE, IMAGE)
     talk.round("b", words(2_000))
+    talk.round("c", IMAGE)
     talk.answer("done")
     assert pruned(prune(talk)) == ["e4"]
 
@@ -153,6 +152,8 @@ def test_what_the_model_has_not_answered_to_stays_however_large_it_is() -> None:
     talk.user("what does it say?")
     assert pruned(prune(talk, protect=0)) == ["e3"]
     talk.answer("I read it")
+    assert pruned(prune(talk)) == ["e3"]
+    talk.round("c", words(1))
     assert pruned(prune(talk)) == ["e3", "e5"]
 
 
@@ -161,8 +162,8 @@ def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
     talk.calls("a", "b")
     talk.result("a", words(500))
     talk.answer("never mind")
+    talk.round("c", words(1))
     assert pruned(prune(talk, protect=0)) == ["e2"]
-    assert pruned(prune(talk, protect=0, least=10_000)) == []
 
 
 def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
@@ -180,3 +181,68 @@ def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
     edits = edits_from_reduction(talk.path, talk.view, done, reason="images")
     assert [(edit.target, edit.reason) for edit in edits] == [("e4", "images"), ("e6", "images")]
     assert talk.log.append(*edits)
+
+
+def called(*calls: tuple[str, str, int]) -> ConversationBuilder:
+    """A question, then a round for each tool, arguments and size: the results are the entries e3, e5, … ."""
+    talk = ConversationBuilder()
+    talk.user("q")
+    for number, (tool, arguments, size) in enumerate(calls):
+        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name=tool, arguments=arguments),)))
+        talk.result(f"c{number}", words(size))
+    return talk
+
+
+A, B = '{"path": "a.py"}', '{"path": "b.py"}'
+RANGE = '{"path": "a.py", "offset": 10, "limit": 50}'
+LAST = ("run", "{}", 1)
+
+
+@pytest.mark.parametrize(
+    ("calls", "targets"),
+    [
+        ([("read", A, 100), ("read", A, 100)], ["e3"]),  # the newer one may be of the newest round
+        ([("read", A, 100), ("read", A, 90), ("read", A, 100)], ["e3", "e5"]),
+        ([("read", A, 100), ("read", B, 100), LAST], []),
+        ([("read", A, 100), ("mcp__files__view_file", '{"file_path": "a.py"}', 100), LAST], ["e3"]),  # the same file, with another tool
+        ([("read", RANGE, 100), ("read", A, 300), LAST], ["e3"]),  # the whole file has the range
+        ([("read", A, 300), ("read", RANGE, 290), LAST], []),
+        ([("read", RANGE, 100), ("read", '{"limit": 50, "path": "a.py", "offset": 10}', 100), LAST], ["e3"]),
+        ([("edit", A, 100), ("read", A, 100), LAST], []),  # what was changed is not what is in the file now
+        ([("bash", '{"command": "make test"}', 100), ("bash", '{"command": "make test"}', 80), LAST], ["e3"]),
+        ([("bash", '{"command": "make test"}', 100), ("run", '{"command": "make test"}', 100), LAST], []),
+        ([("read", A, 100), ("read", A, 50), LAST], ["e3"]),
+        ([("read", A, 100), ("read", A, 49), LAST], []),  # a failure, or "not changed since"
+        ([("read", A, 49), ("read", A, 49), LAST], []),
+        ([("odd", "{broken", 100), ("odd", "{broken", 100), LAST], ["e3"]),
+        ([("odd", "{broken", 100), ("odd", "{ broken", 100), LAST], []),
+    ],
+)
+def test_a_result_is_superseded_by_a_newer_one_of_the_same_call_or_file(calls: list[tuple[str, str, int]], targets: list[str]) -> None:
+    talk = called(*calls)
+    made = prune(talk, protect=10_000, superseded=True)
+    assert [edit.target for edit in made.superseded] == targets
+    assert made.old == ()
+    assert all(edit.reason == SUPERSEDED_REASON for edit in made.edits)
+    assert prune(talk, protect=10_000).edits == ()
+
+
+def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer_one_follows() -> None:
+    talk = called(("skill", A, 100), ("skill", A, 100), LAST)
+    talk.append(*prune(talk, superseded=True).edits)
+    assert [message.text for message in talk.view.messages if message.role == "tool"] == [
+        "[removed: a newer output of this call follows; 100 tokens]",
+        words(100),
+        words(1),
+    ]
+
+
+@pytest.mark.parametrize(("age", "targets"), [(0, ["e3", "e5", "e7"]), (1, ["e3", "e5"]), (2, ["e3"]), (3, [])])
+def test_results_of_a_certain_age_are_old_however_few_tokens_follow(age: int, targets: list[str]) -> None:
+    assert pruned(prune(outputs(100, 100, 100), protect=10_000, max_age=age)) == targets
+
+
+@pytest.mark.parametrize("figure", [{"protect_tokens": -1}, {"least_saving": -1}, {"max_age": -1}, {"warm_ratio": -0.1}])
+def test_a_figure_below_zero_is_refused(figure: dict[str, Any]) -> None:  # Any: a figure
+    with pytest.raises(InvalidArgumentError, match=r"must be at least 0"):
+        ReduceToolResults(**figure)

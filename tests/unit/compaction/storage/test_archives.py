@@ -10,6 +10,7 @@ import pytest
 
 from promptkit.compaction.events import Events
 from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor, read_archive
 from promptkit.errors import TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import WordTokenizer
@@ -38,7 +39,13 @@ class Full(InMemoryStore):
 
 def compactor(log: Transcript, folder: Path, told: Recorder, writer: Writer | None = None) -> ArchivingCompactor:
     made = ArchivingCompactor(
-        log, summarizer=writer or Writer(), keep=KeepNothing(), tokenizer=WordTokenizer(), max_summary_tokens=15, events=Events(told)
+        log,
+        summarizer=writer or Writer(),
+        keep=KeepNothing(),
+        replacement=Replacement(originals=None, carry=None),
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=15,
+        events=Events(told),
     )
     made.archives = ArchiveDirectory(folder)
     return made

@@ -128,6 +128,49 @@ def test_secrets_are_not_remembered() -> None:
     assert extracted(extractor, spoken("hunter2")) == ("the same",)
 
 
+@attrs.frozen
+class Lister:
+    """Writes a summary, and the memories that came with it."""
+
+    memories: str
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        return Summary(text=words(2), mode="test", facts={"memories": self.memories})
+
+
+@pytest.mark.parametrize(
+    ("memories", "written"), [("- Likes tabs.\n- none\n* Key: hunter2", ("Likes tabs.", "Key: -")), ("", ())], ids=["some", "none"]
+)
+def test_memories_that_came_with_the_summary_are_written_and_no_extractor_is_asked(
+    memories: str, written: tuple[str, ...], tmp_path: Path
+) -> None:
+    talk, counting = spoken("one", "two"), Counting()
+    files = MemoryDirectory(tmp_path)
+    hooks = MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)
+    compactor = Compactor(
+        talk.log,
+        summarizer=Lister(memories),
+        keep=KeepNothing(),
+        tokenizer=TOKENIZER,
+        max_summary_tokens=15,
+        hooks=hooks,
+        redactor=lambda text: text.replace("hunter2", "-"),
+    )
+    talk.answer("Yes.")
+    assert asyncio.run(compactor.compact(trigger="manual")) is not None
+    assert parse_memories(files.load(NOW.date(), include_curated=False)) == written
+    assert counting.asked == []
+
+
+def test_without_a_list_and_without_an_extractor_nothing_is_written(tmp_path: Path) -> None:
+    talk = spoken("one", "two")
+    talk.answer("Yes.")
+    hooks = MemoryExtractionHook(talk.log, directory=MemoryDirectory(tmp_path), now=lambda: NOW)
+    compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
+    assert asyncio.run(compactor.compact(trigger="manual")) is not None
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.spec("I39")
 def test_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_path: Path) -> None:
     talk, counting = ConversationBuilder(), Counting()

@@ -56,6 +56,27 @@ def test_every_request_brings_the_summary_so_far() -> None:
     assert brought == [["before"], *([summary_text(f"S{number}")] for number in range(3))]
 
 
+def test_the_size_of_the_first_message_does_not_count_as_instructions() -> None:
+    talk = ConversationBuilder()
+    for size in (450, 30, 200):
+        talk.user(words(size))
+        talk.answer("Yes.")
+    talk.user("last")
+    with ScriptedModel([summary_reply("S0"), summary_reply("S1")]) as model:
+        assert summarized(chunked(model), task_of(talk, max_tokens=100)).text == summary_text("S1")
+
+
+def test_the_memories_of_all_answers_become_a_fact() -> None:
+    answers = [f"{summary_reply(f'S{number}')}\n<memories>- m{number}</memories>" for number in range(3)]
+    with ScriptedModel([*answers, summary_reply("S3")]) as model:
+        summary = summarized(attrs.evolve(chunked(model), memories=True), long_task(25))
+
+    assert (summary.text, summary.facts) == (summary_text("S3"), {"memories": "- m0\n- m1\n- m2"})
+    assert all("write inside <memories> tags" in request.messages[0].text for request in model.requests)
+    plain, _ = summarized_in(25, *(summary_reply(f"S{number}") for number in range(4)))
+    assert "<memories>" not in plain.requests[0].messages[0].text
+
+
 def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> None:
     with ScriptedModel([summary_reply(f"S{number}") for number in range(4)], usage=USED) as model:
         summary = summarized(chunked(model), long_task(25))

@@ -137,6 +137,14 @@ class TestFitting:
         assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
         assert len(request.messages) > 3
 
+    def test_the_newest_round_stays_whose_results_fit_one_by_one_and_not_together(self) -> None:
+        calls = tuple(ToolCall(id=f"c{number}", name="read", arguments="{}") for number in range(8))
+        results = [Message(role="tool", content=words(900), tool_call_id=call.id) for call in calls]
+        messages = asked(made_of(user("Read them."), Message(role="assistant", tool_calls=calls), *results), window=4_000)
+
+        assert [message.role for message in messages[1:-1]] == ["user", "assistant", *["tool"] * 8]
+        assert min(TOKENIZER.count(message.text) for message in messages if message.role == "tool") > 100
+
     @pytest.mark.spec("E56")
     def test_a_huge_result_is_cut_and_its_call_stays(self) -> None:
         talk = ConversationBuilder()

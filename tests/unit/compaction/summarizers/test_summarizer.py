@@ -16,6 +16,7 @@ from promptkit.compaction.summarizers.summarizer import (
     extract_summary,
     get_previous_summary,
     limit_output,
+    split_memories,
     strip_analysis,
     sum_usage,
     summary_from_reply,
@@ -256,7 +257,28 @@ def test_thoughts_are_no_summary(text: str, rest: str) -> None:
     assert strip_analysis(text) == rest
 
 
+@pytest.mark.parametrize(
+    ("text", "memories", "summary"),
+    [
+        ("<summary>S</summary>\n<memories>\n- a\n- b\n</memories>", "- a\n- b", "S"),
+        ("<analysis>In <memories> I list them.</analysis><summary>S</SUMMARY><Memories>- a < b</memories> Done.", "- a < b", "S"),
+        ("<summary>S</summary><memories>- cut sho", "- cut sho", "S"),
+        ("<summary>S <memories>- a</memories>T</summary>", "- a", "S T"),
+        ("<memories>- a</memories><summary>S</summary>", "", "S"),
+        ("<summary>S</summary><memories></memories>", "", "S"),
+        ("<summary>S</summary>", "", "S"),
+        ("S <memories>- a</memories>", "- a", "S"),
+    ],
+)
+def test_memories_are_taken_from_the_answer_where_they_were_asked_for(text: str, memories: str, summary: str) -> None:
+    asked = taken(reply(text), tagged=False, task=attrs.evolve(TASK, memories=True))
+    assert (asked.text, asked.facts) == (summary, {"memories": memories})
+    assert taken(reply(text), tagged=False).facts == {}
+
+
 def test_hostile_replies_cost_linear_time() -> None:
     for piece in ("</analysis>", "</analysis> ", "<analysis>", "<summary", "</analysis>\n\n\n<summary", " " * 10):
         extract_summary(piece * 100_000)
         strip_analysis(piece * 100_000)
+    for piece in ("<memories>", "</memories>", "<memories", "</summary><memories>", "<"):
+        split_memories(piece * 100_000, piece * 100_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from types import UnionType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,7 +17,15 @@ from promptkit.compaction.events import (
     CompactionStarted,
     DecisionMade,
     Event,
+    ReplyReceived,
+    RequestFailed,
+    RequestPruned,
+    RequestSent,
     SummaryDiscarded,
+    ToolCalled,
+    ToolReturned,
+    TurnEnded,
+    TurnStarted,
 )
 from promptkit.compaction.planning.plan import Plan, Summary
 
@@ -24,8 +33,16 @@ if TYPE_CHECKING:
     from promptkit.compaction.background import Background
     from promptkit.compaction.planning.plan import SummaryTask
 
-__all__ = ["WRITTEN", "Recorder", "Writer", "draft", "state"]
+__all__ = ["ENDS", "WRITTEN", "Recorder", "Writer", "draft", "state"]
 
+
+ENDS = {
+    CompactionStarted: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded,
+    TurnStarted: TurnEnded,
+    RequestSent: ReplyReceived | RequestFailed,
+    ToolCalled: ToolReturned,
+}
+"""The event of each kind of start, and those of its ends."""
 
 WRITTEN = "S S S S S"
 """What a writer writes: long enough for a conversation of a thousand tokens."""
@@ -66,8 +83,7 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        ends = CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
-        names = [type(event).__name__ for event in self.events if isinstance(event, ends)]
+        names = [type(event).__name__ for event in self.events if isinstance(event, ENDS[CompactionStarted])]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property
@@ -79,15 +95,15 @@ class Recorder:
         return [event.trigger for event in self.events if isinstance(event, CompactionStarted)]
 
     def check(self) -> None:
-        """Every compaction that started has ended with exactly one event, and none ended that had not started."""
-        started = [event.number for event in self.events if isinstance(event, CompactionStarted)]
-        ended = Counter(
-            event.number
-            for event in self.events
-            if isinstance(event, CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded)
-        )
-        assert ended == Counter(started)
-        assert len(set(started)) == len(started)
+        """Everything that started has ended with exactly one event, and nothing ended that had not started."""
+        for start, ends in ENDS.items():
+            started, ended = self._numbers(start), self._numbers(ends)
+            assert Counter(ended) == Counter(started)
+            assert len(set(started)) == len(started)
+
+    def _numbers(self, kinds: type[object] | UnionType) -> list[int]:
+        numbered = [event for event in self.events if not isinstance(event, DecisionMade | RequestPruned)]
+        return [event.number for event in numbered if isinstance(event, kinds)]
 
 
 def draft(number: int) -> DraftSummary:

@@ -1,0 +1,152 @@
+"""Attachments of a user message: files become text, images and documents, each within the context window."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import attrs
+
+from promptkit.compaction.pruning.messages import HEAD_SHARE, limit_largest
+from promptkit.errors import InvalidArgumentError
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart
+from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.truncation import truncate_text
+
+if TYPE_CHECKING:
+    from promptkit.messages import Part
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["Attachment", "check_attachments", "fit_attachments", "read_attachments"]
+
+Attachment: TypeAlias = Path | ImagePart | DocumentPart | OpaquePart
+"""What can be attached to a user message: a file, or a part such as an image."""
+
+MAX_FILE_BYTES = 50_000_000
+"""The largest file that is read, in bytes. Providers accept no larger request."""
+
+MAX_CHARACTERS_PER_TOKEN = 16
+"""A text with more characters for each token of its limit is cut without being counted."""
+
+MARKER = "\n[… the middle of this file is left out …]\n"
+"""Replaces the middle of a text that is shortened."""
+
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif"}
+
+
+@attrs.frozen
+class ReadAttachment:
+    """An attachment with its content: the text of a file, or a part."""
+
+    name: str
+    content: Part
+
+
+def check_attachments(attachments: object) -> Sequence[Attachment]:
+    """Return attachments that a session takes. Raises TypeError."""
+    if not isinstance(attachments, Iterable) or isinstance(attachments, str | bytes):
+        problem = f"attachments must be a list such as [Path('notes.txt')], not {attachments!r:.80}."
+        raise TypeError(problem)
+    checked: list[Attachment] = []
+    for each in cast("Iterable[object]", attachments):  # of any items
+        if not isinstance(each, Path | ImagePart | DocumentPart | OpaquePart):
+            problem = f"an attachment is a Path('notes.txt'), or a part such as ImagePart(url=…), not {each!r:.80}."
+            raise TypeError(problem)
+        checked.append(each)
+    return checked
+
+
+def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
+    """Read the files among attachments. Their content tells what they are: an image, a PDF, or text.
+
+    Raises:
+        OSError: A file is not there, or cannot be read. The error names it.
+        InvalidArgumentError: A file is too large, or none of these.
+    """
+    return [
+        _read_file(each) if isinstance(each, Path) else ReadAttachment(f"the {type(each).__name__} number {number}", each)
+        for number, each in enumerate(attachments, 1)
+    ]
+
+
+def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer) -> list[Part]:
+    """Return the parts of a user message with attachments. Long texts are shortened, so that all of them take half of what messages may take.
+
+    Args:
+        attachments: The attachments.
+        budget: The budget of requests.
+        tokenizer: Counts tokens.
+
+    Raises:
+        InvalidArgumentError: An image or a document alone takes more tokens than messages may take.
+    """
+    texts = [each.content if isinstance(each.content, str) else "" for each in attachments]
+    limit = budget.result_tokens
+    if limit is not None:
+        # A text that is certainly too long is not counted: its size beyond the limit makes no difference.
+        sizes = [limit + 1 if len(text) > limit * MAX_CHARACTERS_PER_TOKEN else tokenizer.count(text) for text in texts]
+        level = limit_largest(sizes, limit)
+        texts = [
+            text
+            if size <= level
+            else truncate_text(text, level, keep="middle", ratio=HEAD_SHARE, marker=MARKER, tokenizer=tokenizer) or MARKER.strip()
+            for text, size in zip(texts, sizes, strict=True)
+        ]
+    parts: list[Part] = []
+    for each, text in zip(attachments, texts, strict=True):
+        if isinstance(each.content, str):
+            parts.append(_label(each.name, text))
+        else:
+            _check_size(each, budget, tokenizer)
+            parts.append(each.content)
+    return parts
+
+
+def _read_file(path: Path) -> ReadAttachment:
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        problem = f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
+        raise InvalidArgumentError(problem)
+    data = path.read_bytes()
+    media_type = next((kind for start, kind in _IMAGES.items() if data.startswith(start)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        media_type = "image/webp"
+    if media_type is not None:
+        url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+        return ReadAttachment(str(path), ImagePart(url=url, media_type=media_type))
+    if data.startswith(b"%PDF-"):
+        return ReadAttachment(str(path), DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=path.name))
+    return ReadAttachment(str(path), _decode(path, data))
+
+
+def _decode(path: Path, data: bytes) -> str:
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        problem = (
+            f"the attachment {str(path)!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
+            "convert it, or attach a part such as DocumentPart(…)."
+        )
+        raise InvalidArgumentError(problem)
+    return text.replace("\r\n", "\n")
+
+
+def _label(name: str, text: str) -> str:
+    """Put a text into tags that name its file. The closing tag is escaped in the text itself."""
+    escaped = text.replace("</attachment", "<\\/attachment").rstrip("\n")
+    return f'\n\n<attachment path="{html.escape(name)}">\n{escaped}\n</attachment>'
+
+
+def _check_size(attachment: ReadAttachment, budget: ContextBudget, tokenizer: Tokenizer) -> None:
+    limit = budget.message_budget
+    tokens = Sizer(tokenizer).count_message(Message(role="user", content=(attachment.content,)))
+    if limit is not None and tokens > limit:
+        problem = f"{attachment.name} takes {tokens:,} tokens, and all messages together may take {limit:,}: attach a smaller one."
+        raise InvalidArgumentError(problem)

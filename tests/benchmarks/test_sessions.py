@@ -1,0 +1,91 @@
+"""The benchmark of sessions, reduced: the default preset harms nothing, and what goes wrong is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.sessions import main, run_preset
+from benchmarks.sessions_world import Model, find_detail, make_tasks
+from promptkit import ToolCall
+from promptkit.testing.server import Exchange
+
+if TYPE_CHECKING:
+    import pytest
+
+    from promptkit.testing.server.replies import Answer
+
+TASK = "Task 4: read src/a.py, src/b.py, and say when you have seen them."
+LOOK = "Task 5: what is the detail of src/a.py?"
+
+
+def answer(*messages: dict[str, Any], tools: tuple[str, ...] = ("read_file", "recall")) -> Answer:  # Any: JSON
+    offered = [{"type": "function", "function": {"name": name}} for name in tools]
+    body: dict[str, Any] = {"model": "gpt-4.1", "messages": list(messages), "tools": offered}  # Any: as above
+    raw = json.dumps(body).encode()
+    return Model().answer(
+        Exchange(number=1, method="POST", path="/v1/chat/completions", headers={}, client=("127.0.0.1", 1), raw=raw, body=body)
+    )
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def called(name: str, result: str, **arguments: str) -> list[dict[str, Any]]:
+    call = {"id": f"c{result}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": result, "tool_call_id": call["id"]},
+    ]
+
+
+def read(path: str) -> ToolCall:
+    return ToolCall(id="", name="read_file", arguments=json.dumps({"path": path}))
+
+
+def test_the_default_preset_harms_nothing() -> None:
+    figures = asyncio.run(run_preset("vscode", rounds=1))
+    harm = (figures.invalid_requests, figures.overflows, figures.lost, figures.repeated_tool_runs, figures.unfinished)
+    assert harm == (0, 0, 0, 0, 0)
+    assert figures.longest_wait_over_limit == 0
+    assert figures.details_dropped > 1
+    assert figures.details_found == 1
+    assert figures.compactions > 1
+
+
+def test_a_preset_that_does_not_compact_reports_its_overflows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["off", "--rounds", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["off"]
+    assert found["overflows"] > 0
+    assert found["lost"] == found["invalid_requests"] == 0
+
+
+def test_the_model_repeats_a_call_that_its_request_does_not_show() -> None:
+    assert answer(user(TASK)) == [read("src/a.py"), read("src/b.py")]
+    assert answer(user(TASK), *called("read_file", "# src/a.py", path="src/a.py")) == [read("src/b.py")]
+    assert answer(user("The files src/a.py, src/b.py were read."), user(TASK)) == "Task 4 is done: I have seen 2 files."
+    assert answer(user(f"<requests>\n{TASK}\n</requests>"), user(TASK)) == [read("src/a.py"), read("src/b.py")]
+    assert answer(user("Everything is fine.")) == "What should I do?"
+
+
+def test_the_model_finds_a_detail_only_where_its_request_shows_it_or_the_way_to_it() -> None:
+    detail = f"# src/a.py\nDETAIL = {find_detail('src/a.py')}"
+    found = f"Task 5: it is {find_detail('src/a.py')}."
+    crumb = user('look it up there: recall({"query": "a.py"})')
+    searched = called("recall", '[assistant, entry e2]\nread_file {"path": "src/a.py"} → entry e3', query="src/a.py")
+    page = called("recall", f"[result of read_file, entry e3]\n{detail}", entry="e3")
+
+    assert answer(*called("read_file", detail, path="src/a.py"), user(LOOK)) == found
+    assert answer(crumb, user(LOOK), tools=("read_file",)) == "Task 5: I do not know."
+    assert answer(crumb, user(LOOK)) == [ToolCall(id="", name="recall", arguments='{"query": "src/a.py"}')]
+    assert answer(crumb, user(LOOK), *searched) == [ToolCall(id="", name="recall", arguments='{"entry": "e3"}')]
+    assert answer(crumb, user(LOOK), *searched, *page) == found
+
+
+def test_the_script_has_all_that_goes_wrong() -> None:
+    tasks = make_tasks(2)
+    assert {task.before for task in tasks} == {None, "smaller", "larger", "compact", "branch"}
+    assert max(len(task.paths) for task in tasks) > 4
+    assert sum(task.wanted is not None for task in tasks) == 6
