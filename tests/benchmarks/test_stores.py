@@ -9,18 +9,14 @@ import pytest
 
 from benchmarks.stores import Sizes, measure_store, open_places
 from promptkit import JsonlStore
-from promptkit.transcript import SqlStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("name", ["jsonl", "sqlite"])
-def test_two_processes_make_one_line(name: str, tmp_path: Path) -> None:
-    def place(conversation: str) -> partial[JsonlStore] | partial[SqlStore]:
-        if name == "jsonl":
-            return partial(JsonlStore, tmp_path / f"{conversation}.jsonl")
-        return partial(SqlStore, f"sqlite:///{tmp_path}/talks.db", conversation)
+def test_two_processes_make_one_line(tmp_path: Path) -> None:
+    def place(conversation: str) -> partial[JsonlStore]:
+        return partial(JsonlStore, tmp_path / f"{conversation}.jsonl")
 
     figures = measure_store(place, Sizes(writers=2, appends=6, single=3, entries=40))
     assert (figures.appends, figures.writers, figures.lost, figures.duplicated, figures.unwanted_branches) == (12, 2, 0, 0, 0)
