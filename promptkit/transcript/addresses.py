@@ -82,6 +82,8 @@ class StoreReader:
         if not (self._loaded.entries or self._loaded.problems):
             problem = f"{address}: there is no such conversation, or it has no entries."
             raise TranscriptError(problem)
+        self.entry_count = len(self._loaded.entries)
+        """The number of entries that could be read."""
         self.partial = self._loaded.partial
         """As `TranscriptReader.partial`."""
         self.torn_bytes = 0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, CursorResult, Engine
+    from sqlalchemy.pool import Pool
 
     from promptkit.transcript.entries import Entry
 
@@ -404,9 +406,22 @@ def _engine(url: str, _process: int) -> Engine:
         raise TranscriptError(problem) from error
     if kind == "sqlite":
         event.listen(engine, "connect", _sync_fully)
+    # Connections are closed with their engine, but not by a child process, to which they do not belong.
+    weakref.finalize(engine, _close_pool, engine.pool, os.getpid())
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: engine.dispose(close=False))  # the connections belong to the parent
+        os.register_at_fork(after_in_child=partial(_forget_connections, weakref.ref(engine)))
     return engine
+
+
+def _close_pool(pool: Pool, process: int) -> None:
+    if os.getpid() == process:
+        pool.dispose()
+
+
+def _forget_connections(reference: weakref.ref[Engine]) -> None:
+    engine = reference()
+    if engine is not None:
+        engine.dispose(close=False)
 
 
 def _sync_fully(connection: sqlite3.Connection, _: object) -> None:

@@ -70,7 +70,7 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
 
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error: the next writer removes it.
     """
-    from promptkit.transcript.addresses import open_reader
+    from promptkit.transcript.addresses import StoreReader, open_reader
     from promptkit.transcript.jsonl.validate import find_problems
 
     reader = open_reader(_check_exists(file))
@@ -84,9 +84,9 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
                 listed.append({"line": problem.line, "detail": problem.detail})
             else:
                 click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
-    size = f"{reader.position.line_count:,} lines" if reader.position else "entries read"
+    lines = reader.position.line_count if reader.position else 0
+    size = f"{reader.entry_count:,} entries" if isinstance(reader, StoreReader) else f"{lines:,} lines"
     if as_json:
-        lines = reader.position.line_count if reader.position else None
         print_json({"file": str(file), "lines": lines, "torn_bytes": reader.torn_bytes, "problems": listed})
     else:
         if reader.torn_bytes:

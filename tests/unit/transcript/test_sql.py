@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sqlite3
 import uuid
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -123,6 +126,30 @@ def test_a_summary_names_the_url_and_the_tool_recall_but_no_tool_that_reads_file
     assert "It had 20 entries" in checkpoint.payload.summary
     assert "read_file(" not in checkpoint.payload.summary
     assert Transcript(SqlStore(url)).path()[-1] == checkpoint
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_a_process_that_is_forked_uses_and_closes_connections_of_its_own(database: str) -> None:
+    transcript = Transcript(SqlStore(database, "forked"))
+    transcript.append_messages(said("one"))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with suppress(BaseException):
+            Transcript(SqlStore(database, "forked")).append_messages(said("two"))
+            transcript.append_messages(said("three"))
+            gc.collect()
+            status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    transcript.append_messages(said("four"))
+    assert [entry.message.text for entry in Transcript(SqlStore(database, "forked")).path() if entry.message] == [
+        "one",
+        "two",
+        "three",
+        "four",
+    ]
 
 
 def test_an_engine_of_the_program_can_be_used(tmp_path: Path) -> None:

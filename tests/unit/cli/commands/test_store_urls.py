@@ -44,7 +44,7 @@ def test_a_conversation_goes_into_a_store_and_out_of_it_again(
     assert main(["transcript", "grep", "-i", "PARSER", url]) == 0
     assert capsys.readouterr().out.endswith(":user: What does the parser do?\n")
     assert main(["transcript", "validate", url]) == 0
-    assert capsys.readouterr().out == f"{url}: entries read, no problems\n"
+    assert capsys.readouterr().out == f"{url}: 2 entries, no problems\n"
     assert main(["transcript", "stats", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["roles"] == {"user": 1, "assistant": 1}
     assert main(["export", url, "--to", "openai"]) == 0
