@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from promptkit.transcript import TranscriptStore
 
 
+pytest.importorskip("obstore", reason="transcripts in object storage need obstore: pip install '.[objects]'")
+
+
 def said(text: str) -> Message:
     return Message(role="user", content=(text,))
 

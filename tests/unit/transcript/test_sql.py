@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from promptkit.transcript import TranscriptStore
 
 
+pytest.importorskip("sqlalchemy", reason="transcripts in a database need SQLAlchemy: pip install '.[sql]'")
+
+
 def said(text: str) -> Message:
     return Message(role="user", content=(text,))
 
@@ -42,6 +45,7 @@ class TestSqlite(StoreContract):
 
 @pytest.fixture(scope="module")
 def postgres() -> Generator[str]:
+    pytest.importorskip("psycopg", reason="PostgreSQL needs psycopg: pip install '.[postgres]'")
     with postgres_server() as url:
         yield url
 
