@@ -189,6 +189,8 @@ class _Conversation:
             room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
             # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
             piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
+            if start + len(piece) < len(text):
+                piece = _cut_at_line(piece)
             yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
@@ -236,6 +238,13 @@ class _Conversation:
             return {}
         first = len(list_lines(entry)) - len(calls)
         return {at: f" → entry {self._result_ids[call.id]}" for at, call in enumerate(calls, first) if call.id in self._result_ids}
+
+
+def _cut_at_line(piece: str) -> str:
+    """Return a piece of a text up to its last line break or space, if that is in its second half."""
+    half = len(piece) // 2
+    end = piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1
+    return piece[:end] or piece
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:
