@@ -471,7 +471,7 @@ async def asynchronous(url: str, seconds: float = 10.0) -> str:
 
 _ALL: list[Callable[..., Any]] = []  # Any: functions of all kinds
 _ALL.extend(
-    [
+    [  # pyright: ignore[reportUnknownArgumentType]  # one has no annotations
         nothing,
         undocumented,
         text,
