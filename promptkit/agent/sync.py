@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["SyncContextWindow", "SyncSession"]
+__all__ = ["LoopThread", "SyncContextWindow", "SyncSession"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class SyncSession:
             problem = f"write SyncSession(AgentSession(…)), not {session!r:.80}."
             raise TypeError(problem)
         self.session = session
-        self._loop = _LoopThread(session.close)
+        self._loop = LoopThread(session.close)
         self._stop = weakref.finalize(self, self._loop.stop)
 
     def call(self, work: Callable[[AgentSession], T]) -> T:
@@ -167,7 +167,7 @@ class SyncContextWindow:
             problem = f"write SyncContextWindow(ContextWindow(…)), not {window!r:.80}."
             raise TypeError(problem)
         self.window = window
-        self._loop = _LoopThread(window.close)
+        self._loop = LoopThread(window.close)
         self._stop = weakref.finalize(self, self._loop.stop)
 
     def call(self, work: Callable[[ContextWindow], T]) -> T:
@@ -293,8 +293,8 @@ class SyncContextWindow:
         self.close()
 
 
-class _LoopThread:
-    """An event loop in a thread of its own, for one session or window. The thread does not hold the object that owns this one."""
+class LoopThread:
+    """An event loop in a thread of its own, for sessions or windows. The thread does not hold the object that owns this one."""
 
     def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
         """Start the thread. `end` is awaited in it before the loop stops."""
@@ -326,6 +326,10 @@ class _LoopThread:
                 if idle is not None:
                     self._start(idle).result(CANCEL_SECONDS)
             raise
+
+    async def wait_async(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function in the thread and await its result in the loop of the caller. Cancelling the caller cancels it."""
+        return await asyncio.wrap_future(self._start(work))
 
     def stop(self) -> None:
         """End the loop soon. Also called by the garbage collector, in any thread."""

@@ -317,7 +317,7 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
         size = count_frame(message, tokenizer).tokens + measured.total
     if size > tokens:
         needs = measured.texts
-        room = tokens - (size - measured.total) - measured.others
+        room = max(0, tokens - (size - measured.total) - measured.others)
         level, least = find_level(needs, room), tokenizer.count(CUT_MARKER)
         shown = [min(need, least) for need in needs]
         if (level < least + USEFUL and sum(need > level for need in needs) > 1) or sum(shown) > max(room, least):

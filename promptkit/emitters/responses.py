@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from promptkit.emitters.wire import WireMessage, WireRecord
 
-__all__ = ["messages_from_responses", "to_responses", "tools_to_responses"]
+__all__ = ["group_responses", "messages_from_responses", "to_responses", "tools_to_responses"]
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
 """Opaque parts of these types belong to the content of a message. Parts of other types (reasoning, compaction, …) are items."""
@@ -103,6 +103,33 @@ def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]
         reader.add(where, item)
     reader.close()
     return reader.messages
+
+
+def group_responses(items: Sequence[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
+    """Convert items as `messages_from_responses` does, and return with each message the indices of its items.
+
+    Raises:
+        InvalidArgumentError: A message has an unknown role, or content that is none.
+        TypeError: An item is neither a dict nor an SDK object.
+    """
+    reader = _ItemReader()
+    groups: list[tuple[int, ...]] = []
+    waiting: list[int] = []
+    for at, (where, item) in enumerate(read_records(items, "items")):
+        before = len(reader.messages)
+        reader.add(where, item)
+        stands_alone = reader.is_between
+        if len(reader.messages) - before > stands_alone:  # it ended the assistant message before it
+            groups.append(tuple(waiting))
+            waiting = []
+        if stands_alone:
+            groups.append((at,))
+        else:
+            waiting.append(at)
+    reader.close()
+    if waiting:
+        groups.append(tuple(waiting))
+    return list(zip(reader.messages, groups, strict=True))
 
 
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
@@ -229,6 +256,11 @@ class _ItemReader:
             self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
         else:
             self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+
+    @property
+    def is_between(self) -> bool:
+        """True if no assistant message is being read."""
+        return not self.answer.parts and not self.answer.calls
 
     def close(self) -> None:
         """End the assistant message."""

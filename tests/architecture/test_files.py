@@ -62,6 +62,8 @@ def test_a_module_exports_what_others_import_from_it(module: str) -> None:
         for node in syntax_of(modules()[module]).body
     ):
         return
+    if module.startswith("promptkit.integrations.") and not imported_names().get(module):
+        return  # an adapter that only users import: its framework takes seconds to import
     loaded = importlib.import_module(module)
     exported: list[str] = loaded.__all__  # the linter checks its order
     assert len(exported) == len(set(exported))
@@ -96,8 +98,8 @@ def test_a_hint_names_a_requirement_of_an_extra_and_the_extra_that_has_it() -> N
     hints = [found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '([\w.>=-]+)'`", text_of(path))]
     assert len(hints) > 2
     assert [hint for hint in hints if not any(hint in requirements for requirements in extras.values())] == []
-    named = {found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '\.\[(\w+)\]'`", text_of(path))}
-    assert named == {"huggingface", "mcp", "mistral", "plot", "testing", "otel"}
+    named = {found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '\.\[([\w-]+)\]'`", text_of(path))}
+    assert {"huggingface", "langchain", "mistral", "openai-agents", "plot", "testing", "otel"} <= named <= extras.keys()
 
 
 def test_every_exception_from_the_checkers_has_a_reason() -> None:

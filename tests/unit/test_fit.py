@@ -426,6 +426,17 @@ class TestProviders:
         assert [item.get("content") for item in fitted.messages][-1] == "So?"
         assert {1, 2, 3} <= set(fitted.removed)
 
+    def test_several_calls_with_ids_and_long_results_are_fitted(self) -> None:
+        items = [
+            {"role": "user", "content": "Review it."},
+            *({"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "read", "arguments": "{}"} for n in (1, 2)),
+            *({"type": "function_call_output", "call_id": f"c{n}", "output": words(500)} for n in (1, 2)),
+        ]
+        fitted = fit(items, budget=300, model="gpt-4.1", format="responses")
+        assert fitted.tokens <= 300
+        assert fitted.messages[:3] == tuple(items[:3])
+        assert fitted.changed == (3, 4)
+
     def test_sdk_objects_are_given_back(self) -> None:
         reply = ChatCompletionMessage(role="assistant", content="It is long.")
         messages = [{"role": "user", "content": LONG}, reply, {"role": "user", "content": "So?"}]

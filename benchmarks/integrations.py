@@ -1,0 +1,232 @@
+"""Run one conversation through real frameworks in a small context window, without promptkit and with it, and count what goes wrong.
+
+Each turn has two long tool results. The model is promptkit's server on this machine, which refuses requests that are too large or
+ill-formed. Variants: `without`, `own` (the framework's own means), `fit` and `compaction`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import openai
+
+from promptkit import ContextBudget, OpenAIModel, ToolCall, Transcript
+from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.testing.server import Rule, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from promptkit.testing.server import Server
+
+__all__ = ["FRAMEWORKS", "VARIANTS", "Figures", "main", "run_langchain", "run_openai_agents"]
+
+WINDOW = 4_000
+REPLY_TOKENS = 300
+TURNS = 14
+VARIANTS = ("without", "own", "fit", "compaction")
+INSTRUCTIONS = "You review code."
+SUMMARY = (
+    "<summary>"
+    + "\n".join(f"{at}. {heading}: parts were read; all are sound so far." for at, heading in enumerate(SECTIONS, 1))
+    + "</summary>"
+)
+BUDGET = ContextBudget(window=WINDOW, reserved_output_tokens=REPLY_TOKENS)
+CLOSED = {"Connection": "close"}
+"""Headers with which clients keep no connections, so that those of several event loops need not be closed."""
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """What a conversation took. In promptkit's variants every turn is answered, and nothing is refused."""
+
+    turns: int
+    """Turns that were answered."""
+    requests: int
+    """Requests to the provider, those for summaries included."""
+    overflows: int
+    """Requests that the provider refused as too large."""
+    invalid_requests: int
+    """Requests that the provider refused as ill-formed."""
+    cached_share: float
+    """The share of input tokens that the provider's prompt cache had."""
+    state_messages: int
+    """Messages, or items, that the framework's state has at the end."""
+
+
+def read_text(path: str) -> str:
+    """Read a file."""
+    return f"{path}: " + "def parse(text): return text.split()  # a line of code\n" * 25
+
+
+def start_server(turns: int) -> Server:
+    """Start a model that reads two files in each turn and then answers."""
+    script: list[str | list[ToolCall]] = []
+    for turn in range(turns):
+        calls = [ToolCall(id=f"{each}{turn}", name="read_file", arguments=json.dumps({"path": f"{each}{turn}.py"})) for each in "ab"]
+        script += [calls, f"Part {turn} is sound."]
+    return serve(window=WINDOW, script=script, rules=[Rule(match="(?i)summar|extract", answer=SUMMARY)], after=lambda _: "Done.")
+
+
+async def _count_turns(turns: int, ask: Callable[[str], Awaitable[object]]) -> int:
+    """Return how many turns were answered before the provider refused one."""
+    answered = 0
+    with suppress(openai.BadRequestError):
+        for turn in range(turns):
+            await ask(f"Review part {turn}.")
+            answered += 1
+    return answered
+
+
+def _read_figures(server: Server, *, turns: int, state_messages: int) -> Figures:
+    stats = server.stats
+    return Figures(
+        turns=turns,
+        requests=stats.requests,
+        overflows=stats.overflows,
+        invalid_requests=stats.invalid,
+        cached_share=round(stats.cached_share, 3),
+        state_messages=state_messages,
+    )
+
+
+async def run_langchain(variant: str, turns: int = TURNS, *, sync: bool = False) -> Figures:
+    """Run the conversation through LangChain's `create_agent`, with its asynchronous or its synchronous calls."""
+    from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]  # a part of its signature has no types
+    from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
+    from langchain_core.tools import StructuredTool
+    from langchain_openai import ChatOpenAI
+    from langgraph.checkpoint.memory import InMemorySaver
+    from pydantic import SecretStr
+
+    from promptkit.integrations.langchain import CompactionMiddleware, FitMiddleware
+
+    with start_server(turns) as server, openai.DefaultHttpxClient(headers=CLOSED) as client:
+        async_client = openai.DefaultAsyncHttpxClient(headers=CLOSED)
+        model = ChatOpenAI(
+            model="gpt-4.1",
+            base_url=server.url,
+            api_key=SecretStr("none"),
+            max_completion_tokens=REPLY_TOKENS,
+            max_retries=0,
+            http_client=client,
+            http_async_client=async_client,
+        )
+        make: Mapping[str, Callable[[], AgentMiddleware[Any, Any, Any]]] = {  # Any: of any state and context
+            "own": lambda: SummarizationMiddleware(model, trigger=("tokens", 3_000), keep=("messages", 4)),
+            "fit": lambda: FitMiddleware(BUDGET),
+            "compaction": lambda: CompactionMiddleware(budget=BUDGET, summarizer=model),
+        }
+        agent: Any = create_agent(  # Any: a graph of any state
+            model,
+            tools=[StructuredTool.from_function(read_text, name="read_file")],
+            system_prompt=INSTRUCTIONS,
+            middleware=[make[variant]()] if variant in make else [],
+            checkpointer=InMemorySaver(),
+        )
+        config = {"configurable": {"thread_id": "review"}}
+
+        async def ask(text: str) -> object:
+            given = {"messages": [{"role": "user", "content": text}]}
+            return agent.invoke(given, config) if sync else await agent.ainvoke(given, config)
+
+        async with async_client:
+            answered = await _count_turns(turns, ask)
+        return _read_figures(server, turns=answered, state_messages=len(agent.get_state(config).values["messages"]))
+
+
+async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool = True) -> Figures:
+    """Run the conversation through OpenAI Agents, over the Responses API or Chat Completions."""
+    from agents import (
+        Agent,
+        ModelSettings,
+        OpenAIChatCompletionsModel,
+        OpenAIResponsesModel,
+        RunConfig,
+        Runner,
+        function_tool,
+    )
+    from agents.extensions.tool_output_trimmer import ToolOutputTrimmer
+
+    from promptkit.integrations.openai_agents import TranscriptSession, compaction_input_filter, fit_input_filter
+
+    with start_server(turns) as server:
+        client, summaries = (
+            openai.AsyncOpenAI(
+                base_url=server.url, api_key="none", max_retries=0, http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED)
+            )
+            for _ in range(2)
+        )
+        make: Mapping[str, Callable[[], Any]] = {  # Any: filters of the framework's own type
+            "own": lambda: ToolOutputTrimmer(recent_turns=2),
+            "fit": lambda: fit_input_filter(BUDGET),
+            "compaction": lambda: compaction_input_filter(budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)),
+        }
+        agent = Agent[None](
+            name="reviewer",
+            instructions=INSTRUCTIONS,
+            tools=[function_tool(read_text, name_override="read_file")],
+            model=(OpenAIResponsesModel if responses else OpenAIChatCompletionsModel)(model="gpt-4.1", openai_client=client),
+            model_settings=ModelSettings(max_tokens=REPLY_TOKENS),
+        )
+        config = RunConfig(call_model_input_filter=make[variant]() if variant in make else None, tracing_disabled=True)
+        session = TranscriptSession("review", Transcript())
+        async with client:
+            answered = await _count_turns(turns, lambda text: Runner.run(agent, text, session=session, run_config=config))
+        return _read_figures(server, turns=answered, state_messages=len(await session.get_items()))
+
+
+FRAMEWORKS: Mapping[str, tuple[str, Callable[[str, int], Awaitable[Figures]]]] = {
+    "langchain": ("langchain_openai", run_langchain),
+    "openai-agents": ("agents", run_openai_agents),
+}
+"""Each framework's module, without which it is skipped, and what runs it."""
+
+
+async def _run(names: Sequence[str], turns: int) -> dict[str, dict[str, Figures]]:
+    found: dict[str, dict[str, Figures]] = {}
+    for name in names:
+        module, run = FRAMEWORKS[name]
+        if find_spec(module) is None:
+            print(f"{name} is skipped: {module} is not installed.", file=sys.stderr)
+            continue
+        found[name] = {variant: await run(variant, turns) for variant in VARIANTS}
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.integrations", description=__doc__)
+    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", default=[*FRAMEWORKS], help="names of frameworks (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"of the conversation (default {TURNS})")
+    asked = parser.parse_args(arguments)
+    unknown = sorted(set(asked.frameworks) - set(FRAMEWORKS))
+    if unknown:
+        parser.error(f"there is no framework {unknown[0]!r}: use {', '.join(FRAMEWORKS)}")
+    found = asyncio.run(_run(asked.frameworks, max(1, asked.turns)))
+    if asked.json:
+        shown = {name: {variant: attrs.asdict(figures) for variant, figures in each.items()} for name, each in found.items()}
+        print(json.dumps({"frameworks": shown}, indent=2))
+        return 0
+    columns = [field.name for field in attrs.fields(Figures)]
+    rows = [["framework", "variant", *columns]]
+    rows += [
+        [name, variant, *(str(getattr(figures, column)) for column in columns)]
+        for name, each in found.items()
+        for variant, figures in each.items()
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,388 @@
+"""LangChain: middleware for `create_agent` that makes each request fit. The agent's state and its checkpointer keep all messages.
+
+>>> agent = create_agent("openai:gpt-5", tools=[read_file], middleware=[FitMiddleware()])
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import anyio.to_thread
+import attrs
+
+from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
+from promptkit.errors import ContextLengthExceededError, UnknownModelError
+from promptkit.fitting import Fitted, fit
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
+from promptkit.providers.errors import overflow_from_error
+from promptkit.providers.model import Reply
+from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
+from promptkit.tokens.models import model_info, model_name
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState
+    from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+    from langchain_core.exceptions import ContextOverflowError
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.config import get_config
+except ImportError as error:
+    problem = (
+        "promptkit.integrations.langchain needs LangChain: run `pip install 'langchain>=1.4'`, or `pip install '.[langchain]'` in a "
+        "checkout of promptkit."
+    )
+    raise ImportError(problem) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from langchain.agents.middleware import ModelRequest, ModelResponse
+
+    from promptkit.agent.requests import WindowRequest
+    from promptkit.compaction.events import Events
+    from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.integrations.windows import IssuedRequest
+    from promptkit.messages import Json
+    from promptkit.providers.model import Model
+    from promptkit.tokens.models import NamedModel
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.transcript import Transcript
+
+    Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
+    Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response
+    Handler: TypeAlias = Callable[[Request], Response]
+    AsyncHandler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+__all__ = ["CompactionMiddleware", "FitMiddleware"]
+
+_NAMES = ("model_name", "model", "model_id", "deployment_name")
+"""The attributes in which LangChain's chat models keep the name of their model."""
+
+_REPEATED = {"function_call", "tool_call", "tool_use"}
+"""Content blocks that repeat what the message has as tool calls."""
+
+
+# Any: the state, the context and the structured response may be of any type
+class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
+
+    Messages that did not change are the agent's own objects, and shortened ones are copies with the same id. A request that the provider
+    refuses as too large is made again once, smaller.
+
+    >>> agent = create_agent("openai:gpt-5", tools=[read_file], middleware=[FitMiddleware(budget="64k")])
+
+    Args:
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
+            of the request's model less the tokens reserved for the reply.
+        model: The name by which the model is counted. Default: that of the request's model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        keep: Which of the older rounds stay longest.
+        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or left out.
+    """
+
+    def __init__(
+        self,
+        budget: int | str | ContextBudget | None = None,
+        *,
+        model: str | NamedModel | None = None,
+        tokenizer: Tokenizer | None = None,
+        keep: Literal["newest", "oldest"] = "newest",
+        shorten: bool = True,
+    ) -> None:
+        super().__init__()
+        self._reader = _RequestReader(budget, None if model is None else model_name(model))
+        self._tokenizer = tokenizer
+        self._keep: Literal["newest", "oldest"] = keep
+        self._shorten = shorten
+        self._learned: dict[str, ContextBudget] = {}
+
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
+        """Send what fits."""
+        facts = self._reader.read(request)
+        fitted = self._fit(request, facts)
+        try:
+            return handler(request.override(messages=_write_all(fitted.messages)))
+        except Exception as error:
+            if not self._learn(facts, fitted, error):
+                raise
+        return handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
+
+    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+        """Send what fits, in an event loop."""
+        facts = self._reader.read(request)
+        fitted = self._fit(request, facts)
+        try:
+            return await handler(request.override(messages=_write_all(fitted.messages)))
+        except Exception as error:
+            if not self._learn(facts, fitted, error):
+                raise
+        return await handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
+
+    def _fit(self, request: Request, facts: ModelFacts) -> Fitted[BaseMessage]:
+        return fit(
+            cast("list[BaseMessage]", request.messages),  # a union of subclasses
+            budget=self._learned.get(facts.model, facts.budget),
+            model=facts.model,
+            tools=facts.tools,
+            tokenizer=self._tokenizer,
+            keep=self._keep,
+            shorten=self._shorten,
+            system=facts.instructions,
+            convert=_read_message,
+            rebuild=_rebuild,
+        )
+
+    def _learn(self, facts: ModelFacts, fitted: Fitted[BaseMessage], error: Exception) -> bool:
+        """Lower the budget of a model after a refusal. Returns False if the error is about something else."""
+        refusal = _find_refusal(error, facts.model)
+        overflow = None if refusal is None else overflow_from_error(refusal)
+        if overflow is None:
+            return False
+        used = self._learned.get(facts.model, facts.budget)
+        budget = resolve_budget(used, model=facts.model, tokenizer=self._tokenizer, tools=facts.tools, for_render=True)
+        budget = attrs.evolve(budget, for_render=False, safety=1.0)  # so that a window that the provider names is a limit, too
+        self._learned[facts.model] = budget_after_overflow(budget, refused=fitted.tokens, window=overflow.window)
+        return True
+
+
+# Any: as above
+class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Keep each thread within the context window: older messages are summarized as promptkit's presets do, in the background if possible.
+
+    Every thread of the agent (`thread_id`) has a `ContextWindow` of its own. Requests show its summaries; messages that did not change
+    are the agent's own objects. The usage that the model reports corrects the window's counts, and a request that the provider refuses
+    as too large is made again once, smaller.
+
+    >>> agent = create_agent(model, tools=[read_file], middleware=[CompactionMiddleware(summarizer=model)], checkpointer=checkpointer)
+
+    Args:
+        model: The name by which the model is counted. Default: that of the request's model.
+        summarizer: Who writes the summaries: a chat model of LangChain, a promptkit model, or a Summarizer. Default: they are extracted
+            from the messages without a model.
+        preset: How threads are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+        budget: What requests may take, in tokens. Default: what is known of the request's model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        events: Receive what is decided and done.
+        transcripts: Returns the transcript of a thread, such as `lambda thread: Transcript(JsonlStore(f"{thread}.jsonl"))`, so that
+            summaries survive a restart. Default: transcripts in memory.
+        max_threads: The most threads whose windows are kept open. The one that was used least recently is closed first.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a window is made of, each with a default
+        self,
+        *,
+        model: str | NamedModel | None = None,
+        summarizer: BaseChatModel | Summarizer | Model | None = None,
+        preset: str | Preset = "vscode",
+        budget: int | str | ContextBudget | None = None,
+        tokenizer: Tokenizer | None = None,
+        events: Events | None = None,
+        transcripts: Callable[[str], Transcript] | None = None,
+        max_threads: int = MAX_THREADS,
+    ) -> None:
+        super().__init__()
+        self._reader = _RequestReader(budget, None if model is None else model_name(model))
+        own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
+        options = WindowOptions(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
+        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
+        """Send the thread as its window shows it."""
+        make, loop = self._prepare(request), self._windows.loop
+        issued = loop.wait(make)
+        while True:
+            try:
+                response = handler(_show(request, issued.request))
+                break
+            except Exception as error:
+                refusal = _find_refusal(error, issued.request.model)
+                if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
+                    raise
+            issued = loop.wait(make)
+        loop.wait(partial(self._add_reply, issued, response))
+        return response
+
+    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+        """Send the thread as its window shows it, in an event loop, which is not blocked meanwhile."""
+        make, loop = self._prepare(request), self._windows.loop
+        issued = await loop.wait_async(make)
+        while True:
+            try:
+                response = await handler(_show(request, issued.request))
+                break
+            except Exception as error:
+                refusal = _find_refusal(error, issued.request.model)
+                if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
+                    raise
+            issued = await loop.wait_async(make)
+        await loop.wait_async(partial(self._add_reply, issued, response))
+        return response
+
+    def _prepare(self, request: Request) -> Callable[[], Awaitable[IssuedRequest]]:
+        messages = [_read_message(message) for message in request.messages]
+        return partial(self._windows.request, _find_thread(), self._reader.read(request), messages, request.messages)
+
+    async def _add_reply(self, issued: IssuedRequest, response: Response) -> None:
+        answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        if answer is not None:
+            await self._windows.reply(issued, _read_message(answer), _read_usage(answer))
+
+
+class _RequestReader:
+    """Read what LangChain's requests say besides their messages. The tools are converted once, as long as they are the same objects."""
+
+    def __init__(self, budget: int | str | ContextBudget | None, model: str | None) -> None:
+        self._budget = budget
+        self._model = model
+        self._tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = (), ()
+
+    def read(self, request: Request) -> ModelFacts:
+        name = self._model or _find_name(request.model)
+        tools = self._read_tools([*request.tools, *([request.response_format] if request.response_format else [])])
+        instructions = None if request.system_message is None else request.system_message.text or None
+        budget = _find_budget(request.model, name) if self._budget is None else self._budget
+        return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
+
+    def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:
+        known, definitions = self._tools
+        if len(known) != len(given) or any(one is not other for one, other in zip(known, given, strict=True)):
+            definitions = tuple({each.name: each for tool in given for each in _read_tool(tool)}.values())
+            self._tools = given, definitions
+        return definitions
+
+
+def _find_name(model: BaseChatModel) -> str:
+    for name in _NAMES:
+        value: object = getattr(model, name, None)
+        if isinstance(value, str) and value:
+            return value
+    return type(model).__name__
+
+
+def _find_budget(model: BaseChatModel, name: str) -> ContextBudget | None:
+    """Return the budget from what LangChain knows of a model; None if promptkit knows its window by its name, or LangChain does not know it."""
+    with suppress(UnknownModelError):
+        if model_info(name).window is not None:
+            return None
+    profile: Mapping[str, Any] = model.profile or {}  # Any: a TypedDict of figures and flags
+    size, output = profile.get("max_input_tokens"), profile.get("max_output_tokens")
+    if not isinstance(size, int):
+        return None
+    return ContextBudget(window=size, max_output_tokens=output if isinstance(output, int) and output > 0 else None, model=name)
+
+
+def _read_tool(tool: object) -> list[ToolDefinition]:
+    """Return the definitions that a tool, or the format of a structured reply, puts into a request. Providers' own tools have none."""
+    if isinstance(tool, AutoStrategy):
+        schema: Any = cast("Any", tool).schema  # Any: of any type
+        tool = ToolStrategy(schema)
+    if isinstance(tool, ToolStrategy | ProviderStrategy):
+        strategy = cast("Any", tool)  # Any: of any schema
+        specs = strategy.schema_specs if isinstance(tool, ToolStrategy) else [strategy.schema_spec]
+        return [ToolDefinition(name=spec.name, description=spec.description, parameters=spec.json_schema) for spec in specs]
+    function = convert_to_openai_tool(cast("Any", tool)).get("function")  # Any: LangChain checks what it is
+    if not isinstance(function, dict):
+        return []
+    fields = cast("dict[str, Any]", function)  # Any: JSON
+    return [ToolDefinition(name=fields["name"], description=fields.get("description"), parameters=fields.get("parameters"))]
+
+
+def _read_message(message: BaseMessage) -> Message:
+    """Return a message as promptkit's. LangChain's own conversion reads the content blocks of all providers."""
+    dicts = convert_to_openai_messages([message])
+    if len(dicts) != 1:  # a user message with Anthropic's results of tools in it
+        role: Literal["assistant", "user"] = "assistant" if isinstance(message, AIMessage) else "user"
+        return Message(role=role, content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts])  # JSON
+    (record,) = dicts
+    content: object = record.get("content")
+    if record.get("tool_calls") and isinstance(content, list):
+        blocks = cast("list[dict[str, object]]", content)  # as the conversion makes them
+        record = {**record, "content": [block for block in blocks if block.get("type") not in _REPEATED]}
+    return messages_from_chat([record])[0]
+
+
+def _write(message: Message) -> BaseMessage:
+    return convert_to_messages(to_chat([message]))[0]
+
+
+def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:  # Any: LangChain's union of its message classes
+    """Return the messages to send. Those that repair what the state has, such as a result that is missing, are not LangChain's yet."""
+    return [_write(message) if isinstance(message, Message) else message for message in messages]
+
+
+def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
+    """Return a copy of a message with its shortened content, and the tool calls that are left."""
+    content = to_chat([shortened])[0].get("content")
+    update: dict[str, object] = {"content": "" if content is None else content}
+    if isinstance(original, AIMessage):
+        left = {call.id for call in shortened.tool_calls}
+        update["tool_calls"] = [call for call in original.tool_calls if call["id"] in left]
+    return original.model_copy(update=update)
+
+
+def _show(request: Request, shown: WindowRequest) -> Request:
+    """Return the request with the messages that a window shows: the agent's own objects, copies of shortened ones, and summaries."""
+    results = {message.tool_call_id: message for message in request.messages if isinstance(message, ToolMessage)}
+    calls = {call["id"]: message for message in request.messages if isinstance(message, AIMessage) for call in message.tool_calls}
+    pairs = list(zip(shown.origins, shown.messages, strict=True))
+    if request.system_message is not None and request.system_message.text:
+        pairs = pairs[1:]  # LangChain sends its own
+    messages: list[Any] = []  # Any: LangChain's union of its message classes
+    for origin, message in pairs:
+        if origin is not None:
+            messages.append(origin)
+            continue
+        call_id = message.tool_calls[0].id if message.tool_calls else None
+        original = results.get(message.tool_call_id or "") if message.role == "tool" else calls.get(call_id)
+        messages.append(_write(message) if original is None else _rebuild(original, message))
+    return request.override(messages=messages)
+
+
+def _find_thread() -> str:
+    """Return the id of the thread that is running; an empty text without one, as in an agent without a checkpointer."""
+    try:
+        configurable = get_config().get("configurable", {})
+    except RuntimeError:  # outside of a graph
+        return ""
+    return str(configurable.get("thread_id", ""))
+
+
+def _find_refusal(error: Exception, model: str) -> BaseException | None:
+    """Return the error that says that a request was too large; None if it says something else."""
+    found = find_overflow(error)
+    if found is None and isinstance(error, ContextOverflowError):
+        return ContextLengthExceededError(str(error), model=model)
+    return found
+
+
+def _read_usage(message: AIMessage) -> Usage | None:
+    used = message.usage_metadata
+    if not used:
+        return None
+    cached = used.get("input_token_details", {}).get("cache_read", 0)
+    return Usage(input_tokens=used["input_tokens"], output_tokens=used["output_tokens"], cached_tokens=cached or 0)
+
+
+@attrs.frozen
+class _ChatModel:
+    """A chat model of LangChain that writes summaries. It is called in a thread, since its asynchronous client belongs to another loop."""
+
+    model: BaseChatModel
+
+    @property
+    def name(self) -> str:
+        return _find_name(self.model)
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+        """Ask the model. Its tokens are not streamed into the agent's own stream."""
+        asked = self.model.bind_tools(tools_to_chat(tools)) if tools else self.model
+        given = convert_to_messages(to_chat(messages, cache=False))
+        answer = await anyio.to_thread.run_sync(partial(asked.invoke, given, config={"callbacks": []}))
+        reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
+        finish: Literal["length", "stop"] = "length" if reason in {"length", "max_tokens"} else "stop"
+        return Reply(message=_read_message(answer), usage=_read_usage(answer) or Usage(input_tokens=0), finish=finish)

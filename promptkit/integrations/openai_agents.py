@@ -1,0 +1,279 @@
+"""OpenAI Agents: input filters that make each request fit, and a session whose items are kept in a transcript.
+
+>>> config = RunConfig(call_model_input_filter=fit_input_filter())
+>>> await Runner.run(agent, "Review the parser.", session=TranscriptSession("talk", Transcript(JsonlStore("talk.jsonl"))), run_config=config)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from promptkit.emitters import to_responses
+from promptkit.emitters.responses import group_responses
+from promptkit.fitting import fit
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, ThreadWindows, WindowOptions
+from promptkit.messages import ToolDefinition, copy_json
+from promptkit.tokens.models import model_name
+from promptkit.transcript.entries import CustomEntry
+
+try:
+    from agents import FunctionTool, Handoff, RunContextWrapper, handoff as make_handoff
+    from agents.memory.session_settings import SessionSettings, resolve_session_limit
+    from agents.models.default_models import get_default_model
+    from agents.run_config import CallModelData, ModelInputData
+except ImportError as error:
+    problem = (
+        "promptkit.integrations.openai_agents needs the OpenAI Agents SDK: run `pip install 'openai-agents>=0.24'`, or "
+        "`pip install '.[openai-agents]'` in a checkout of promptkit."
+    )
+    raise ImportError(problem) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from agents import Agent
+    from agents.items import TResponseInputItem
+
+    from promptkit.agent.requests import WindowRequest
+    from promptkit.compaction.events import Events
+    from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Json
+    from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.models import NamedModel
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.transcript import Transcript
+
+    Data: TypeAlias = CallModelData[Any]  # Any: the program's context
+    Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]
+    Item: TypeAlias = dict[str, Any]  # Any: JSON
+
+__all__ = ["TranscriptSession", "compaction_input_filter", "fit_input_filter"]
+
+_ITEM, _POP, _CLEAR = "openai_agents.item", "openai_agents.pop", "openai_agents.clear"
+"""The names of a session's entries in its transcript."""
+
+
+def fit_input_filter(
+    budget: int | str | ContextBudget | None = None,
+    *,
+    model: str | NamedModel | None = None,
+    tokenizer: Tokenizer | None = None,
+    keep: Literal["newest", "oldest"] = "newest",
+    shorten: bool = True,
+) -> Filter:
+    """Return a filter that makes each request fit a token budget: long outputs are shortened, then the oldest rounds are left out.
+
+    The run and its session keep all items. Items that did not change are the same objects, and shortened outputs are copies with the same
+    `call_id`. A call leaves together with its output, and with the reasoning that led to it.
+
+    >>> RunConfig(call_model_input_filter=fit_input_filter("64k"))
+
+    Args:
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
+            of the agent's model less the tokens reserved for the reply.
+        model: The name by which the model is counted. Default: that of the agent's model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        keep: Which of the older rounds stay longest.
+        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or left out.
+
+    Returns:
+        A function for `RunConfig.call_model_input_filter`, for any number of runs.
+    """
+
+    async def filter_input(data: Data) -> ModelInputData:
+        facts = await _read_facts(data, budget, model)
+        fitted = fit(
+            cast("Sequence[Item]", data.model_data.input),  # a union of TypedDicts
+            budget=budget,
+            model=facts.model,
+            tools=facts.tools,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            system=facts.instructions,
+            format="responses",
+            rebuild=_rebuild,
+        )
+        return _to_input(fitted.messages, data)
+
+    return filter_input
+
+
+def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each with a default
+    *,
+    model: str | NamedModel | None = None,
+    summarizer: Summarizer | Model | None = None,
+    preset: str | Preset = "vscode",
+    budget: int | str | ContextBudget | None = None,
+    tokenizer: Tokenizer | None = None,
+    events: Events | None = None,
+    thread: Callable[[Data], str] | None = None,
+    transcripts: Callable[[str], Transcript] | None = None,
+    max_threads: int = MAX_THREADS,
+) -> Filter:
+    """Return a filter that keeps conversations within the context window: older items are summarized as promptkit's presets do.
+
+    The run and its session keep all items. Requests show the summaries; items that did not change are the same objects.
+
+    The SDK does not tell a filter which conversation it is called for. Use one filter for each conversation, or tell them apart with
+    `thread`. Conversations that share a window stay correct, since they become branches of one transcript, but are slower.
+
+    >>> RunConfig(call_model_input_filter=compaction_input_filter(summarizer=OpenAIModel("gpt-4.1-mini")))
+
+    Args:
+        model: The name by which the model is counted. Default: that of the agent's model.
+        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are extracted without a model. It is
+            called in an event loop of its own, so give it a client that nothing else uses.
+        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+        budget: What requests may take, in tokens. Default: what is known of the agent's model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        events: Receive what is decided and done.
+        thread: Returns the name of the conversation, for example from `data.context`.
+        transcripts: Returns the transcript of a conversation, other than that of a TranscriptSession. Default: transcripts in memory.
+        max_threads: The most conversations whose windows are kept open. The one that was used least recently is closed first.
+
+    Returns:
+        A function for `RunConfig.call_model_input_filter`.
+    """
+    options = WindowOptions(preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events)
+    windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+
+    async def filter_input(data: Data) -> ModelInputData:
+        facts = await _read_facts(data, budget, model)
+        items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
+        groups = group_responses(items)
+        messages = [message for message, _ in groups]
+        origins = [tuple(items[at] for at in indices) for _, indices in groups]
+        name = "" if thread is None else thread(data)
+        issued = await windows.loop.wait_async(partial(windows.request, name, facts, messages, origins, end_turns=True))
+        return _to_input(_show(issued.request, items, has_instructions=facts.instructions is not None), data)
+
+    return filter_input
+
+
+class TranscriptSession:
+    """A session of OpenAI Agents whose items are kept in a transcript, word for word: ids and encrypted reasoning included.
+
+    The transcript is for the session alone. Nothing is deleted from it: `pop_item` and `clear_session` are recorded, too.
+
+    >>> session = TranscriptSession("talk", Transcript(JsonlStore("talk.jsonl")))
+    >>> await Runner.run(agent, "Review the parser.", session=session)
+
+    Args:
+        session_id: The name of the conversation.
+        transcript: Where the items are kept.
+        session_settings: The SDK's settings, such as the most items that a run reads.
+    """
+
+    session_settings: SessionSettings | None
+
+    def __init__(self, session_id: str, transcript: Transcript, *, session_settings: SessionSettings | None = None) -> None:
+        self.session_id = session_id
+        self.transcript = transcript
+        self.session_settings = session_settings
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items, the oldest first; with a limit the latest ones."""
+        items = self._read_items()
+        most = resolve_session_limit(limit, self.session_settings)
+        if most is None or most < 0:  # the SDK's own sessions read a negative limit as none
+            return items
+        return items[-most:] if most else []
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items. They are on the disk when this returns."""
+        if items:
+            await self._append(*(CustomEntry(name=_ITEM, data=cast("Json", item)) for item in items))  # a TypedDict is JSON
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take back the latest item, and return it; None if there is none."""
+        items = self._read_items()
+        if not items:
+            return None
+        await self._append(CustomEntry(name=_POP))
+        return items[-1]
+
+    async def clear_session(self) -> None:
+        """Take back all items."""
+        await self._append(CustomEntry(name=_CLEAR))
+
+    def _read_items(self) -> list[TResponseInputItem]:
+        items: list[TResponseInputItem] = []
+        for entry in self.transcript.path():
+            payload = entry.payload
+            if not isinstance(payload, CustomEntry):
+                continue
+            if payload.name == _ITEM:
+                items.append(cast("TResponseInputItem", copy_json(payload.data)))  # as `add_items` was given it
+            elif payload.name == _POP and items:
+                items.pop()
+            elif payload.name == _CLEAR:
+                items.clear()
+        return items
+
+    async def _append(self, *entries: CustomEntry) -> None:
+        await asyncio.to_thread(self.transcript.append, *entries)
+
+
+async def _read_facts(
+    data: Data,
+    budget: int | str | ContextBudget | None,
+    model: str | NamedModel | None,
+) -> ModelFacts:
+    agent = data.agent
+    name = _find_name(agent) if model is None else model_name(model)
+    tools = await _read_tools(agent, data.context)
+    return ModelFacts(model=name, budget=budget, instructions=data.model_data.instructions or None, tools=tools)
+
+
+def _find_name(agent: Agent[Any]) -> str:  # Any: the program's context
+    model = agent.model
+    if isinstance(model, str):
+        return model
+    name: object = get_default_model() if model is None else getattr(model, "model", None)
+    return name if isinstance(name, str) else type(model).__name__
+
+
+async def _read_tools(agent: Agent[Any], context: Any) -> tuple[ToolDefinition, ...]:  # noqa: ANN401  # the program's context
+    """Return the definitions of an agent's tools and handoffs. Those of tools that the provider runs are not known."""
+    definitions: dict[str, ToolDefinition] = {}
+    for tool in await agent.get_all_tools(RunContextWrapper(context)):
+        if isinstance(tool, FunctionTool):
+            definitions[tool.name] = ToolDefinition(
+                name=tool.name, description=tool.description, parameters=tool.params_json_schema, strict=tool.strict_json_schema
+            )
+    for handoff in agent.handoffs:
+        each = handoff if isinstance(handoff, Handoff) else make_handoff(handoff)
+        definitions[each.tool_name] = ToolDefinition(
+            name=each.tool_name, description=each.tool_description, parameters=each.input_json_schema, strict=each.strict_json_schema
+        )
+    return tuple(definitions.values())
+
+
+def _rebuild(original: Item, shortened: Any) -> Item:  # noqa: ANN401  # JSON, as the SDK has it
+    """Return a copy of an item with its shortened text."""
+    return {**original, **{name: shortened[name] for name in ("content", "output") if name in shortened}}
+
+
+def _show(request: WindowRequest, items: Sequence[Item], *, has_instructions: bool) -> list[Item]:
+    """Return the items of the messages that a window shows: the run's own, copies of shortened outputs, and summaries."""
+    outputs = {str(item["call_id"]): item for item in items if item.get("type") == "function_call_output"}
+    pairs = list(zip(request.origins, request.messages, strict=True))[1 if has_instructions else 0 :]
+    shown: list[Item] = []
+    for origin, message in pairs:
+        if origin is not None:
+            shown.extend(cast("tuple[Item, ...]", origin))  # as the filter made it
+            continue
+        written = to_responses([message], cache=False)
+        original = outputs.get(message.tool_call_id or "") if message.role == "tool" else None
+        shown.extend(written if original is None else [_rebuild(original, written[0])])
+    return shown
+
+
+def _to_input(items: Sequence[object], data: Data) -> ModelInputData:
+    chosen = cast("list[TResponseInputItem]", list(items))  # the SDK's own, and copies of them
+    return ModelInputData(input=chosen, instructions=data.model_data.instructions)

@@ -1,0 +1,208 @@
+"""What the adapters of frameworks share: a context window for each conversation, and the refusals of providers."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import attrs
+
+from promptkit.agent.sync import LoopThread
+from promptkit.agent.window import ContextWindow
+from promptkit.errors import InvalidArgumentError
+from promptkit.providers.errors import overflow_from_error
+from promptkit.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.agent.requests import WindowRequest
+    from promptkit.compaction.events import Events
+    from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["MAX_THREADS", "IssuedRequest", "ModelFacts", "ThreadWindows", "WindowOptions", "find_overflow"]
+
+T = TypeVar("T")
+
+MAX_THREADS = 100
+"""Conversations whose windows are kept open, unless an adapter is told otherwise."""
+
+
+@attrs.frozen(kw_only=True)
+class WindowOptions:
+    """What the user of an adapter chose for all windows."""
+
+    preset: str | Preset
+    summarizer: Summarizer | Model | None
+    tokenizer: Tokenizer | None
+    events: Events | None
+
+
+@attrs.frozen(kw_only=True)
+class ModelFacts:
+    """What a framework's request says besides its messages."""
+
+    model: str
+    """The model's name."""
+    budget: int | str | ContextBudget | None
+    instructions: str | None
+    """The text of the system prompt, which is counted and not sent: the framework sends its own."""
+    tools: tuple[ToolDefinition, ...]
+
+    def open_window(self, options: WindowOptions, transcript: Transcript) -> ContextWindow:
+        """Open a window over a conversation."""
+        return ContextWindow(
+            model=self.model,
+            budget=self.budget,
+            instructions=self.instructions,
+            tools=self.tools,
+            transcript=transcript,
+            preset=options.preset,
+            summarizer=options.summarizer,
+            tokenizer=options.tokenizer,
+            events=options.events,
+        )
+
+    def is_like(self, other: ModelFacts, tokenizer: Tokenizer) -> bool:
+        """Return whether a window with these facts serves other ones too: a system prompt may change as long as its size does not."""
+        if (self.model, self.budget, self.tools) != (other.model, other.budget, other.tools):
+            return False
+        mine, others = self.instructions, other.instructions
+        return mine == others or (bool(mine and others) and tokenizer.count(mine or "") == tokenizer.count(others or ""))
+
+
+@attrs.define(eq=False)
+class _Thread:
+    """One conversation. `lock` is held while a request is made of it."""
+
+    transcript: Transcript
+    window: ContextWindow | None = None
+    facts: ModelFacts | None = None
+    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+
+
+@attrs.frozen(eq=False)
+class IssuedRequest:
+    """A request, and the window that made it."""
+
+    request: WindowRequest
+    window: ContextWindow
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the window made no other request since, for the same conversation in another place."""
+        return self.window.last_request is self.request
+
+
+class ThreadWindows:
+    """The context windows of a framework's conversations. They live in an event loop of their own, so that every loop may use them.
+
+    At most `max_threads` are open. The one that was used least recently is closed first; a conversation that comes back gets a new
+    window over the transcript that `transcripts` returns for it, and without that over a new one in memory.
+    """
+
+    def __init__(self, options: WindowOptions, *, transcripts: Callable[[str], Transcript] | None, max_threads: int) -> None:
+        if max_threads < 1:
+            problem = f"max_threads must be at least 1 conversation, not {max_threads}."
+            raise InvalidArgumentError(problem)
+        self._options = options
+        self._transcripts = transcripts
+        self._max_threads = max_threads
+        self._threads: OrderedDict[str, _Thread] = OrderedDict()
+        self._starting = threading.Lock()
+        self._started: LoopThread | None = None
+
+    @property
+    def loop(self) -> LoopThread:
+        """The thread with the event loop. It is started with the first request, and ends with this object."""
+        with self._starting:
+            if self._started is None:
+                self._started = LoopThread(partial(_close_all, self._threads))
+                weakref.finalize(self, self._started.stop)
+            return self._started
+
+    async def request(
+        self, thread_id: str, facts: ModelFacts, messages: Sequence[Message], origins: Sequence[object], *, end_turns: bool = False
+    ) -> IssuedRequest:
+        """Make the request for a conversation that stands at these messages. Called in the loop.
+
+        Args:
+            thread_id: The conversation.
+            facts: The model, the tools and the system prompt.
+            messages: All messages of the conversation.
+            origins: The framework's own object for each message.
+            end_turns: Run the policy's phase for the end of a turn before a new user message, for frameworks that do not tell of it.
+
+        Raises:
+            ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned.
+        """
+        thread = await self._find(thread_id)
+        async with thread.lock:
+            window = await self._open(thread, facts)
+            if end_turns and len(messages) > 1 and messages[-1].role == "user" and messages[-2].role == "assistant":
+                window.sync(messages[:-1], origins[:-1])
+                await window.end_turn()
+            window.sync(messages, origins)
+            return IssuedRequest(await window.request(), window)
+
+    async def reply(self, issued: IssuedRequest, message: Message, usage: Usage | None) -> None:
+        """Add the reply to a request, and end the turn if it has no tool calls. Called in the loop."""
+        if issued.is_last:  # otherwise the next list of messages has it
+            issued.window.add_reply(message, usage=usage)
+            if not message.tool_calls:
+                await issued.window.end_turn()
+
+    async def recover(self, issued: IssuedRequest, error: BaseException) -> bool:
+        """Return whether a smaller request should be made after a refusal. Called in the loop. Raises ContextWindowFullError."""
+        return issued.is_last and await issued.window.recover(error)
+
+    async def _find(self, thread_id: str) -> _Thread:
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            transcript = Transcript() if self._transcripts is None else self._transcripts(thread_id)
+            thread = self._threads[thread_id] = _Thread(transcript)
+        self._threads.move_to_end(thread_id)
+        idle = [each for each, found in self._threads.items() if found is not thread and not found.lock.locked()]
+        for each in idle[: max(0, len(self._threads) - self._max_threads)]:
+            await _close(self._threads.pop(each))
+        return thread
+
+    async def _open(self, thread: _Thread, facts: ModelFacts) -> ContextWindow:
+        window = thread.window
+        if window is not None and thread.facts is not None and thread.facts.is_like(facts, window.tokenizer):
+            return window
+        await _close(thread)
+        thread.facts = facts
+        thread.window = facts.open_window(self._options, thread.transcript)
+        return thread.window
+
+
+async def _close_all(threads: OrderedDict[str, _Thread]) -> None:
+    for thread in threads.values():
+        await _close(thread)
+
+
+async def _close(thread: _Thread) -> None:
+    if thread.window is not None:
+        await thread.window.close()
+
+
+def find_overflow(error: BaseException) -> BaseException | None:
+    """Return the exception among an error and its causes that says that a request was too large; None if none does."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if overflow_from_error(cause) is not None:
+            return cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return None
