@@ -287,10 +287,13 @@ class TranscriptWriteError(TranscriptError):
 
 
 class TranscriptFormatError(TranscriptError):
-    """A file is not a transcript, or has a version that is not supported. It is left unchanged. `line` counts from 1."""
+    """A file is not a transcript, or has a version that is not supported. It is left unchanged.
 
-    def __init__(self, message: str, *, file: str, line: int = 1) -> None:
-        super().__init__(f"{file}:{line}: {message}")
+    `line` counts from 1; None for a database.
+    """
+
+    def __init__(self, message: str, *, file: str, line: int | None = 1) -> None:
+        super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")
         self.file = file
         self.line = line
 

@@ -337,7 +337,7 @@ def _replace_attrs(annotation: Any, known: dict[type, object]) -> Any:  # noqa: 
         return Annotated[(replaced[0], *arguments[1:])]
     if origin in {Union, UnionType}:
         return Union[replaced]  # noqa: UP007  # of types that are known at run time only
-    return origin[replaced]
+    return cast("Any", origin)[replaced]  # a generic class, as it has arguments
 
 
 def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
@@ -393,7 +393,7 @@ def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
     """Return the schema as OpenAI's strict mode wants it, by OpenAI's own function, which leaves one thing: `oneOf` is not allowed."""
     from openai import pydantic_function_tool
 
-    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"]["parameters"])  # JSON, as its type does not say
+    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"].get("parameters"))  # JSON, as its type does not say
     waiting: list[Json] = [schema]
     while waiting:
         found = waiting.pop()

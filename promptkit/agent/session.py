@@ -329,7 +329,7 @@ class AgentSession:
             reason: Recorded in the transcript, in one word.
             extractor: Extracts memories from the conversation before it is reset.
             memories: Where the memories are written.
-            move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
+            move_to_archive: Move the hidden entries into an archive, if the store has archives.
 
         Returns:
             The entry of the reset, or None if there are no messages.

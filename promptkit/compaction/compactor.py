@@ -404,9 +404,8 @@ class Compactor:
 
     def _with_breadcrumb(self, text: str, facts: Mapping[str, Json]) -> str:
         """Append the breadcrumb to a summary's text. Everything that the summary replaces is already on the disk."""
-        store = self.transcript.store
         call = None if self._look_up is None else self._look_up(facts)
-        return add_breadcrumb(text, location=store.file_path, lines=store.line_count, call=call)
+        return add_breadcrumb(text, location=self.transcript.store.address, entries=len(self.transcript), call=call)
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:
         """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too short, too large or saves too little."""

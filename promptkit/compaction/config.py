@@ -99,7 +99,7 @@ class CompactionConfig:
             hooks=self.hooks,
             redactor=self.redactor,
             events=self.events,
-            look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.file_path),
+            look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.address),
             file_rules=preset.file_rules,
             count_fixed=count_fixed,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,22 +18,24 @@ from promptkit.recordings.formats.mini_swe_agent import MiniSweAgentFormat
 from promptkit.recordings.formats.openai_chat import OpenAIChatFormat
 from promptkit.recordings.formats.openhands import OpenHandsFormat
 from promptkit.recordings.formats.pi import PiFormat
-from promptkit.recordings.formats.promptkit import PromptkitFormat
+from promptkit.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.recordings.reading.format import Batch, read_head
 from promptkit.recordings.reading.source import open_source
+from promptkit.transcript.addresses import create_conversation, is_url, open_reader
+from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.store import JsonlStore, replace_file
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
     from typing import BinaryIO
 
     from promptkit.recordings.reading.format import RecordingFormat
     from promptkit.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import Entry
 
 __all__ = ["AUTO", "FORMATS", "ImportResult", "detect_format", "import_recording", "read_recording"]
 
@@ -82,8 +85,8 @@ class ImportResult:
 
 
 def import_recording(
-    path: Path,
-    out: Path | None = None,
+    path: Path | str,
+    out: Path | str | None = None,
     *,
     format_name: str = AUTO,
     overwrite: bool = False,
@@ -92,8 +95,8 @@ def import_recording(
     """Read a recording, count it and write it as a transcript. The transcript is written completely or not at all.
 
     Args:
-        path: The recording, compressed with gzip or not.
-        out: The transcript to write. None: only count.
+        path: The recording, compressed with gzip or not, or the URL of a transcript.
+        out: The transcript to write, a file or a URL. None: only count.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         overwrite: Whether to replace `out` if it exists.
         progress: Called with the bytes that were read and the size of the file, after each batch.
@@ -110,21 +113,28 @@ def import_recording(
     """
     recording = _Import(path, format_name, progress)
     if out is None:
-        for _ in recording.encode_lines():
+        for _ in recording.read_entries():
             pass
         return recording.result
+    if isinstance(out, str) and is_url(out):
+        if overwrite:
+            problem = "--force replaces files, and no conversation: write another id after the #."
+            raise TranscriptWriteError(problem, file=out)
+        create_conversation(out, list(recording.read_entries()))
+        return recording.result
+    out = Path(out)
     special = out.exists() and not (out.is_file() or out.is_dir())
     if out.exists() and not overwrite and not special:
         problem = "the file already exists: name another file, or pass --force to replace it."
         raise TranscriptWriteError(problem, file=str(out))
     store = JsonlStore(out)
-    if out.exists() and store.path == path.resolve():
+    if out.exists() and isinstance(path, Path) and store.path == path.resolve():
         problem = "this is the recording itself: name another file."
         raise TranscriptWriteError(problem, file=str(out))
 
     def write(file: BinaryIO) -> None:
         file.write(encode_header(Header()))
-        file.writelines(recording.encode_lines())
+        file.writelines(encode_batch([entry]) for entry in recording.read_entries())
 
     # A device, such as /dev/null, has no other writers, and no lock file can be created beside it.
     with nullcontext() if special else store.lock():
@@ -139,7 +149,7 @@ def import_recording(
 class _Import:
     """One import: the lines of the transcript, counted while they are written."""
 
-    def __init__(self, path: Path, format_name: str, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(self, path: Path | str, format_name: str, progress: Callable[[int, int], None] | None) -> None:
         self._batches = read_recording(path, format_name=format_name, progress=progress)
         self._totals = RecordingTotals()
         self._format_name = ""
@@ -147,16 +157,15 @@ class _Import:
         self._relocated: list[ReadProblem] = []
         self._relocated_count = 0
 
-    def encode_lines(self) -> Iterator[bytes]:
-        """Yield the lines of the transcript and count the batches on the way."""
+    def read_entries(self) -> Iterator[Entry]:
+        """Yield the entries of the transcript and count the batches on the way."""
         for recording_format, batch in self._batches:
             self._format_name = recording_format.name
             self._totals.add(batch)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
             self._relocated_count += len(batch.relocated)
-            for entry in batch.entries:
-                yield encode_batch([entry])
+            yield from batch.entries
 
     @property
     def result(self) -> ImportResult:
@@ -172,7 +181,7 @@ class _Import:
 
 
 def read_recording(
-    path: Path,
+    path: Path | str,
     *,
     format_name: str = AUTO,
     progress: Callable[[int, int], None] | None = None,
@@ -182,7 +191,7 @@ def read_recording(
     If a file breaks off after messages, the messages before are yielded, and the last batch reports the rest as skipped.
 
     Args:
-        path: The recording, compressed with gzip or not.
+        path: The recording, compressed with gzip or not, or the URL of a transcript.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         progress: Called with the bytes that were read and the size of the file, after each batch.
 
@@ -193,7 +202,11 @@ def read_recording(
         TranscriptFormatError: The file has no known format, or nothing in it can be read.
         TranscriptError: The file cannot be opened, or there is no format `format_name`.
     """
-    with open_source(path) as source:
+    if isinstance(path, str) and is_url(path):
+        for batch in batches_from_items(open_reader(path)):
+            yield FORMATS[PromptkitFormat.name], batch
+        return
+    with open_source(Path(path)) as source:
         recording_format = _find_format(source, format_name)
         messages = 0
         try:

@@ -43,8 +43,8 @@ class Recording:
         return sum(message.role == "assistant" for message in self.messages[1:])
 
 
-def read_recordings(file: Path) -> Iterator[Recording]:
-    """Read the conversations of a file in any format that promptkit can import.
+def read_recordings(file: Path | str) -> Iterator[Recording]:
+    """Read the conversations of a file in any format that promptkit can import, or of a transcript by its URL.
 
     Raises:
         TranscriptError: The file cannot be read.

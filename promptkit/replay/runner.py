@@ -15,6 +15,9 @@ from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.recordings import read_recordings
 from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, price_totals
 from promptkit.replay.simulate import ReplayRules, Simulation
+from promptkit.transcript.addresses import is_url, open_reader
+from promptkit.transcript.jsonl.format import encode_batch
+from promptkit.transcript.jsonl.reader import StoredEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +46,7 @@ class ReplayOptions:
 
 
 def replay(
-    files: Sequence[Path], options: ReplayOptions, *, workers: int = 1, on_file_done: Callable[[Path], object] | None = None
+    files: Sequence[Path | str], options: ReplayOptions, *, workers: int = 1, on_file_done: Callable[[Path | str], object] | None = None
 ) -> list[FileResult | FailedFile]:
     """Replay recordings under each policy, and return the results in the order of the files.
 
@@ -52,7 +55,7 @@ def replay(
     >>> results = replay([Path("session.jsonl")], options)
 
     Args:
-        files: Recordings in any format that promptkit can import.
+        files: Recordings in any format that promptkit can import, and URLs of transcripts.
         options: The policies, the simulated model, and its price.
         workers: Number of parallel processes. With 1, files are replayed in this process.
         on_file_done: Called with each file after it was replayed, in any order.
@@ -79,14 +82,14 @@ def replay(
     return [results[number] for number in range(len(files))]
 
 
-def _replay_or_fail(file: Path, options: ReplayOptions) -> FileResult | FailedFile:
+def _replay_or_fail(file: Path | str, options: ReplayOptions) -> FileResult | FailedFile:
     try:
         return replay_file(file, options)
     except PromptKitError as error:
         return FailedFile(file=str(file), reason=str(error))
 
 
-def replay_file(file: Path, options: ReplayOptions) -> FileResult:
+def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
     """Replay one recording under each policy.
 
     Raises:
@@ -122,11 +125,16 @@ def replay_file(file: Path, options: ReplayOptions) -> FileResult:
     )
 
 
-def _digest(file: Path) -> str:
+def _digest(file: Path | str) -> str:
     """Return a hash of the content, so that a recording has the same random numbers wherever it is and whatever its name is."""
     digest = hashlib.sha256()
+    if isinstance(file, str) and is_url(file):
+        for item in open_reader(file):
+            if isinstance(item, StoredEntry):
+                digest.update(encode_batch([item.entry]))
+        return digest.hexdigest()
     try:
-        with file.open("rb") as content:
+        with Path(file).open("rb") as content:
             while block := content.read(BLOCK_SIZE):
                 digest.update(block)
     except OSError:

@@ -1,5 +1,7 @@
 """Test prompts: assertions, a scripted model, a word tokenizer, the types of the snapshot fixtures and the network guard.
 
+`StoreContract` has the tests that every store of transcripts must pass.
+
 Each name is imported when it is first used. `promptkit.testing.strategies` needs hypothesis, `promptkit.testing.server` is a fake
 OpenAI server, and pytest finds the plugin with the fixtures by itself.
 """

@@ -13,6 +13,7 @@ from .scripted_model import (
     summary_answer as summary_answer,
 )
 from .snapshots.snapshot import MessagesSnapshot as MessagesSnapshot, PromptSnapshot as PromptSnapshot, ReceiptSnapshot as ReceiptSnapshot
+from .store_contracts import StoreContract as StoreContract
 from .word_tokenizer import WordTokenizer as WordTokenizer
 
 __all__: list[str]

@@ -1,3 +1,4 @@
+from .addresses import list_transcripts as list_transcripts, open_store as open_store
 from .entries import (
     BranchSummary as BranchSummary,
     Checkpoint as Checkpoint,
@@ -15,7 +16,6 @@ from .entries import (
     Setting as Setting,
     UnknownEntry as UnknownEntry,
 )
-from .jsonl.archive import archive_entries as archive_entries
 from .jsonl.records import (
     entry_from_json as entry_from_json,
     entry_to_json as entry_to_json,
@@ -24,6 +24,7 @@ from .jsonl.records import (
 )
 from .jsonl.store import JsonlStore as JsonlStore
 from .jsonl.validate import find_problems as find_problems
+from .objects import ObjectStore as ObjectStore
 from .redaction import (
     Redactor as Redactor,
     SecretPattern as SecretPattern,
@@ -31,11 +32,16 @@ from .redaction import (
     redact_message as redact_message,
     redact_secrets as redact_secrets,
 )
+from .search import extract_words as extract_words
+from .sql import SqlStore as SqlStore
 from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
 from .store import (
+    ArchivingStore as ArchivingStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,
+    PagedStore as PagedStore,
     ReadProblem as ReadProblem,
+    SearchableStore as SearchableStore,
     TranscriptStore as TranscriptStore,
 )
 from .transcript import Transcript as Transcript

@@ -1,27 +1,47 @@
-"""Stores of transcripts: the protocol of all stores, and the store in memory."""
+"""Stores of transcripts: the protocol of all stores, what a store may do beyond it, and the store in memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 import attrs
 
-from promptkit.errors import TranscriptConflictError
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["InMemoryStore", "LoadedEntries", "ReadProblem", "TranscriptStore"]
+__all__ = [
+    "ArchivingStore",
+    "InMemoryStore",
+    "LoadedEntries",
+    "PagedStore",
+    "ReadProblem",
+    "SearchableStore",
+    "TranscriptStore",
+    "check_conversation",
+    "split_address",
+]
+
+MAX_CONVERSATION_CHARACTERS = 200
+"""Characters of the id of a conversation."""
 
 
 class TranscriptStore(Protocol):
     """Keep the entries of a transcript.
 
     A batch is stored completely or not at all, and it survives a crash once `append` has returned. A store belongs to one transcript.
-    Two transcripts on the same file, in one process or in two, each open a store of their own.
+    Two transcripts on the same file, in one process or in two, each open a store of their own. The tests of
+    `promptkit.testing.store_contracts` check all of this for any store.
     """
+
+    @property
+    def address(self) -> str | None:
+        """Where the transcript is, for people and models: an absolute path or a URL without secrets. None if it is only in memory."""
+        ...
 
     def load(self) -> LoadedEntries:
         """Read all entries, as far as they can be read."""
@@ -45,14 +65,48 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    @property
-    def file_path(self) -> str | None:
-        """The path of a file that a reader can open, or None."""
+
+@runtime_checkable
+class PagedStore(Protocol):
+    """A store that can read from the end, without what is before."""
+
+    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
+        """Yield the entries in pages, the last page first. The entries of a page are in the order in which they were written.
+
+        Args:
+            size: Entries on a page. A store may return more, to keep a batch together.
+        """
         ...
 
-    @property
-    def line_count(self) -> int:
-        """Lines of that file, as far as the store has read and written it; 0 without a file."""
+
+@runtime_checkable
+class ArchivingStore(Protocol):
+    """A store that can put old entries where opening the transcript need not read them one by one."""
+
+    def archive(self, *, through: str) -> None:
+        """Move the entries up to one, with the rest of its batch, into an archive. They can still be read.
+
+        Archiving entries again that are archived changes nothing. A crash in between loses nothing.
+
+        Args:
+            through: The id of the last entry to move.
+
+        Raises:
+            TranscriptError: There is no such entry, or no entry follows it.
+            TranscriptWriteError: The archive cannot be written; nothing was changed.
+        """
+        ...
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """A store with an index of the words in its messages. `recall` searches the messages that the index returns, not all of them."""
+
+    def find_entries(self, words: Iterable[str]) -> frozenset[str]:
+        """Return the ids of all entries whose messages contain one of the words, as `extract_words` returns them.
+
+        More ids than these do no harm: the caller reads the messages.
+        """
         ...
 
 
@@ -65,7 +119,7 @@ class LoadedEntries:
     problems: tuple[ReadProblem, ...] = ()
     """What could not be read."""
     line_numbers: tuple[int, ...] = ()
-    """For each entry the number of its line, counted from 1."""
+    """For each entry the number of its line, or its number in the store, counted from 1."""
     last_id: str = ""
     """The id of the last entry in the store, returned here or before; empty for an empty store."""
     torn_bytes: int = 0
@@ -104,19 +158,40 @@ class InMemoryStore:
             raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
         self._entries.extend(entries)
 
+    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
+        """Yield the entries in pages of `size`, the last page first."""
+        entries = tuple(self._entries)
+        for end in range(len(entries), 0, -size):
+            yield entries[max(0, end - size) : end]
+
+    @property
+    def address(self) -> str | None:
+        """None: the entries are only in memory."""
+        return None
+
     @property
     def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
 
-    @property
-    def file_path(self) -> str | None:
-        """None: there is no file."""
-        return None
 
-    @property
-    def line_count(self) -> int:
-        """0: there is no file."""
-        return 0
+def split_address(address: str) -> tuple[str, str | None]:
+    """Split `sqlite:///talks.db#42` into the URL and the id of the conversation; None if there is no id."""
+    url, mark, conversation = address.partition("#")
+    return url, unquote(conversation) if mark else None
+
+
+def check_conversation(conversation: str | None) -> str:
+    """Return the id of a conversation. Raises InvalidArgumentError if there is none, or if databases would refuse it."""
+    problem = None
+    if not conversation:
+        problem = "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
+    elif len(conversation) > MAX_CONVERSATION_CHARACTERS or any(
+        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
+    ):
+        problem = f"the id {conversation[:40]!r} of the conversation has more than 200 characters, or one that cannot be printed."
+    if problem or conversation is None:
+        raise InvalidArgumentError(problem or "")
+    return conversation
 
 
 def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:

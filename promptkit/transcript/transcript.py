@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAF_SETTING", "EntryTree", "Transcript"]
 
+MAX_CONFLICTS = 1_000
+"""Other writers that may append first before `append` gives up. Each of them means that the conversation has grown."""
+
 LEAF_SETTING = "leaf"
 """The name of the setting that `Transcript.rewind` writes where the conversation continues from an earlier entry."""
 
@@ -137,16 +140,22 @@ class Transcript:
         return tuple(entry for entry in self.path(leaf) if entry.id not in shared)
 
     def append_messages(self, *messages: Message) -> list[Entry]:
-        """Append messages as one batch of `MessageEntry`, with quotes where a tool result repeats entries. Raises what `append` raises."""
+        """Append messages as one batch of `MessageEntry`, after what other writers have appended. Raises what `append` raises.
+
+        A tool result that repeats entries is stored with quotes of them.
+        """
         return self.append(*(quote_sources(message, self._find_on_path) for message in messages))
 
     def append(self, *payloads: EntryPayload, expect: str | None = None) -> list[Entry]:
         """Append a batch after the leaf. When this returns, the batch survives a crash. If it raises, nothing was appended.
 
+        Several processes that append to one conversation make one line: what another process appended after the leaf is read first, and
+        the batch follows it. Where another process went on from an earlier entry, its branch and this one stay apart.
+
         Args:
             *payloads: What the new entries hold.
             expect: The id of the leaf for which the caller prepared the batch; an empty string for an empty transcript. None: append
-                after whatever the leaf is.
+                after whatever the leaf is, the entries of other processes included.
 
         Returns:
             The new entries.
@@ -160,21 +169,37 @@ class Transcript:
         with self._lock:
             if expect not in {None, self.leaf or ""}:
                 raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
+            return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
+
+    def _append(self, payloads: Sequence[EntryPayload], *, attempts: int, stay: bool = False) -> list[Entry]:
+        """Append a batch after the leaf. After a conflict, read what was appended and try again, as often as `attempts` says.
+
+        With `stay`, the leaf stays where it is, whatever others appended after it.
+        """
+        leaf, conflicts = self.leaf, 0
+        while True:
             entries = self._build_entries(payloads)
+            if not entries:
+                return []
             try:
-                self.store.append(entries, expect=None if expect is None else self._last_stored_id)
+                self.store.append(entries, expect=self._last_stored_id)
             except TranscriptConflictError:
                 self.refresh()
-                raise
-            if entries:
-                self._last_stored_id = entries[-1].id
-            for entry in entries:
-                self._add_entry(entry)
-            self._extend_path(entries)
-            return entries
+                if stay:
+                    self._set_leaf(leaf)
+                conflicts += 1
+                if conflicts >= attempts:
+                    raise
+            else:
+                break
+        self._last_stored_id = entries[-1].id
+        for entry in entries:
+            self._add_entry(entry)
+        self._extend_path(entries)
+        return entries
 
     def refresh(self) -> tuple[Entry, ...]:
-        """Read and return the entries that other processes appended. The leaf moves only if they continue from it."""
+        """Read and return the entries that other processes appended. The leaf moves to the last of them that continues from it."""
         with self._lock:
             loaded = self.store.refresh()
             new_entries = self._add_loaded(loaded)
@@ -202,7 +227,7 @@ class Transcript:
             previous_leaf = self.leaf
             self._set_leaf(None if entry_id is None else self.get(entry_id).id)
             try:
-                return self.append(Setting(name=LEAF_SETTING, value=entry_id), *payloads)[-1]
+                return self._append((Setting(name=LEAF_SETTING, value=entry_id), *payloads), attempts=MAX_CONFLICTS, stay=True)[-1]
             except BaseException:
                 self._set_leaf(previous_leaf)
                 raise
@@ -299,16 +324,18 @@ class Transcript:
         return self._tree.add(entry.id, entry.parent_id)
 
     def _find_continuation(self, new_entries: Sequence[Entry]) -> list[Entry]:
-        """Find the new entries that lead from the leaf to the last of them; an empty list if they do not start at the leaf."""
+        """Find the new entries that lead from the leaf to the last one that continues from it; an empty list if none does."""
+        continuing: set[str | None] = {self.leaf}
+        end = self.leaf
+        for entry in new_entries:
+            if self._tree.parents[entry.id] in continuing:
+                continuing.add(entry.id)
+                end = entry.id
         continuation: list[Entry] = []
-        new_ids = {entry.id for entry in new_entries}
-        for entry_id in self._tree.walk_to_root(new_entries[-1].id) if new_entries else ():
-            if entry_id == self.leaf:
-                return continuation[::-1]
-            if entry_id not in new_ids:
-                return []
-            continuation.append(self._by_id[entry_id])
-        return continuation[::-1] if self.leaf is None else []
+        while end is not None and end != self.leaf:
+            continuation.append(self._by_id[end])
+            end = self._tree.parents[end]
+        return continuation[::-1]
 
     def _set_leaf(self, leaf: str | None) -> None:
         path = () if leaf is None else self.path(leaf)

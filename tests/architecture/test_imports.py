@@ -154,6 +154,8 @@ def loaded() -> frozenset[str]:
     [
         "openai",
         "anthropic",
+        "sqlalchemy",
+        "obstore",
         "rich",
         "jinja2",
         "click",

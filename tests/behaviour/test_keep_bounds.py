@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolCall, ToolDefinition
@@ -27,7 +28,9 @@ TURNS = Preset(
 GROWING = ("pi", "oh_my_pi", "codex", "claude_code", "opencode", "vscode", "copilot_cli")
 
 
-@pytest.mark.parametrize("preset", [TURNS, *(PRESETS[name]() for name in GROWING)], ids=lambda preset: preset.name)
+@pytest.mark.parametrize(
+    "preset", [TURNS, *(attrs.evolve(PRESETS[name](), reduce=None) for name in GROWING)], ids=lambda preset: preset.name
+)
 def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_request(preset: Preset) -> None:
     told: list[Event] = []
     calls = 0
@@ -44,7 +47,7 @@ def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_reque
         preset=preset,
         tools=[Tool(definition=ToolDefinition(name="look", description=""), run=lambda _: "d " * 1_600)],
         events=Events(told.append),
-        summarizer=ScriptedModel([lambda _: summary_answer("The job goes on.")] * 40),
+        summarizer=ScriptedModel([summary_answer("The job goes on.")] * 40),
     )
 
     async def work() -> str:

@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
@@ -148,7 +147,7 @@ def test_a_damaged_archive_costs_what_is_in_it_and_no_more(data: st.DataObject) 
         transcript = new_transcript(store)
         for number in range(8):
             transcript.append_messages(user_message(f"{number}"))
-        segment = archive_entries(store, through="e3")
+        segment = store.archive(through="e3")
         place = path.with_name(segment.file)
         damage = data.draw(damages(place.read_bytes()))
         place.write_bytes(damage.content)

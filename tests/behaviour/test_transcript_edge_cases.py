@@ -10,7 +10,6 @@ from promptkit import Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry, MessageEntry, Observation, Reset
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.statistics import compute_statistics
@@ -355,7 +354,7 @@ class TestKeeping:
         for number in range(6):
             transcript.append_messages(user(f"{number}"))
             compact(transcript, "so far", None)
-            archive_entries(store, through=transcript.entries[-2].id)
+            store.archive(through=transcript.entries[-2].id)
             assert path.read_bytes().startswith(b'{"promptkit":"transcript","version":1')
         headless = path.read_bytes().split(b"\n", 1)[1]
         path.write_bytes(headless)
@@ -417,8 +416,8 @@ class TestKeeping:
         kept = transcript.append_messages(user("one"), user("two"))[1].id
         compact(transcript, "so far", kept)
         transcript.append_messages(user("three"))
-        archive_entries(store, through=kept)
-        archive_entries(store, through=kept)
+        store.archive(through=kept)
+        store.archive(through=kept)
         loaded = JsonlStore(path).load()
         assert [entry.id for entry in loaded.entries] == [entry.id for entry in transcript.entries]
         assert loaded.problems == ()
@@ -442,7 +441,7 @@ class TestKeeping:
         for number in range(12):
             transcript.append_messages(user(f"{number}"))
             if number % 3 == 2:
-                archive_entries(store, through=transcript.entries[-2].id)
+                store.archive(through=transcript.entries[-2].id)
         assert [(each.file, each.entries, each.first, each.last) for each in store.archives] == [
             ("talk.0001.jsonl.gz", 2, "e0", "e1"),
             ("talk.0002.jsonl.gz", 3, "e2", "e4"),

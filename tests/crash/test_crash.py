@@ -76,6 +76,7 @@ def test_writers_at_the_same_time_do_not_corrupt(tmp_path: Path, manner: str) ->
     assert sorted(entry.id for entry in transcript.entries) == sorted(entry for written, _ in said for entry in written)
     for entries in (said[number][0] for number in range(3)):
         assert [entry.id for entry in transcript.entries if entry.id in set(entries)] == entries, "each in its order"
+    assert len(transcript.leaves()) == 1, "each continued from what the others had written"
     batches = re.findall(rb'"batch":\[(\d),(\d)\]', path.read_bytes())
     assert batches == [(b"%d" % place, size) for _, size in _firsts(batches) for place in range(1, int(size) + 1)], "none within another"
     if manner == "careful":

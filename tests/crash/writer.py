@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -44,7 +43,7 @@ def write_until_killed(path: Path, acknowledged: int, rng: random.Random) -> Non
             transcript.refresh()
         if rng.random() < 0.1:
             try:
-                archive_entries(store, through=rng.choice(transcript.entries).id)
+                store.archive(through=rng.choice(transcript.entries).id)
             except TranscriptError:
                 continue  # nothing stands behind that entry
 

@@ -169,7 +169,7 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
             f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'assistant message')}, {_pluralize(results, 'tool result')}{summary}",
         ),
         ("summary", _summary(session, usage.threshold)),
-        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.file_path}"),
+        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.address}"),
     ]
 
 

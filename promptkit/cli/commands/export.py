@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.input.params import ADDRESS
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner
 
@@ -31,19 +32,24 @@ Examples:
 
 
 @click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("file", type=ADDRESS, metavar="FILE")
 @click.option("--to", type=click.Choice(["openai", "anthropic", "promptkit"]), required=True, help="The format to write.")
 @click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with. By default the last entry written.")
 @click.option("--full", is_flag=True, help="Write all messages, as if nothing had been compacted; with --to promptkit, all branches.")
 @click.option("--redact", is_flag=True, help="Remove secrets of common shapes, such as API keys and access tokens.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write to a file instead of stdout.")
+@click.option("-o", "--output", type=ADDRESS, metavar="OUT", help="Write to a file instead of stdout.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def export(  # noqa: PLR0913  # one argument for each option of the command
-    *, file: Path, to: str, leaf: str | None, full: bool, redact: bool, output: Path | None, force: bool
+    *, file: Path | str, to: str, leaf: str | None, full: bool, redact: bool, output: Path | str | None, force: bool
 ) -> None:
-    """Write the messages that a model would receive. FILE is a transcript, or a recording that `promptkit import` reads."""
+    """Write the messages that a model would receive.
+
+    FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that `promptkit import` reads.
+    """
     from promptkit.transcript.redaction import redact_secrets
 
+    if isinstance(output, str):
+        usage_error("export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage.")
     check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
@@ -52,7 +58,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     write_output(output, chunks)
 
 
-def read_transcript(file: Path) -> Transcript:
+def read_transcript(file: Path | str) -> Transcript:
     """Read a transcript or a recording, or end the program with a sentence."""
     from promptkit.recordings.importing import read_recording
     from promptkit.transcript.store import InMemoryStore
@@ -110,7 +116,7 @@ def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
         return
-    from promptkit.transcript.jsonl.store import replace_file
+    from promptkit.transcript.jsonl.files import replace_file
 
     try:
         replace_file(output.resolve(), lambda out: out.writelines(chunks))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.input.params import ADDRESS
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
 
@@ -25,6 +26,7 @@ Examples:
   promptkit import session.jsonl
   promptkit import session.jsonl -o talk.jsonl
   promptkit import rollout.jsonl.gz --format codex --json
+  promptkit import talk.jsonl -o "sqlite:///talks.db#42"
 """
 
 LABELS = {
@@ -44,18 +46,18 @@ MAX_KEPT_KINDS = 8
 
 
 @click.command("import", short_help="Read a recording of another agent, and write it as a transcript.", epilog=EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("file", type=ADDRESS, metavar="FILE")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=ADDRESS,
     metavar="OUT",
-    help="Where to write the transcript. By default only the counts are printed.",
+    help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. By default only the counts are printed.",
 )
 @click.option("--format", "codec", default="auto", show_default=True, help="The format of the file; auto detects it.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json: bool) -> None:
+def import_(*, file: Path | str, output: Path | str | None, codec: str, force: bool, as_json: bool) -> None:
     """Read a recording of a coding agent or a chat, gzipped or not, and print what it contains.
 
     Formats: Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench, OpenAI chat messages and Anthropic
@@ -67,13 +69,17 @@ def import_(*, file: Path, output: Path | None, codec: str, force: bool, as_json
 
     if force and output is None:
         usage_error("--force needs --output OUT, the file to replace.")
-    with _bar(f"Reading {escape_control_chars(file.name)}") as progress:
+    with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
         result = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
     _warn(file, result)
     if as_json:
         print_json({"file": str(file), "format": result.format, **attrs.asdict(result.counts)})
     else:
         _print(file, output, result)
+
+
+def _name(file: Path | str) -> str:
+    return file if isinstance(file, str) else file.name
 
 
 @contextmanager
@@ -92,7 +98,7 @@ def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _warn(file: Path, result: ImportResult) -> None:
+def _warn(file: Path | str, result: ImportResult) -> None:
     """Print on stderr the lines that could not be read, and the entries that could not stay where they were."""
     for problems, count in ((result.skipped, result.counts.skipped_lines), (result.relocated, result.relocated_count)):
         for problem in problems[:MAX_PROBLEMS]:
@@ -101,7 +107,7 @@ def _warn(file: Path, result: ImportResult) -> None:
             click.echo(escape_control_chars(f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."), err=True)
 
 
-def _print(file: Path, output: Path | None, result: ImportResult) -> None:
+def _print(file: Path | str, output: Path | str | None, result: ImportResult) -> None:
     import attrs
     from rich.console import Console
     from rich.table import Table
@@ -111,7 +117,7 @@ def _print(file: Path, output: Path | None, result: ImportResult) -> None:
     table.add_column(justify="right")
     for name, count in attrs.asdict(result.counts).items():
         table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
-    click.echo(f"{escape_control_chars(file.name)}: {result.format}")
+    click.echo(f"{escape_control_chars(_name(file))}: {result.format}")
     Console(file=sys.stdout, highlight=False).print(table)
     if result.kept_by_name:
         names = list(result.kept_by_name.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import SIZE
+from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
 @click.option(
     "--policy",
     "policies",
@@ -90,7 +90,7 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 def replay(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
     *,
-    files: tuple[Path, ...],
+    files: tuple[Path | str, ...],
     policies: str,
     window: int,
     model: str,
@@ -123,7 +123,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     for file in files:
-        if not file.is_file():
+        if isinstance(file, Path) and not file.is_file():
             usage_error(f"there is no file {file}.")
     _check_outputs(files, json_file, plot)
     price = read_prices(prices).for_model(model)
@@ -147,7 +147,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1)
 
 
-def _play(files: tuple[Path, ...], options: ReplayOptions, workers: int) -> list[FileResult | FailedFile]:
+def _play(files: tuple[Path | str, ...], options: ReplayOptions, workers: int) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.replay.runner import replay as play
 
@@ -178,7 +178,7 @@ def _show(
         _write(json_file, text.encode())
 
 
-def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path | None) -> None:
+def _check_outputs(files: tuple[Path | str, ...], json_file: Path | None, plot: Path | None) -> None:
     """Check, before anything is played, that the output files can be written."""
     if plot:
         from promptkit.bench.plot import check_drawable
@@ -187,7 +187,7 @@ def _check_outputs(files: tuple[Path, ...], json_file: Path | None, plot: Path |
         check_drawable(plot.suffix)
         if len(files) > MAX_FILES:
             usage_error(f"a picture shows at most {MAX_FILES} files, and {len(files)} are named.")
-    recordings = {file.resolve() for file in files}
+    recordings = {file.resolve() for file in files if isinstance(file, Path)}
     for path in (json_file, plot):
         if path is None or str(path) == "-":
             continue

@@ -1,4 +1,4 @@
-"""`promptkit transcript`: show, validate, search and count a transcript file."""
+"""`promptkit transcript`: show, validate, search and count a transcript, and list those at a place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.input.params import ADDRESS
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
 
@@ -26,15 +27,19 @@ Examples:
   promptkit transcript show talk.jsonl --all --full
   promptkit transcript grep "TypeError|AssertionError" talk.jsonl
   promptkit transcript validate talk.jsonl && promptkit transcript stats talk.jsonl
+  promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
 """
 
-FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+FILE = click.argument("file", type=ADDRESS, metavar="FILE")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
-@click.group(short_help="Inspect a transcript: show, validate, grep, stats.", epilog=EXAMPLES)
+@click.group(short_help="Inspect a transcript: show, validate, grep, stats, list.", epilog=EXAMPLES)
 def transcript() -> None:
     """Inspect a transcript and its archives. Nothing is written.
+
+    FILE is a transcript's file, or the URL of a conversation in a database or object storage: sqlite:///talks.db#42, postgresql://…,
+    s3://bucket/talks#42, gs://…, az://….
 
     Only the beginning of each id is shown; options that take an id accept it.
     """
@@ -46,7 +51,7 @@ def transcript() -> None:
 @click.option("--all", "everything", is_flag=True, help="Show all branches, in the order in which they were written.")
 @click.option("--full", is_flag=True, help="Show all entries with their full text. By default long lists and long texts are shortened.")
 @JSON
-def show(*, file: Path, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+def show(*, file: Path | str, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
     """Show the entries of a branch, one line each: line number in the file, id, role or kind, text.
 
     With --json, print one JSON object per line: the entry as it is stored, and its line number in the file.
@@ -60,15 +65,15 @@ def show(*, file: Path, leaf: str | None, everything: bool, full: bool, as_json:
 @FILE
 @JSON
 @click.pass_context
-def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
+def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     """List entries that cannot be read, and references to entries that do not exist. Exits with 1 if there are any.
 
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error: the next writer removes it.
     """
-    from promptkit.transcript.jsonl.reader import TranscriptReader
+    from promptkit.transcript.addresses import StoreReader, open_reader
     from promptkit.transcript.jsonl.validate import find_problems
 
-    reader = TranscriptReader(_check_exists(file))
+    reader = open_reader(_check_exists(file))
     name = escape_control_chars(str(file))
     count = 0
     listed: list[dict[str, object]] = []
@@ -80,12 +85,13 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
             else:
                 click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
     lines = reader.position.line_count if reader.position else 0
+    size = f"{reader.entry_count:,} entries" if isinstance(reader, StoreReader) else f"{lines:,} lines"
     if as_json:
         print_json({"file": str(file), "lines": lines, "torn_bytes": reader.torn_bytes, "problems": listed})
     else:
         if reader.torn_bytes:
             click.echo(f"{name}: the last {reader.torn_bytes:,} bytes are an incomplete write, and are ignored.")
-        click.echo(f"{name}: {lines:,} lines, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}")
+        click.echo(f"{name}: {size}, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}")
     ctx.exit(1 if count else 0)
 
 
@@ -96,20 +102,21 @@ def validate(ctx: click.Context, *, file: Path, as_json: bool) -> None:
 @click.option("-F", "--fixed", is_flag=True, help="Search for the pattern as plain text, not as a regular expression.")
 @JSON
 @click.pass_context
-def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fixed: bool, as_json: bool) -> None:  # noqa: PLR0913  # one argument for each option of the command
+def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: bool, fixed: bool, as_json: bool) -> None:  # noqa: PLR0913  # one argument for each option of the command
     """Print the lines of messages, tool calls, tool results and summaries that match a pattern. Exits with 1 if there are none.
 
     Each line is printed as LINE:ID:ROLE: TEXT, where LINE is the line number in the file. With --json, print one JSON object per line.
     """
     from promptkit.cli.output.transcript import entry_role, entry_texts, short_id
-    from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+    from promptkit.transcript.addresses import open_reader
+    from promptkit.transcript.jsonl.reader import StoredEntry
 
     try:
         regex = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
         usage_error(f"invalid regular expression {pattern!r}: {error}. Use --fixed to search for plain text.")
     count = 0
-    for item in TranscriptReader(_check_exists(file)):
+    for item in open_reader(_check_exists(file)):
         if not isinstance(item, StoredEntry):
             continue
         for text in entry_texts(item.entry):
@@ -128,7 +135,7 @@ def grep(ctx: click.Context, *, pattern: str, file: Path, ignore_case: bool, fix
 @FILE
 @click.option("--model", help="The model whose tokenizer counts the tokens.")
 @JSON
-def stats(*, file: Path, model: str | None, as_json: bool) -> None:
+def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     """Print the figures of a transcript: all entries ever written, and what a model would receive now."""
     from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
 
@@ -140,8 +147,25 @@ def stats(*, file: Path, model: str | None, as_json: bool) -> None:
         print_stats(figures)
 
 
-def _check_exists(file: Path) -> Path:
-    if not file.exists():
+@transcript.command("list", short_help="List the transcripts at a place.")
+@click.argument("place", type=ADDRESS, metavar="PLACE")
+@JSON
+def list_(*, place: Path | str, as_json: bool) -> None:
+    """Print the addresses of the transcripts in a folder, a database or object storage, one on each line."""
+    from promptkit.transcript.addresses import list_transcripts
+
+    if isinstance(place, Path) and not place.is_dir():
+        usage_error(f"there is no folder {place}.")
+    addresses = list_transcripts(place)
+    if as_json:
+        print_json(addresses)
+        return
+    for address in addresses:
+        click.echo(escape_control_chars(address))
+
+
+def _check_exists(file: Path | str) -> Path | str:
+    if isinstance(file, Path) and not file.exists():
         usage_error(f"there is no file {file}.")
     return file
 

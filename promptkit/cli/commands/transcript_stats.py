@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,13 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, read_width
-from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+from promptkit.transcript.addresses import open_reader
+from promptkit.transcript.jsonl.reader import StoredEntry
 from promptkit.transcript.statistics import TranscriptTotals
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
@@ -26,14 +27,14 @@ __all__ = ["collect_stats", "print_stats"]
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
 
-def collect_stats(file: Path, *, count: Callable[[Message], int]) -> Figures:
+def collect_stats(file: Path | str, *, count: Callable[[Message], int]) -> Figures:
     """Return the figures of a transcript file and its archives. `view` is what a model would receive now.
 
     `count` returns the tokens of a message.
     """
     totals = TranscriptTotals(count_tokens=count)
     problems = 0
-    reader = TranscriptReader(file)
+    reader = open_reader(file)
     for item in reader:
         totals.tree.partial = reader.partial
         if isinstance(item, StoredEntry):
@@ -43,10 +44,10 @@ def collect_stats(file: Path, *, count: Callable[[Message], int]) -> Figures:
     view = build_view(_read_path(file, totals))
     return {
         "file": str(file),
-        "bytes": file.stat().st_size,
-        "lines": reader.position.line_count if reader.position else 0,
+        "bytes": None if isinstance(file, str) else file.stat().st_size,
+        "lines": reader.position.line_count if reader.position else None,
         "archives": [
-            {"file": segment.file, "entries": segment.entries, "bytes": _size(file.with_name(segment.file))}
+            {"file": segment.file, "entries": segment.entries, "bytes": _size(Path(file).with_name(segment.file))}
             for segment in reader.header.archives
         ],
         **attrs.asdict(totals.result),
@@ -59,7 +60,7 @@ def print_stats(figures: Figures) -> None:
     """Print the figures that `collect_stats` returned, one line each."""
     tokens, usage, view = figures["tokens"], figures["usage"], figures["view"]
     rows = {
-        "file": f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
+        "file": "" if figures["bytes"] is None else f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
         "archives": ", ".join(f"{each['file']} ({each['entries']:,} entries)" for each in figures["archives"]),
         "entries": _counts(figures["entries"], figures["kinds"]),
         "messages": _counts(sum(figures["roles"].values()), figures["roles"]),
@@ -85,12 +86,12 @@ def print_stats(figures: Figures) -> None:
             start = " " * len(start)
 
 
-def _read_path(file: Path, totals: TranscriptTotals) -> list[Entry]:
+def _read_path(file: Path | str, totals: TranscriptTotals) -> list[Entry]:
     """Read the entries of the branch that was written last."""
     tree = totals.tree
     wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
     found: list[Entry] = []
-    for item in TranscriptReader(file):
+    for item in open_reader(file):
         if isinstance(item, StoredEntry) and item.entry.id in wanted:
             wanted.discard(item.entry.id)
             found.append(item.entry)

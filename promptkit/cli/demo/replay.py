@@ -106,12 +106,8 @@ class _NamedStore(InMemoryStore):
     """A store in memory that has a file name."""
 
     @property
-    def file_path(self) -> str | None:
+    def address(self) -> str | None:
         return TRANSCRIPT_NAME
-
-    @property
-    def line_count(self) -> int:
-        return len(self.load().entries) + 1  # a file of them begins with a line about itself
 
 
 class _RecordingPlayer:

@@ -1,12 +1,13 @@
-"""Parameter types of the command line: token counts such as `8k`, and shares such as `5%`."""
+"""Parameter types of the command line: token counts such as `8k`, shares such as `5%`, and addresses of transcripts."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 
-__all__ = ["SHARE", "SHARE_OR_OFF", "SIZE"]
+__all__ = ["ADDRESS", "SHARE", "SHARE_OR_OFF", "SIZE"]
 
 
 class Size(click.ParamType[int]):
@@ -53,6 +54,17 @@ class ShareOrOff(click.ParamType[float | None]):
         return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
 
 
+class Address(click.ParamType["Path | str"]):
+    """The path of a file, or the URL of a conversation: `talk.jsonl`, `sqlite:///talks.db#42`, `s3://bucket/talks#42`."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:  # noqa: ARG002  # click's signature
+        """Return a Path, or the URL as a string. Never fails."""
+        return str(value) if "://" in str(value) else Path(str(value))
+
+
+ADDRESS = Address()
 SIZE = Size()
 SHARE = Share()
 SHARE_OR_OFF = ShareOrOff()

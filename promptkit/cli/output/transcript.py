@@ -15,6 +15,7 @@ import click
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars, read_width
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.transcript.addresses import open_reader
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,
@@ -28,7 +29,7 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+from promptkit.transcript.jsonl.reader import StoredEntry
 from promptkit.transcript.jsonl.records import entry_to_json
 from promptkit.transcript.transcript import EntryTree
 
@@ -70,11 +71,11 @@ class _FileOutline:
         return found
 
 
-def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+def show_entries(file: Path | str, *, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
     """Print the branch that ends with a leaf, or all branches.
 
     Args:
-        file: The transcript file.
+        file: The transcript's file, or its URL.
         leaf: An entry id, the beginning of one, or a label. None: the last entry written.
         everything: Print all branches; the entries of the branch above are marked with `*`.
         full: Print the full text of all entries. By default long lists and long texts are shortened.
@@ -106,9 +107,9 @@ def show_entries(file: Path, *, leaf: str | None, everything: bool, full: bool, 
         click.echo(f"problems: {outline.problems:,}; list them with: promptkit transcript validate {name}")
 
 
-def _read_outline(file: Path) -> _FileOutline:
+def _read_outline(file: Path | str) -> _FileOutline:
     outline = _FileOutline()
-    reader = TranscriptReader(file)
+    reader = open_reader(file)
     for item in reader:
         outline.tree.partial = reader.partial
         if not isinstance(item, StoredEntry) or item.entry.id in outline.tree:
@@ -120,7 +121,7 @@ def _read_outline(file: Path) -> _FileOutline:
     return outline
 
 
-def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path) -> str | None:
+def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path | str) -> str | None:
     """Return the id of the entry that an id, a label or the beginning of an id names."""
     if leaf is None:
         return outline.tree.last_id
@@ -134,10 +135,10 @@ def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path) -> str | Non
     return found[0]
 
 
-def _read_entries(file: Path, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
+def _read_entries(file: Path | str, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
     """Yield the entries to print. Entries that were appended since the outline was read are left out."""
     seen: set[str] = set()
-    for item in TranscriptReader(file):
+    for item in open_reader(file):
         if isinstance(item, StoredEntry) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
             seen.add(item.entry.id)
             yield item

@@ -106,11 +106,11 @@ async def handoff(  # noqa: PLR0913  # keywords
         return Handoff(checkpoint=await fallback())
     if transcript.leaf != leaf:
         raise TranscriptConflictError(leaf, transcript.branch_entries(transcript.leaf, leaf) if transcript.leaf else ())
-    link = {"transcript": transcript.store.file_path, "leaf": leaf, "goal": goal}
+    link = {"transcript": transcript.store.address, "leaf": leaf, "goal": goal}
     system = (MessageEntry(message=item.message) for item in pinned)
     message = Message(role="user", content=(document.text,))
     new.append(Setting(name=PARENT_SETTING, value=link), *system, CustomMessage(name=HANDOFF, message=message), expect="")
-    transcript.append(Observation(name=HANDOFF, data={"transcript": store.file_path, "goal": goal}))
+    transcript.append(Observation(name=HANDOFF, data={"transcript": store.address, "goal": goal}))
     return Handoff(transcript=new, document=document.text)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,17 +14,18 @@ from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
+from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
 
-__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages", "list_lines"]
+__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
 
 
 CONTEXT_LINES = 1
@@ -102,7 +102,13 @@ def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, toke
     return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
 
 
-def find_passages(path: Iterable[Entry], question: str, *, find_notes: Callable[[Entry], Mapping[int, str]] | None = None) -> list[Passage]:
+def find_passages(
+    path: Iterable[Entry],
+    question: str,
+    *,
+    find_notes: Callable[[Entry], Mapping[int, str]] | None = None,
+    among: Container[str] | None = None,
+) -> list[Passage]:
     """Return the passages that match a question, best first. Words that are rare in the conversation count more.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
@@ -111,8 +117,9 @@ def find_passages(path: Iterable[Entry], question: str, *, find_notes: Callable[
         path: The entries of the conversation.
         question: The question.
         find_notes: Returns what is shown after lines of an entry, by the number of the line in `list_lines` from 0. None: nothing.
+        among: The ids of the entries that may match, from the index of a store. None: any may match.
     """
-    terms = _extract_terms(question)
+    terms = extract_words(question)
     matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
     frequencies: Counter[str] = Counter()
     count = 0
@@ -120,6 +127,8 @@ def find_passages(path: Iterable[Entry], question: str, *, find_notes: Callable[
         if entry.message is None:
             continue
         count += 1
+        if among is not None and entry.id not in among:
+            continue
         lines = list_lines(entry)
         hits = [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
         if hits:
@@ -148,33 +157,10 @@ class Passage:
     """The higher the better."""
 
 
-_WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
-_SEGMENT = re.compile(r"[^/\\]+")
-_PART = re.compile(r"[^\W_]+")
-
-
-def list_lines(entry: Entry) -> list[str]:
-    """Return the lines of an entry's message, and a line for each of its tool calls."""
-    message = entry.message
-    if message is None:
-        return []
-    return [*message.text.splitlines(), *(f"{call.name} {call.arguments}" for call in message.tool_calls)]
-
-
-def _extract_terms(text: str) -> frozenset[str]:
-    """Return the words of a text, the segments of paths, and the parts of names."""
-    words: set[str] = set()
-    for match in _WORD.finditer(text.lower()):
-        words.add(match[0])
-        words.update(_SEGMENT.findall(match[0]))
-        words.update(_PART.findall(match[0]))
-    return frozenset(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
-
-
 def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
     """Return the terms that a line contains. Most lines contain none, which is seen without taking them apart."""
     lower = line.lower()
-    return terms & _extract_terms(line) if any(term in lower for term in terms) else frozenset()
+    return terms & extract_words(line) if any(term in lower for term in terms) else frozenset()
 
 
 def _build_passages(
@@ -208,81 +194,3 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     start = max(0, min(first - MAX_LINE_CHARACTERS // 2, len(line) - MAX_LINE_CHARACTERS + 2))
     end = start + MAX_LINE_CHARACTERS - 2
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
-
-
-STOP_WORDS = frozenset(
-    [
-        "about",
-        "above",
-        "after",
-        "again",
-        "also",
-        "and",
-        "any",
-        "are",
-        "because",
-        "been",
-        "before",
-        "but",
-        "can",
-        "could",
-        "did",
-        "does",
-        "done",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "how",
-        "into",
-        "its",
-        "just",
-        "like",
-        "make",
-        "made",
-        "many",
-        "more",
-        "most",
-        "much",
-        "not",
-        "now",
-        "only",
-        "other",
-        "our",
-        "out",
-        "over",
-        "should",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "use",
-        "used",
-        "was",
-        "way",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-    ]
-)
-"""Words of a question that are too common to search for."""

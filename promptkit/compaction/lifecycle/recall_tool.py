@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit.compaction.lifecycle.recall import find_passages, list_lines
+from promptkit.compaction.lifecycle.recall import find_passages
 from promptkit.compaction.planning.file_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
@@ -17,6 +18,8 @@ from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Edit, MessageEntry
+from promptkit.transcript.search import extract_words, list_lines
+from promptkit.transcript.store import SearchableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,18 +75,21 @@ def recall_tool(
 
     async def run(arguments: Mapping[str, object]) -> str:
         path = transcript.path()  # read here, since a transcript is not for several threads
-        return await asyncio.to_thread(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor)
+        store = transcript.store if isinstance(transcript.store, SearchableStore) else None
+        work = partial(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor, index=store)
+        return await asyncio.to_thread(work)
 
     return Tool(definition=RECALL, run=run)
 
 
-def recall(
+def recall(  # noqa: PLR0913  # keywords
     path: Sequence[Entry],
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
     max_tokens: int = 1_500,
     redactor: Redactor | None = None,
+    index: SearchableStore | None = None,
 ) -> str:
     """Answer one call of the tool. Mistakes of the model are answered with a sentence that says what to write, after `Error: `.
 
@@ -93,12 +99,15 @@ def recall(
         tokenizer: Counts the tokens of the result. Default: o200k_base.
         max_tokens: The most tokens of the result.
         redactor: Removes secrets from the result.
+        index: The store of the conversation, if it has an index of words.
     """
-    found = _recall(path, arguments, tokenizer or tokenizer_for(None), max_tokens)
+    found = _recall(path, arguments, tokenizer or tokenizer_for(None), max_tokens, index)
     return found if redactor is None else redactor(found)
 
 
-def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int) -> str:
+def _recall(
+    path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int, index: SearchableStore | None
+) -> str:
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
@@ -111,7 +120,7 @@ def _recall(path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: T
     elif "query" in texts:
         name, pages = (
             "query",
-            chain.from_iterable(_group(group, tokenizer, max_tokens) for group in conversation.search_words(texts["query"])),
+            chain.from_iterable(_group(group, tokenizer, max_tokens) for group in conversation.search_words(texts["query"], index)),
         )
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
@@ -180,13 +189,19 @@ class _Conversation:
             room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
             # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
             piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
+            if start + len(piece) < len(text):
+                piece = _cut_at_line(piece)
             yield f"{title}\n{piece}"
             start += max(1, len(piece))
 
-    def search_words(self, query: str) -> Iterator[list[str]]:
-        """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own."""
+    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[str]]:
+        """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own.
+
+        An index says which entries to look at.
+        """
         by_id = {entry.id: entry for entry in self.entries}
-        passages = find_passages(self.entries, query, find_notes=self._find_notes)
+        among = None if index is None else index.find_entries(extract_words(query))
+        passages = find_passages(self.entries, query, find_notes=self._find_notes, among=among)
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
         for group in (passages[:good], passages[good:]):
@@ -223,6 +238,13 @@ class _Conversation:
             return {}
         first = len(list_lines(entry)) - len(calls)
         return {at: f" → entry {self._result_ids[call.id]}" for at, call in enumerate(calls, first) if call.id in self._result_ids}
+
+
+def _cut_at_line(piece: str) -> str:
+    """Return a piece of a text up to its last line break or space, if that is in its second half."""
+    half = len(piece) // 2
+    end = piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1
+    return piece[:end] or piece
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:
@@ -279,12 +301,12 @@ def suggest_call(
         tools: The tools of the conversation.
         facts: What is known of the dropped messages.
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
-        location: The transcript's file.
+        location: The transcript's file, or its URL, which no tool reads.
     """
     own = next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
     if own is not None:
         return format_call(own, {"query": _suggest_query(facts)})
-    if location is not None and any(tool.name == read_tool for tool in tools):
+    if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None
 

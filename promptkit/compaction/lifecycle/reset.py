@@ -10,8 +10,7 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.transcript.entries import MessageEntry, Reset
-from promptkit.transcript.jsonl.archive import archive_entries
-from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.store import ArchivingStore
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ async def reset(  # noqa: PLR0913  # keywords
         now: The current time.
         extractor: Extracts the memories. None: no memories are saved.
         memories: Where the memories are written. None: no memories are saved.
-        move_to_archive: Move the hidden entries of a `JsonlStore` into an archive.
+        move_to_archive: Move the hidden entries into an archive, if the store has archives.
 
     Returns:
         The reset's entry, or None if the view has no messages.
@@ -151,9 +150,9 @@ async def reset(  # noqa: PLR0913  # keywords
         except Exception:  # noqa: BLE001  # a model's client may raise anything; it is logged
             _LOG.exception("could not save memories before the reset of the conversation")
     (entry,) = transcript.append(Reset(reason=reason), expect=leaf)
-    if move_to_archive and isinstance(transcript.store, JsonlStore):
+    if move_to_archive and isinstance(transcript.store, ArchivingStore):
         try:
-            archive_entries(transcript.store, through=leaf)
+            transcript.store.archive(through=leaf)
         except TranscriptError:
             _LOG.exception("the conversation was reset, but its entries could not be moved to an archive")
     return entry

@@ -20,6 +20,7 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
 from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import (
     ARCHIVE_SUFFIX,
     EntryLine,
@@ -29,7 +30,6 @@ from promptkit.transcript.jsonl.format import (
     header_from_line,
     line_from_bytes,
 )
-from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from promptkit.compaction.storage.checkpoint_files import format_comment, parse_comment
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.transcript.jsonl.store import replace_file
+from promptkit.transcript.jsonl.files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,22 +14,22 @@ _BREADCRUMB_START = "\n\nEverything that was said before, tool results in full i
 _BREADCRUMB_HINT = "Where a detail is missing here (code, an error text, an output), look it up there: "
 
 
-def add_breadcrumb(summary: str, *, location: str | None = None, lines: int | None = None, call: str | None = None) -> str:
+def add_breadcrumb(summary: str, *, location: str | None = None, entries: int | None = None, call: str | None = None) -> str:
     """Append to a summary where the full transcript is, and how to look something up there.
 
     The breadcrumb is added once, when the summary is made. The text keeps the same bytes from then on.
 
     Args:
         summary: The summary's text.
-        location: The transcript's file. None: not mentioned.
-        lines: Length of the file in lines, after everything before the summary was written. None: not mentioned.
+        location: The transcript's file or URL. None: not mentioned.
+        entries: Entries of the transcript, after everything before the summary was written. None: not mentioned.
         call: An example call of a tool that the model has, as `format_call` writes it. None: not mentioned. Without a location and a
             call the summary is returned unchanged, since the model could not follow the breadcrumb.
     """
     if location is None and call is None:
         return summary
     where = "" if location is None else f" {_quote(location)}"
-    size = f" It had {lines:,} lines when this summary was written." if lines is not None and location is not None else ""
+    size = f" It had {entries:,} entries when this summary was written." if entries is not None and location is not None else ""
     hint = "" if call is None else f" {_BREADCRUMB_HINT}{call}"
     return f"{summary}{_BREADCRUMB_START}{where}.{size}{hint}"
 

@@ -11,14 +11,14 @@ from promptkit.transcript.jsonl.format import header_from_line
 from promptkit.transcript.jsonl.reader import LineScanner, ReadPosition, StoredEntry, TranscriptReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from promptkit.recordings.reading.format import FileHead
     from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import ReadProblem
 
-__all__ = ["PromptkitFormat"]
+__all__ = ["PromptkitFormat", "batches_from_items"]
 
 
 class PromptkitFormat:
@@ -33,21 +33,26 @@ class PromptkitFormat:
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, one by one."""
-        seen: set[str] = set()
-        roots: set[str] = set()  # ids of entries without a message on their path
-        for item in _read_items(source):
-            if not isinstance(item, StoredEntry):
-                yield Batch(skipped=(item,))
-                continue
-            entry = item.entry
-            if entry.id in seen:
-                continue
-            seen.add(entry.id)
-            is_message = _is_message(entry)
-            at_root = entry.parent_id is None or entry.parent_id in roots
-            if at_root and not is_message:
-                roots.add(entry.id)
-            yield Batch(entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message))
+        return batches_from_items(_read_items(source))
+
+
+def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[Batch]:
+    """Yield the entries of a transcript, one by one, each once."""
+    seen: set[str] = set()
+    roots: set[str] = set()  # ids of entries without a message on their path
+    for item in items:
+        if not isinstance(item, StoredEntry):
+            yield Batch(skipped=(item,))
+            continue
+        entry = item.entry
+        if entry.id in seen:
+            continue
+        seen.add(entry.id)
+        is_message = _is_message(entry)
+        at_root = entry.parent_id is None or entry.parent_id in roots
+        if at_root and not is_message:
+            roots.add(entry.id)
+        yield Batch(entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message))
 
 
 def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:

@@ -145,12 +145,8 @@ class _ReplayStore(InMemoryStore):
     """A store in memory that names a file as its place, so that summaries have a breadcrumb."""
 
     @property
-    def file_path(self) -> str | None:
+    def address(self) -> str | None:
         return TRANSCRIPT_PATH
-
-    @property
-    def line_count(self) -> int:
-        return len(self._entries) + 1
 
 
 class _ReplayPrompt(ConversationPrompt):

@@ -24,7 +24,8 @@ MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures; without syrupy, those that fail and say what to install."""
+    """Register the fixtures, and have the assertions of `StoreContract` explained. Without syrupy, fixtures fail and say what to install."""
+    pytest.register_assert_rewrite("promptkit.testing.store_contracts")
     present = config.pluginmanager.hasplugin("syrupy")
     config.pluginmanager.import_plugin(f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}")
 

@@ -15,51 +15,34 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
+from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, VERSION, Header, TranscriptArchive, encode_header
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
-from promptkit.transcript.jsonl.store import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
 
-    from promptkit.transcript.jsonl.store import JsonlStore
-
-__all__ = ["archive_entries"]
+__all__ = ["move_entries"]
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are copied at once."""
 
 
-def archive_entries(store: JsonlStore, *, through: str) -> TranscriptArchive:
-    """Move the entries up to one, with the rest of its batch, out of the transcript's file into an archive.
+def move_entries(path: Path, through: str) -> TranscriptArchive:
+    """Move the entries of a file up to one, with the rest of its batch, into an archive, and return that. The caller holds the lock.
 
-    The archive is written, synced to the disk and read back before the file is replaced by one that names it. A crash in between leaves
-    the file unchanged, and the next attempt uses the archive that is there. Archiving entries again that are archived changes nothing.
-
-    Args:
-        store: The store of the transcript.
-        through: The id of the last entry to move.
-
-    Returns:
-        The archive that holds the entry.
-
-    Raises:
-        TranscriptError: There is no such entry, or no entry would remain in the file.
-        TranscriptWriteError: The archive or the file cannot be written; the file was not changed.
+    Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the archive or the file cannot be written.
     """
-    with store.lock():
-        found = _find_entries(store.path, through)
-        if isinstance(found, TranscriptArchive):
-            return found
-        try:
-            archive = _move_entries(store.path, found)
-        except (OSError, EOFError) as error:
-            problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
-            raise TranscriptWriteError(problem, file=str(store.path)) from error
-        store.catch_up()
-        return archive
+    found = _find_entries(path, through)
+    if isinstance(found, TranscriptArchive):
+        return found
+    try:
+        return _move_range(path, found)
+    except (OSError, EOFError) as error:
+        problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
+        raise TranscriptWriteError(problem, file=str(path)) from error
 
 
 @attrs.frozen
@@ -99,7 +82,7 @@ def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
     raise TranscriptError(problem)
 
 
-def _move_entries(path: Path, entries: _Range) -> TranscriptArchive:
+def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
     """Write the archive, then the file without the entries in it."""
     archive_path = _archive_path(path, entries)
     mode = stat.S_IMODE(path.stat().st_mode)

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, NoReturn
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.transcript.jsonl.archive import move_entries
+from promptkit.transcript.jsonl.files import replace_file, sync_directory
 from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.store import LoadedEntries, ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.jsonl.format import Migrations, TranscriptArchive
 
-__all__ = ["JsonlStore", "replace_file", "sync_directory"]
+__all__ = ["JsonlStore"]
 
 LOCK_POLL_SECONDS = 0.005
 """Seconds between two attempts to take the lock. Another process holds it for as long as a batch takes to reach the disk."""
@@ -69,14 +71,9 @@ class JsonlStore:
         return self._path
 
     @property
-    def file_path(self) -> str:
+    def address(self) -> str:
         """The absolute path of the file, as text."""
         return str(self._path)
-
-    @property
-    def line_count(self) -> int:
-        """Lines of the file, as far as it has been read and written. A last line without a line break counts."""
-        return self._position.line_count + (not self._position.ends_with_newline) if self._position else 0
 
     @property
     def archives(self) -> tuple[TranscriptArchive, ...]:
@@ -123,12 +120,33 @@ class JsonlStore:
         with self.lock():
             self.catch_up()
             last_id = self._position.last_id if self._position else ""
-            unreported = [entry for loaded in self._unreported for entry in loaded.entries]
-            if expect is not None and (unreported or expect != last_id):
-                raise TranscriptConflictError(expect, unreported)
+            if expect not in {None, last_id}:
+                raise TranscriptConflictError(expect or "", [entry for loaded in self._unreported for entry in loaded.entries])
             if self._position and self._position.header.version != VERSION:
                 self._rewrite_old_version(self._position)
             self._write(data, entries)
+
+    def archive(self, *, through: str) -> TranscriptArchive:
+        """Move the entries up to one, with the rest of its batch, out of the file into a compressed file next to it.
+
+        The archive is written, synced to the disk and read back before the file is replaced by one that names it. A crash in between
+        leaves the file unchanged, and the next attempt uses the archive that is there. Archiving entries again that are archived changes
+        nothing.
+
+        Args:
+            through: The id of the last entry to move.
+
+        Returns:
+            The archive that holds the entry.
+
+        Raises:
+            TranscriptError: There is no such entry, or no entry would remain in the file.
+            TranscriptWriteError: The archive or the file cannot be written; the file was not changed.
+        """
+        with self.lock():
+            archive = move_entries(self._path, through)
+            self.catch_up()
+            return archive
 
     @contextmanager
     def lock(self) -> Generator[None]:
@@ -283,48 +301,3 @@ class JsonlStore:
 
     def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
         raise TranscriptWriteError(why, file=str(self._path)) from error
-
-
-def replace_file(path: Path, write: Callable[[BinaryIO], None], *, mode: int = 0o600) -> None:
-    """Replace a file atomically: other processes read the old or the new content, never half of either.
-
-    A device or a pipe, such as /dev/null, is written to directly, because it must not be replaced by a file.
-
-    The new content goes into a temporary file with a fixed name in the same directory, so the caller must hold the lock of `path`. The
-    next attempt overwrites a temporary file that a crash left.
-
-    Args:
-        path: The file.
-        write: Write the new content into a binary file.
-        mode: The permissions of the new file.
-
-    Raises:
-        OSError: The file cannot be replaced; it was not changed.
-    """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as special:
-            write(special)
-        return
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Write the file names in a directory to the disk. Raises OSError if that fails."""
-    if os.name != "posix":
-        return  # other systems cannot open a directory, and sync names themselves
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

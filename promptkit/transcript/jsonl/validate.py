@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Label
 from promptkit.transcript.store import ReadProblem
@@ -12,13 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.transcript.entries import Entry
-    from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
+    from promptkit.transcript.jsonl.reader import StoredEntry
 
 __all__ = ["find_problems"]
 
 
-def find_problems(reader: TranscriptReader) -> Iterator[ReadProblem]:
-    """Find what is wrong with a file: unreadable lines, repeated ids, and references to entries that are not before them.
+class EntryReader(Protocol):
+    """A `TranscriptReader`, or a reader of another store."""
+
+    partial: bool
+    """Whether older entries are missing."""
+
+    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
+        """Yield the entries and the problems in their order."""
+        ...
+
+
+def find_problems(reader: EntryReader) -> Iterator[ReadProblem]:
+    """Find what is wrong with a transcript: unreadable lines, repeated ids, and references to entries that are not before them.
 
     References are not checked if archives are missing or were not read. Raises what iterating over the reader raises.
 

@@ -40,7 +40,7 @@ class Address:
 @dataclass
 class Person:
     name: str
-    addresses: list[Address] = field(default_factory=list)
+    addresses: list[Address] = field(default_factory=list["Address"])
 
 
 class Item(BaseModel):
@@ -469,9 +469,9 @@ async def asynchronous(url: str, seconds: float = 10.0) -> str:
     return url
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
+_ALL: list[Callable[..., Any]] = []  # Any: functions of all kinds
+_ALL.extend(
+    [  # pyright: ignore[reportUnknownArgumentType]  # one has no annotations
         nothing,
         undocumented,
         text,
@@ -512,6 +512,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         long_documentation,
         names_that_clash,
         asynchronous,
-    )
-}
+    ]
+)
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {function.__name__: function for function in _ALL}
 """Name → function."""

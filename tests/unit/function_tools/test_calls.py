@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ class Unit(enum.Enum):
 class Place:
     x: int
     _y: int = 7
-    tags: list[str] = attrs.field(factory=list)
+    tags: list[str] = attrs.field(factory=list[str])
     size: int = attrs.field(default=attrs.Factory(lambda self: self.x + 1, takes_self=True))
 
 
@@ -54,7 +54,7 @@ class Loop:
     inner: Loop | None = None
 
 
-def run(made: Tool, arguments: dict[str, object]) -> Any:
+def run(made: Tool, arguments: Mapping[str, object]) -> Any:
     return made.run(arguments)
 
 
@@ -156,19 +156,10 @@ def test_methods_partials_and_objects_are_functions_too() -> None:
     assert run(tool(name="five")(functools.partial(Counter().add, 5)), {}) == "6"
 
 
-@pytest.mark.parametrize(
-    ("function", "says"),
-    [
-        (lambda path: path, r"test_calls.py:\d+: '<lambda>' is no name for a tool. Write tool\(name=…\)"),
-        (functools.partial(print), None),
-    ],
-)
-def test_a_name_is_needed_that_providers_accept(function: Callable[..., Any], says: str | None) -> None:
-    if says is None:
-        assert tool(function).definition.name == "print"
-        return
-    with pytest.raises(InvalidArgumentError, match=says):
-        tool(function)
+def test_a_name_is_needed_that_providers_accept() -> None:
+    nameless: Callable[[str], str] = lambda path: path  # noqa: E731  # has no name
+    with pytest.raises(InvalidArgumentError, match=r"test_calls.py:\d+: '<lambda>' is no name for a tool. Write tool\(name=…\)"):
+        tool(nameless)
 
 
 def _takes_a_function(call: Callable[[int], int]) -> None: ...

@@ -77,6 +77,7 @@ def test_a_strict_schema_is_that_of_the_agents_sdk(name: str) -> None:
     assert (without_titles(ours.parameters) == without_titles(theirs["parameters"])) is (name not in FROM_AGENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "module"), [("pydantic-ai", "pydantic_ai"), ("openai-agents", "agents")])
 def test_what_is_recorded_is_what_the_framework_does(framework: str, module: str) -> None:
     if importlib.util.find_spec(module) is None:

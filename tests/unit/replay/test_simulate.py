@@ -242,12 +242,8 @@ class _NamedStore(InMemoryStore):
     """A store in memory that names a file, as that of a replay."""
 
     @property
-    def file_path(self) -> str | None:
+    def address(self) -> str | None:
         return TRANSCRIPT_PATH
-
-    @property
-    def line_count(self) -> int:
-        return len(self._entries) + 1
 
 
 class _Draws:

@@ -17,7 +17,7 @@ from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Observation, Setting
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import ViewBuilder
+from promptkit.transcript.view import ViewBuilder, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +40,72 @@ def talk(*texts: str, store: InMemoryStore | None = None) -> Transcript:
 
 def ids(entries: Sequence[Entry]) -> str:
     return "".join(entry.id for entry in entries)
+
+
+class TestSeveralWriters:
+    """Two transcripts over one store, as two processes have them."""
+
+    def test_continue_from_what_the_other_appended(self) -> None:
+        store = InMemoryStore()
+        one, other = Transcript(store), Transcript(store)
+        for number in range(6):
+            (one if number % 3 else other).append_messages(said(str(number)))
+        assert len(Transcript(store).leaves()) == 1
+        assert [entry.message.text for entry in Transcript(store).path() if entry.message] == list("012345")
+        one.refresh()
+        assert one.path() == Transcript(store).path()
+
+    def test_may_answer_a_call_behind_which_another_wrote(self) -> None:
+        store = InMemoryStore()
+        one, other = Transcript(store), Transcript(store)
+        one.append_messages(said("one"), Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        other.append_messages(said("two"))
+        one.append_messages(Message(role="tool", tool_call_id="c1", content=("ok",)))
+        assert len(one.leaves()) == 1
+        assert [message.role for message in build_view(one.path()).messages] == ["user", "assistant", "tool", "user"]
+
+    def test_keep_their_branches_where_one_went_back(self) -> None:
+        store = InMemoryStore()
+        one = Transcript(store)
+        first, _ = one.append_messages(said("one"), said("two"))
+        other = Transcript(store)
+        other.rewind(first.id)
+        other.append_messages(said("three"))
+        one.append_messages(said("four"))
+        other.append_messages(said("five"))
+        both = Transcript(store)
+        texts = [[entry.message.text for entry in both.path(leaf.id) if entry.message] for leaf in both.leaves()]
+        assert texts == [["one", "two", "four"], ["one", "three", "five"]]
+
+    def test_going_back_to_an_entry_does_not_end_up_behind_what_another_wrote_there(self) -> None:
+        store = InMemoryStore()
+        one = Transcript(store)
+        first, _ = one.append_messages(said("one"), said("two"))
+        other = Transcript(store)
+        other.rewind(first.id)
+        other.append_messages(said("three"))
+        one.rewind(first.id)
+        one.append_messages(said("four"))
+        assert [entry.message.text for entry in one.path() if entry.message] == ["one", "four"]
+
+    def test_follow_the_line_though_a_third_one_went_back(self) -> None:
+        store = InMemoryStore()
+        one = Transcript(store)
+        one.append_messages(said("one"))
+        other, third = Transcript(store), Transcript(store)
+        other.append_messages(said("two"))
+        third.rewind(None)
+        third.append_messages(said("else"))
+        one.append_messages(said("three"))
+        assert [entry.message.text for entry in one.path() if entry.message] == ["one", "two", "three"]
+
+    def test_a_store_that_always_refuses_is_an_error_and_no_endless_loop(self) -> None:
+        class Refusing(InMemoryStore):
+            def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+                raise TranscriptConflictError(expect or "", ())
+
+        with pytest.raises(TranscriptConflictError):
+            Transcript(Refusing()).append_messages(said("one"))
 
 
 class TestAppending:

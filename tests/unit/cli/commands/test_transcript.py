@@ -24,7 +24,6 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -126,13 +125,13 @@ class TestShow:
         }
 
     def test_reads_archives_too(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive_entries(JsonlStore(tmp_path / file), through="e1")
+        JsonlStore(tmp_path / file).archive(through="e1")
         lines = run(capsys, "show", file, "--leaf", "e2")[1].splitlines()
         assert [line.strip() for line in (lines[2], lines[5])] == ["in talk.0001.jsonl.gz:", "in the file itself:"]
         assert json.loads(run(capsys, "show", file, "--json")[1].splitlines()[0])["archive"] == "talk.0001.jsonl.gz"
 
     def test_a_missing_archive_is_one_problem(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        (tmp_path / archive_entries(JsonlStore(tmp_path / file), through="e1").file).unlink()
+        (tmp_path / JsonlStore(tmp_path / file).archive(through="e1").file).unlink()
         assert run(capsys, "show", file)[1].splitlines()[-1].startswith("problems: 1;")
 
     def test_has_a_word_for_every_kind(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +273,7 @@ class TestGrep:
         assert len(line) < 300
 
     def test_names_the_archive_of_a_line(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive_entries(JsonlStore(tmp_path / file), through="e1")
+        JsonlStore(tmp_path / file).archive(through="e1")
         assert run(capsys, "grep", "bug", file)[1] == "talk.0001.jsonl.gz:2:e0:user: bug?\n"
 
 
@@ -308,7 +307,7 @@ class TestStats:
         assert figures["bytes"] > 20_000
 
     def test_as_json(self, file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        archive_entries(JsonlStore(tmp_path / file), through="e1")
+        JsonlStore(tmp_path / file).archive(through="e1")
         figures = json.loads(run(capsys, "stats", file, "--json", "--model", "gpt-4o")[1])
         assert figures["archives"][0]["entries"] == 2
         assert figures["archives"][0]["bytes"] == (tmp_path / "talk.0001.jsonl.gz").stat().st_size

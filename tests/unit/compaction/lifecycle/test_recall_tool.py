@@ -83,6 +83,15 @@ def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(text: str
     assert body == "\n".join(f"x{text}".splitlines())
 
 
+def test_a_page_ends_with_a_line_so_that_nothing_is_cut_in_two() -> None:
+    talk = ConversationBuilder()
+    entry = talk.user("\n".join(f"line {number} ends here{number * 7}" for number in range(60)))
+    pages = [recall(talk, 50, entry=entry, page=page).partition("\n\n[there")[0] for page in range(1, 8)]
+    lines = [line for page in pages for line in page.splitlines()[1:]]
+    assert len(lines) > 50
+    assert [line for line in lines if not re.fullmatch(r"line \d+ ends here\d+", line)] == []
+
+
 def test_the_pages_of_a_search_show_every_match_once() -> None:
     talk = hidden_talk()
     shown: list[str] = []

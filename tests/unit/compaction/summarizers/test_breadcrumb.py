@@ -11,23 +11,23 @@ from promptkit.compaction.summarizers.prompts import neutralize_tags
 
 
 def test_a_summary_says_where_the_rest_is_how_long_it_was_and_how_to_read_it() -> None:
-    text = add_breadcrumb("S", location="/talk.jsonl", lines=1200, call=format_call("open", {"file": "/talk.jsonl"}))
+    text = add_breadcrumb("S", location="/talk.jsonl", entries=1200, call=format_call("open", {"file": "/talk.jsonl"}))
 
     assert text.startswith("S\n\n")
     assert '"/talk.jsonl"' in text
-    assert "1,200 lines" in text
+    assert "1,200 entries" in text
     assert text.endswith('open({"file": "/talk.jsonl"})')
 
 
-def test_without_a_number_of_lines_only_that_is_left_out() -> None:
+def test_without_a_number_of_entries_only_that_is_left_out() -> None:
     text = add_breadcrumb("S", location="/talk.jsonl")
 
-    assert "lines" not in text
+    assert "entries" not in text
     assert '"/talk.jsonl"' in text
 
 
 def test_without_a_place_and_a_tool_the_summary_is_as_it_was() -> None:
-    assert add_breadcrumb("S", location=None, lines=7) == "S"
+    assert add_breadcrumb("S", location=None, entries=7) == "S"
 
 
 def test_a_transcript_without_a_file_is_looked_up_by_a_tool() -> None:
@@ -50,7 +50,7 @@ def test_a_place_cannot_break_out_of_its_line_or_end_a_tag() -> None:
 
 
 def test_the_next_summary_is_made_of_the_summary_alone() -> None:
-    text = add_breadcrumb("S\n\nT", location='/a "b" <c>.jsonl', lines=3)
+    text = add_breadcrumb("S\n\nT", location='/a "b" <c>.jsonl', entries=3)
 
     assert strip_breadcrumb(text) == "S\n\nT"
     assert strip_breadcrumb("S\n\nT") == "S\n\nT"

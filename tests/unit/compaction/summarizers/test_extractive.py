@@ -211,7 +211,7 @@ def told_in_turn(times: int) -> Summary:
     summary = summarized(EXTRACTIVE, task_of(talk))
     for number in range(1, times):
         talk = ConversationBuilder()
-        talk.checkpoint(add_breadcrumb(summary.text, location="/t", lines=number))
+        talk.checkpoint(add_breadcrumb(summary.text, location="/t", entries=number))
         talk.user(f"ask {number}")
         talk.answer(f"answer {number}")
         talk.user("last")

@@ -14,7 +14,6 @@ import pytest
 from promptkit import Message
 from promptkit.errors import TranscriptError, TranscriptWriteError
 from promptkit.transcript.entries import MessageEntry
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 
@@ -49,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 def test_moves_the_lines_as_they_are(path: Path) -> None:
     talk(path, "one", "two", "three")
     lines = path.read_bytes().splitlines(keepends=True)
-    segment = archive_entries(JsonlStore(path), through="b")
+    segment = JsonlStore(path).archive(through="b")
     assert (segment.file, segment.entries, segment.first, segment.last) == ("talk.0001.jsonl.gz", 2, "a", "b")
     assert gzip.decompress(path.with_name(segment.file).read_bytes()) == HEADER + lines[1] + lines[2]
     assert path.read_bytes().splitlines(keepends=True)[1:] == [lines[3]]
@@ -58,7 +57,7 @@ def test_moves_the_lines_as_they_are(path: Path) -> None:
 
 def test_is_a_transcript_of_its_own(path: Path, tmp_path: Path) -> None:
     talk(path, "one", "two", "three")
-    segment = archive_entries(JsonlStore(path), through="b")
+    segment = JsonlStore(path).archive(through="b")
     (tmp_path / "again.jsonl").write_bytes(gzip.decompress(path.with_name(segment.file).read_bytes()))
     assert ids(tmp_path / "again.jsonl") == "ab"
 
@@ -69,17 +68,17 @@ def test_gives_the_same_bytes_every_time(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         place = tmp_path / name / "talk.jsonl"
         talk(place, "one", "two", "three")
-        made.append(place.with_name(archive_entries(JsonlStore(place), through="b").file).read_bytes())
+        made.append(place.with_name(JsonlStore(place).archive(through="b").file).read_bytes())
     assert made[0] == made[1]
     assert made[0][3:8] == bytes(5), "no name and no time in it"
 
 
 def test_asked_for_twice_changes_nothing(path: Path) -> None:
     talk(path, "one", "two", "three")
-    segment = archive_entries(JsonlStore(path), through="b")
+    segment = JsonlStore(path).archive(through="b")
     before = {place.name: place.read_bytes() for place in path.parent.iterdir()}
-    assert archive_entries(JsonlStore(path), through="b") == segment
-    assert archive_entries(JsonlStore(path), through="a") == segment
+    assert JsonlStore(path).archive(through="b") == segment
+    assert JsonlStore(path).archive(through="a") == segment
     assert {place.name: place.read_bytes() for place in path.parent.iterdir()} == before
 
 
@@ -87,7 +86,7 @@ def test_never_divides_a_batch(path: Path) -> None:
     transcript = talk(path, "one")
     transcript.append_messages(said("two"), said("three"))
     transcript.append_messages(said("four"))
-    assert archive_entries(transcript_store(transcript), through="b").last == "c"
+    assert transcript_store(transcript).archive(through="b").last == "c"
     assert ids(path, archives=False) == "d"
 
 
@@ -102,7 +101,7 @@ def test_cuts_behind_a_batch_of_which_only_a_part_is_there(path: Path) -> None:
     transcript.append_messages(said("four"), said("five"))
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], *lines[4:]]))
-    segment = archive_entries(JsonlStore(path), through="b")
+    segment = JsonlStore(path).archive(through="b")
     assert gzip.decompress(path.with_name(segment.file).read_bytes()) == b"".join(lines[:3])
     assert path.read_bytes().splitlines(keepends=True)[1:] == lines[4:]
 
@@ -112,7 +111,7 @@ def test_takes_lines_along_that_cannot_be_read(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"bad\n")
     Transcript(JsonlStore(path), new_id=iter("xyz").__next__).append_messages(said("two"))
     Transcript(JsonlStore(path), new_id=iter("z").__next__).append_messages(said("three"))
-    segment = archive_entries(JsonlStore(path), through="x")
+    segment = JsonlStore(path).archive(through="x")
     assert b"\nbad\n" in gzip.decompress(path.with_name(segment.file).read_bytes())
     (problem,) = JsonlStore(path).load().problems
     assert problem.line == 3
@@ -125,14 +124,14 @@ def test_of_an_entry_that_is_not_there_or_is_the_last_is_refused(path: Path) -> 
     before = path.read_bytes()
     for through, why in (("x", "there is no entry 'x'"), ("c", "no entry follows 'c'"), ("b", "no entry follows 'b'")):
         with pytest.raises(TranscriptError, match=why):
-            archive_entries(JsonlStore(path), through=through)
+            JsonlStore(path).archive(through=through)
     assert path.read_bytes() == before
     assert not list(path.parent.glob("*.gz"))
 
 
 def test_can_be_left_unread(path: Path) -> None:
     talk(path, "one", "two", "three")
-    archive_entries(JsonlStore(path), through="b")
+    JsonlStore(path).archive(through="b")
     transcript = Transcript(JsonlStore(path, read_archives=False))
     assert [entry.id for entry in transcript.path()] == ["c"]
     assert transcript.problems == ()
@@ -143,7 +142,7 @@ def test_can_be_left_unread(path: Path) -> None:
 
 def test_that_is_missing_is_reported_and_what_is_left_can_be_used(path: Path) -> None:
     talk(path, "one", "two", "three")
-    path.with_name(archive_entries(JsonlStore(path), through="b").file).unlink()
+    path.with_name(JsonlStore(path).archive(through="b").file).unlink()
     transcript = Transcript(JsonlStore(path))
     assert [entry.id for entry in transcript.path()] == ["c"]
     assert [problem.detail for problem in transcript.problems] == ["the archive talk.0001.jsonl.gz does not exist; missing entries: 2."]
@@ -154,9 +153,8 @@ def test_is_noticed_by_those_who_have_the_file_open(path: Path) -> None:
     transcript = talk(path, "one", "two", "three")
     other = Transcript(JsonlStore(path))
     lean = Transcript(JsonlStore(path, read_archives=False))
-    archive_entries(JsonlStore(path), through="b")
+    JsonlStore(path).archive(through="b")
     assert other.refresh() == ()
-    assert other.store.line_count == 2
     assert transcript.append(MessageEntry(message=said("four")), expect="c"), "an archiving is no conflict"
     assert [entry.id for entry in lean.refresh()] == [entry.id for entry in other.refresh()] == ["d"]
     lean.append_messages(said("five"))
@@ -166,7 +164,7 @@ def test_is_noticed_by_those_who_have_the_file_open(path: Path) -> None:
 def test_keeps_who_may_read_it(path: Path) -> None:
     talk(path, "one", "two")
     path.chmod(0o640)
-    segment = archive_entries(JsonlStore(path), through="a")
+    segment = JsonlStore(path).archive(through="a")
     assert path.stat().st_mode & 0o777 == path.with_name(segment.file).stat().st_mode & 0o777 == 0o640
 
 
@@ -176,7 +174,6 @@ def test_whenever_the_process_ends_nothing_is_lost_and_the_next_attempt_succeeds
     code = f"""
 import os
 from pathlib import Path
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.store import JsonlStore
 
 steps = 0
@@ -191,13 +188,13 @@ def ending(step):
 
 os.fsync = ending(os.fsync)
 Path.replace = ending(Path.replace)
-archive_entries(JsonlStore({str(path)!r}), through="b")
+JsonlStore({str(path)!r}).archive(through="b")
 print(steps)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 9 or done.stdout == "6\n", done.stderr
     assert ids(path) == "abc"
-    segment = archive_entries(JsonlStore(path), through="b")
+    segment = JsonlStore(path).archive(through="b")
     assert ids(path) == "abc"
     assert sorted(place.name for place in path.parent.iterdir()) == [".talk.jsonl.lock", segment.file, "talk.jsonl"]
 
@@ -205,7 +202,7 @@ print(steps)
 def test_does_not_overwrite_another_file(path: Path) -> None:
     talk(path, "one", "two", "three")
     path.with_name("talk.0001.jsonl.gz").write_bytes(b"something else")
-    assert archive_entries(JsonlStore(path), through="b").file == "talk.0002.jsonl.gz"
+    assert JsonlStore(path).archive(through="b").file == "talk.0002.jsonl.gz"
     assert path.with_name("talk.0001.jsonl.gz").read_bytes() == b"something else"
     assert ids(path) == "abc"
 
@@ -220,6 +217,6 @@ def test_that_cannot_be_written_says_so_and_leaves_everything(path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
         with pytest.raises(TranscriptWriteError, match="nothing was archived: No space left on device"):
-            archive_entries(JsonlStore(path), through="b")
+            JsonlStore(path).archive(through="b")
     assert path.read_bytes() == before
     assert sorted(place.name for place in path.parent.iterdir()) == [".talk.jsonl.lock", "talk.jsonl"]

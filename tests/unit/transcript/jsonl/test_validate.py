@@ -8,7 +8,6 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Reset
-from promptkit.transcript.jsonl.archive import archive_entries
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
@@ -44,7 +43,7 @@ def test_nothing_in_what_the_library_wrote(path: Path) -> None:
     transcript.rewind(made[0].id)
     transcript.append(BranchSummary(summary="s", leaf=made[2].id), Edit(target=made[0].id, content=None, reason="r"))
     assert found(path) == []
-    archive_entries(JsonlStore(path), through=made[2].id)
+    JsonlStore(path).archive(through=made[2].id)
     assert found(path) == []
     path.write_bytes(path.read_bytes() + b'{"torn')
     assert found(path) == []
@@ -82,5 +81,5 @@ def test_a_missing_archive_but_not_what_refers_into_it(path: Path) -> None:
     made = transcript.append_messages(Message(role="user"))
     transcript.append(Reset())
     transcript.append(Edit(target=made[0].id, content=None, reason="r"))
-    path.with_name(archive_entries(JsonlStore(path), through=made[0].id).file).unlink()
+    path.with_name(JsonlStore(path).archive(through=made[0].id).file).unlink()
     assert found(path) == [(1, "the archive talk.0001.jsonl.gz does not exist; missing entries: 1.")]
