@@ -38,6 +38,8 @@ NAMESPACES = (
     "promptkit.recordings",
     "promptkit.compaction",
     "promptkit.agent",
+    "promptkit.integrations.langchain",
+    "promptkit.integrations.openai_agents",
     "promptkit.replay",
     "promptkit.bench",
     "promptkit.testing",
@@ -52,9 +54,18 @@ def sources(namespace: str) -> dict[str, str]:
     assert spec.origin, namespace
     stub = Path(spec.origin).with_suffix(".pyi")
     if not stub.is_file():
-        return dict.fromkeys(importlib.import_module(namespace).__all__, namespace)
+        return dict.fromkeys(listed(Path(spec.origin)), namespace)
     imports = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     return {alias.name: f"{namespace}.{node.module}" for node in imports for alias in node.names}
+
+
+def listed(path: Path) -> list[str]:
+    """The names in `__all__` of a module, which is not imported: the framework of an integration takes seconds."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    raise AssertionError(f"{path} has no __all__")
 
 
 def sentence(module: str, name: str) -> str:
@@ -83,7 +94,10 @@ def page() -> str:
     parts = [HEAD]
     for namespace in NAMESPACES:
         named = sources(namespace)
-        summary = (importlib.import_module(namespace).__doc__ or "").strip().split("\n\n")[0].split("\n")
+        spec = importlib.util.find_spec(namespace)
+        assert spec, namespace
+        assert spec.origin, namespace
+        summary = (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").split("\n\n")[0].split("\n")
         parts.append(f"\n## `{namespace}`\n\n{' '.join(summary)}\n\n| name | |\n|---|---|\n")
         parts += [f"| `{name}` | {sentence(named[name], name).replace('|', chr(92) + '|')} |\n" for name in sorted(named)]
     return "".join(parts)
@@ -96,7 +110,7 @@ def test_every_public_name_is_listed_with_what_its_docstring_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize("namespace", [each for each in NAMESPACES if ".integrations." not in each])  # their own tests import these
 def test_every_public_name_is_there(namespace: str) -> None:
     module = importlib.import_module(namespace)
     named = sources(namespace)
