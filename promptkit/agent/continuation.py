@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from promptkit.messages import Message
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry, Reset
-from promptkit.transcript.view import CUT_FINISH
+from promptkit.transcript.view import CUT_FINISH, INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,14 +95,14 @@ async def retry_cut_reply(transcript: Transcript, compaction: CompactionControll
 
 
 def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
-    """Return the tool calls without a result of the reply that a path ends with, if it was not cut off."""
+    """Return the tool calls without a result of the reply that a path ends with, if it is whole."""
     answered = set[str | None]()
     for at in range(len(path) - 1, -1, -1):
         match path[at].payload:
             case MessageEntry(message=message) if message.role == "tool":
                 answered.add(message.tool_call_id)
             case MessageEntry(message=message, finish=finish):
-                return () if finish == CUT_FINISH else tuple(call for call in message.tool_calls if call.id not in answered)
+                return () if finish in INCOMPLETE_FINISHES else tuple(call for call in message.tool_calls if call.id not in answered)
             case Reset():
                 return ()
             case _:

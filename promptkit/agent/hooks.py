@@ -121,7 +121,7 @@ async def _wait(value: MaybeAsync[T]) -> T:
 
 def _check(value: T | None, kind: type[T], method: str) -> T | None:
     """Return what a hook returned. Raises TypeError if it is of another type: callers without a type checker return anything."""
-    if value is not None and not isinstance(cast("object", value), kind):
+    if value is not None and not isinstance(cast("object", value), kind):  # as the docstring says
         problem = f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
         raise TypeError(problem)
     return value

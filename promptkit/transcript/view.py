@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUT_FINISH",
+    "INCOMPLETE_FINISHES",
     "UNREPLAYABLE_FINISHES",
     "TranscriptView",
     "ViewBuilder",
@@ -39,6 +40,9 @@ UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 
 CUT_FINISH = "length"
 """The finish reason of a reply that was cut off. It is shown without the tool calls that have no result: any of them may be cut in two."""
+
+INCOMPLETE_FINISHES = frozenset({CUT_FINISH, "content_filter"})
+"""The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -265,7 +269,7 @@ def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":
-                answered = found.setdefault(entry.id, set()) if finish == CUT_FINISH and message.tool_calls else None
+                answered = found.setdefault(entry.id, set()) if finish in INCOMPLETE_FINISHES and message.tool_calls else None
             case MessageEntry(message=message) if answered is not None and message.tool_call_id:
                 answered.add(message.tool_call_id)
             case _:

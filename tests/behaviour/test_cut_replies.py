@@ -207,3 +207,20 @@ def test_the_view_of_a_growing_transcript_is_that_of_the_whole_wherever_replies_
             payload = MessageEntry(message=Message(role="tool", tool_call_id=asked[-min(step - 2, len(asked))], content="r"))
         transcript.append(payload)
         assert builder.build(transcript.path()) == build_view(transcript.path())
+
+
+def test_a_call_of_a_reply_whose_rest_was_withheld_is_neither_run_nor_shown_again() -> None:
+    ran: list[object] = []
+    call = ToolCall(id="c1", name="write", arguments='{"path": "a.py"}')
+    withheld = Reply(
+        message=Message(role="assistant", content="I write it.", tool_calls=[call]),
+        finish="content_filter",
+        usage=Usage(input_tokens=5, output_tokens=5),
+    )
+    model = ScriptedModel([withheld, "Yes."])
+    session = AgentSession(model=model, tools=[Tool(definition=ToolDefinition(name="write"), run=ran.append)], budget="8k")
+    assert asyncio.run(session.run("Write it.")).finish == "content_filter"
+    assert not ran
+    assert asyncio.run(session.run("Did you?")).text == "Yes."
+    assert [message.text for message in model.requests[-1].messages] == ["Write it.", "I write it.", "Did you?"]
+    assert not any(message.tool_calls for message in model.requests[-1].messages)
