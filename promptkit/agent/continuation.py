@@ -95,11 +95,18 @@ async def retry_cut_reply(transcript: Transcript, compaction: CompactionControll
 
 
 def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
-    """Return the tool calls of the last message of a path, if it is a reply that was not cut off."""
+    """Return the tool calls without a result of the reply that a path ends with, if it was not cut off."""
+    answered = set[str | None]()
     for at in range(len(path) - 1, -1, -1):
-        payload = path[at].payload
-        if isinstance(payload, MessageEntry):
-            return () if payload.finish == CUT_FINISH else payload.message.tool_calls
+        match path[at].payload:
+            case MessageEntry(message=message) if message.role == "tool":
+                answered.add(message.tool_call_id)
+            case MessageEntry(message=message, finish=finish):
+                return () if finish == CUT_FINISH else tuple(call for call in message.tool_calls if call.id not in answered)
+            case Reset():
+                return ()
+            case _:
+                continue
     return ()
 
 

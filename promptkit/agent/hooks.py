@@ -91,14 +91,14 @@ class TurnHooks:
 
 
 async def run_before_request(hooks: TurnHooks, request: WindowRequest) -> WindowRequest:
-    """Return the request to send. Raises what the hook raises."""
-    return await _wait(hooks.before_request(request)) or request
+    """Return the request to send. Raises what the hook raises, and TypeError if it returns something else."""
+    return _check(await _wait(hooks.before_request(request)), type(request), "before_request") or request
 
 
 async def run_before_tool(hooks: TurnHooks, call: ToolCall) -> ToolDecision:
     """Return the decision about a call. An exception refuses the call: a check that failed has approved nothing."""
     try:
-        return await _wait(hooks.before_tool(call)) or ToolDecision()
+        return _check(await _wait(hooks.before_tool(call)), ToolDecision, "before_tool") or ToolDecision()
     except Exception as error:
         _LOGGER.exception("a hook raised before a call of %s, which is refused", call.name)
         return ToolDecision(refusal=f"the check before it failed with {type(error).__name__}.")
@@ -107,7 +107,7 @@ async def run_before_tool(hooks: TurnHooks, call: ToolCall) -> ToolDecision:
 async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -> ToolResult:
     """Return the result to record. An exception is logged, and the result stays."""
     try:
-        return await _wait(hooks.after_tool(call, result)) or result
+        return _check(await _wait(hooks.after_tool(call, result)), type(result), "after_tool") or result
     except Exception:
         _LOGGER.exception("a hook raised after a call of %s, whose result stays", call.name)
         return result
@@ -116,4 +116,12 @@ async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -
 async def _wait(value: MaybeAsync[T]) -> T:
     if inspect.isawaitable(value):
         return await cast("Awaitable[T]", value)  # of a hook that is awaited for its own result
+    return value
+
+
+def _check(value: T | None, kind: type[T], method: str) -> T | None:
+    """Return what a hook returned. Raises TypeError if it is of another type: callers without a type checker return anything."""
+    if value is not None and not isinstance(cast("object", value), kind):
+        problem = f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
+        raise TypeError(problem)
     return value

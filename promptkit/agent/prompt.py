@@ -36,6 +36,8 @@ class ConversationView:
     """The summary, if there is one, and all later messages, the current user message among them."""
     may_prune: bool = False
     """False: all messages are required, so that a conversation that outgrows its window is compacted. True: no summary could be made."""
+    request: Message | None = None
+    """The last one of `messages` that the user wrote. Messages of the program may follow it, such as one that asks to continue a reply."""
 
     @property
     def summary(self) -> Message | None:
@@ -96,7 +98,7 @@ class Conversation(PromptElement):
         messages = self.view.messages
         if self.view.may_prune:
             last_user = next((message for message in reversed(messages) if message.role == "user"), None)
-            kept = self.view.summary, last_user
+            kept = self.view.summary, self.view.request, last_user
             return RecordedMessages(
                 messages=messages, keep=lambda message: any(message is each for each in kept), keep_request=True, shorten=False
             )

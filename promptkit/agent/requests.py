@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
 from promptkit.compaction.events import RequestPruned
+from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
@@ -228,16 +229,19 @@ class RequestBuilder:
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
         limit = None if budget is None else max(1, budget - adaptation.tokens)
         renders = self._renders_for(tokenizer)
+        at = find_last_user_request(view.items) if pruned else None
+        request = None if at is None else view.items[at].message
         limits = RequestLimits(
             limit=limit if pruned else None,
             fixed_tokens=fixed_tokens,
             tokenizer=tokenizer,
             pruned=pruned,
+            request=request,
             count_message=renders.count,
         )
         messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
-        conversation = ConversationView(messages=messages, may_prune=pruned)
+        conversation = ConversationView(messages=messages, may_prune=pruned, request=request)
         try:
             shown = None
             if messages is view.messages and not pruned:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from promptkit.agent.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
+from promptkit.agent.continuation import find_pending_calls
 from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
@@ -405,12 +406,16 @@ class AgentSession:
         await self.close()
 
     def _is_pending(self) -> bool:
-        """Tell whether the last message waits for a reply. After a compaction in the middle of a turn the view may end with the summary."""
-        for entry in reversed(self.transcript.path()):
+        """Tell whether the last message waits for a reply. After a compaction in the middle of a turn the view may end with the summary.
+
+        A program that was killed while tools ran has left calls without results, which the view answers.
+        """
+        path = self.transcript.path()
+        for entry in reversed(path):
             if isinstance(entry.payload, Reset):
                 return False
             if entry.message is not None:
-                return entry.message.role in {"user", "tool"}
+                return entry.message.role in {"user", "tool"} or bool(find_pending_calls(path))
         return False
 
     @asynccontextmanager

@@ -27,6 +27,7 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
+from promptkit.compaction.policy.least import describe_largest
 from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, is_cache_warm, judge_attempt
 from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
@@ -277,11 +278,15 @@ class CompactionController:
             The state with which to render again.
 
         Raises:
-            ContextWindowFullError: Nothing else can be done.
+            ContextWindowFullError: Nothing else can be done. It names the largest messages.
         """
         if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
             state = attrs.evolve(state, pruned=False, refused=True)
-        return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+        try:
+            return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+        except ContextWindowFullError as error:
+            problem = f"{error}. {describe_largest(self.view.messages, self._tokenizer)}"
+            raise ContextWindowFullError(problem) from error
 
     async def make_room_for_reply(self) -> bool:
         """Act on a reply that was cut off because the context window is full. Returns True if the next reply has more room."""

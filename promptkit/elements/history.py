@@ -84,8 +84,9 @@ class RecordedMessages(PromptElement):
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
-        messages = [_join_texts(message) for message in paired.messages if self.keep_system or message.role != "system"]
-        whole = self._find_whole(messages)
+        shown = [message for message in paired.messages if self.keep_system or message.role != "system"]
+        whole = self._find_whole(shown)  # `keep` is asked about the messages that were given
+        messages = list(map(_join_texts, shown))
         if len(whole) < len(messages):
             self._shorten(messages, whole, sizing)
         return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole)

@@ -99,7 +99,7 @@ def test_a_hint_names_a_requirement_of_an_extra_and_the_extra_that_has_it() -> N
     assert len(hints) > 2
     assert [hint for hint in hints if not any(hint in requirements for requirements in extras.values())] == []
     named = {found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '\.\[([\w-]+)\]'`", text_of(path))}
-    assert {"huggingface", "mistral", "plot", "testing", "otel"} <= named <= extras.keys()
+    assert {"huggingface", "langchain", "mistral", "openai-agents", "plot", "testing", "otel"} <= named <= extras.keys()
 
 
 def test_every_exception_from_the_checkers_has_a_reason() -> None:

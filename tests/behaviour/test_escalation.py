@@ -224,6 +224,7 @@ def test_a_conversation_goes_on_in_another_process_as_if_nothing_had_been(tmp_pa
     assert any(isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(file)).entries)
 
 
+@pytest.mark.slow
 def test_many_conversations_are_summarized_side_by_side() -> None:
     rest = asyncio.run(measure_idle(5))
     assert rest.summaries >= 5

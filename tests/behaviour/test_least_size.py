@@ -13,6 +13,7 @@ from promptkit import (
     Message,
     SystemMessage,
     Tool,
+    ToolCall,
     ToolDefinition,
 )
 from promptkit.agent.prompt import Conversation
@@ -124,3 +125,15 @@ def test_a_session_says_so_and_can_go_on_with_a_larger_model() -> None:
     assert model.requests == []
     session.set_model(model, budget=ContextBudget(window=100_000, reserved_output_tokens=1_000))
     assert asyncio.run(session.run("Hello again.")).text == "Hello."
+
+
+@pytest.mark.parametrize("preset", ["off", "amp", "gsv_process", "truncate_only"])
+def test_a_request_that_fails_names_its_largest_messages(preset: str) -> None:
+    window = open_window(preset)
+    asyncio.run(window.request())
+    window.add_reply(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read_file"), ToolCall(id="c2", name="search")]))
+    window.add(Message(role="tool", tool_call_id="c1", content=words(4_400, "line")))
+    window.add(Message(role="tool", tool_call_id="c2", content=words(4_400, "line")))
+    window.add(Message(role="user", content=words(8_950, "word")))
+    with pytest.raises(ContextWindowFullError, match=r"user 8,95\d, result of \w+ 4,400.*use a larger window or model\.$"):
+        asyncio.run(window.request())

@@ -166,6 +166,7 @@ def test_the_page_knows_at_which_budgets_an_element_is_kept(rules: Page, prompt:
             assert smaller == max((other for other in others if other < budget), default=None)
 
 
+@pytest.mark.slow
 def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_removals(rules: Page) -> None:
     from promptkit import Group, PromptElement
 
@@ -322,6 +323,7 @@ def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browse
         assert page.get_by_role("button", name="1 message, 1 token dropped").count() == 1
 
 
+@pytest.mark.slow
 def test_a_marker_counts_neither_as_dropped_nor_as_written(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     marker = UserMessage(priority=1)["[older messages left out]"]
     prompt = (UserMessage(priority=1, fallback=marker)["one two three four five"], UserMessage()["six"])
@@ -350,6 +352,7 @@ def test_the_tree_hides_what_is_dropped_until_it_is_asked_for(chromium: Browser,
         assert page.locator("#tree .row[aria-selected=true] .label").inner_text() == "UserMessage[0]"
 
 
+@pytest.mark.slow
 def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     renderer = Renderer(budget=6, tokenizer=WordTokenizer(), prune_step=2, trace=True)
     old = UserMessage(priority=1)["old words"]
@@ -380,6 +383,7 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browse
         assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_a_prompt_without_anything_is_shown_too(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render((), budget=10, trace=True).trace)) as (page, seen):
         assert "No message is left" in page.inner_text("#messages")
@@ -498,6 +502,7 @@ def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callab
         assert page.locator("#tree .row[aria-selected=true]").get_attribute("data-kept") == "yes"
 
 
+@pytest.mark.slow
 def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     file = written(render(UserMessage()["Hello"], budget=10, trace=True).trace)
     back = "getComputedStyle(document.body).backgroundColor"
@@ -513,6 +518,7 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser,
         assert dark.evaluate(back) == white
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), dark=dark) as (page, _):
@@ -579,6 +585,7 @@ def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Bro
         assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_images_are_their_type_size_and_hash(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(RICH["cached"](), budget=1_000, trace=True)
     image = next(part for message in rendered.messages for part in message.content if isinstance(part, ImagePart))

@@ -191,6 +191,39 @@ def test_a_turn_that_is_cancelled_in_a_hook_leaves_a_session_that_goes_on(moment
     assert CANCELLED not in talk.results()
 
 
+class Mistaken(TurnHooks):
+    """Returns, from one of its methods, what no hook returns."""
+
+    def __init__(self, method: str) -> None:
+        setattr(self, method, self.answer)
+
+    def answer(self, *_: object) -> dict[str, str]:
+        return {"refusal": "no"}
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("before_tool", "Error: this call was refused, and not run: the check before it failed with TypeError."),
+        ("after_tool", "the result"),
+    ],
+)
+def test_what_no_hook_returns_is_an_error_of_the_hook_and_loses_no_result(
+    method: str, result: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = Tool(definition=ToolDefinition(name="look"), run=lambda _: "the result")
+    session = AgentSession(model=ScriptedModel([calls("look"), "Done."]), tools=[tool], turn_hooks=Mistaken(method), budget="8k")
+    assert asyncio.run(session.run("Look.")).text == "Done."
+    assert [message.text for message in session.window.view.messages if message.role == "tool"] == [result]
+    assert f"{method} of the turn hooks must return a " in caplog.text
+
+
+def test_a_request_that_is_none_ends_the_turn_with_what_to_return() -> None:
+    session = AgentSession(model=ScriptedModel(["Done."]), turn_hooks=Mistaken("before_request"), budget="8k")
+    with pytest.raises(TypeError, match="before_request of the turn hooks must return a WindowRequest or None"):
+        asyncio.run(session.run("Look."))
+
+
 def test_hooks_of_the_wrong_type_are_refused() -> None:
     with pytest.raises(TypeError, match="turn_hooks must be a TurnHooks"):
         AgentSession(model=ScriptedModel([]), turn_hooks=print)  # type: ignore[arg-type]  # wrong on purpose

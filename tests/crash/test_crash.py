@@ -55,6 +55,7 @@ def test_killed_writers_lose_nothing_however_often() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("500 rounds, 0 lost, 0 corrupt\n", "", 0)
 
 
+@pytest.mark.slow
 def test_some_of_the_kills_fall_into_the_middle_of_a_batch() -> None:
     done = crash("--rounds", "40", "--seed", "1", "--verbose")
     found = re.fullmatch(r"([\d,]+) entries were acknowledged; (\d+) files ended in the middle of a batch\n", done.stderr)

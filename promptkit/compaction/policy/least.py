@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["LeastSize", "compacts_overflow", "count_newest"]
+__all__ = ["LeastSize", "compacts_overflow", "count_newest", "describe_largest"]
 
 
 @attrs.frozen(kw_only=True)
@@ -90,3 +91,19 @@ def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
     reply = next((at for at in range(len(items) - 1, last or 0, -1) if items[at].message.role == "assistant"), None)
     sizer = Sizer(tokenizer)
     return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+
+
+def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer, *, count: int = 3) -> str:
+    """Name the largest messages of a request, with their sizes in tokens, and what to do about them.
+
+    >>> print(describe_largest(messages, tokenizer))
+    The largest messages: result of read_file 4,300, result of search 1,200, user 310. Shorten them, or use a larger window or model.
+    """
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    sizer = Sizer(tokenizer)
+    largest = sorted(((sizer.count_message(message), at) for at, message in enumerate(messages)), key=lambda each: (-each[0], each[1]))
+    listed = (
+        f"{f'result of {name}' if (name := names.get(messages[at].tool_call_id or '')) else messages[at].role} {tokens:,}"
+        for tokens, at in largest[:count]
+    )
+    return f"The largest messages: {', '.join(listed)}. Shorten them, or use a larger window or model."

@@ -78,6 +78,7 @@ def truncate_messages(  # noqa: PLR0913  # keywords
     headroom: float = HEADROOM,
     step: int = 0,
     count_message: Callable[[Message], int] | None = None,
+    request: Message | None = None,
 ) -> Reduction:
     """Drop messages until a request fits its limit, after the rules of Copilot CLI's truncator. Linear in the number of messages.
 
@@ -94,6 +95,7 @@ def truncate_messages(  # noqa: PLR0913  # keywords
         step: If not 0, the number of dropped tokens is rounded up to a multiple of it. Then the next requests drop the same messages and
             begin with the same bytes, which the provider's prompt cache needs.
         count_message: Counts the tokens of a message, for callers that have counted them before. Default: the tokenizer.
+        request: The last message that the user wrote, which is never dropped either. A program's message may follow it.
 
     Returns:
         The reduction.
@@ -110,7 +112,7 @@ def truncate_messages(  # noqa: PLR0913  # keywords
     if total > limit:
         excess = total - int(limit * (1 - headroom))
         target = total - (-(-excess // step) * step if step else excess)
-        for start, end in _removal_order(messages):
+        for start, end in _removal_order(messages, request):
             for at in range(start, end):
                 if at not in gone:
                     gone[at] = MessageChange(index=at, kind="dropped", saved=sizes[at])
@@ -247,13 +249,17 @@ def _orphans(messages: Sequence[Message]) -> set[int]:
     return found
 
 
-def _removal_order(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+def _removal_order(messages: Sequence[Message], request: Message | None) -> Iterator[tuple[int, int]]:
     """Iterate over the blocks that may be dropped, in the order in which they are dropped.
 
     The newest round is none of them: a model that does not see its own calls makes them again.
     """
     last = _last_user(messages)
-    blocks = [(start, end) for start, end in block_spans(messages) if messages[start].role != "system" and start != last]
+    blocks = [
+        (start, end)
+        for start, end in block_spans(messages)
+        if messages[start].role != "system" and start != last and messages[start] is not request
+    ]
     edge = -1 if last is None else last
     answers = [block for block in blocks if messages[block[0]].role != "user"]
     user_messages = [block for block in blocks if messages[block[0]].role == "user"]

@@ -45,6 +45,8 @@ class RequestLimits:
     tokenizer: Tokenizer
     pruned: bool = False
     """Whether messages may be dropped, as no summary reduced the request."""
+    request: Message | None = None
+    """The last message that the user wrote, in a request that is pruned. Messages of the program may follow it."""
     count_message: Callable[[Message], int] = attrs.field(
         default=attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True), eq=False, repr=False
     )
@@ -137,6 +139,7 @@ def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Proce
                 headroom=headroom,
                 step=int(limits.limit * step),
                 count_message=limits.count_message,
+                request=limits.request,
             ).messages
         except BudgetExceededError:  # the render raises it with the figures of the whole prompt
             return messages

@@ -253,6 +253,14 @@ def test_a_turn_that_is_cancelled_in_a_tool_leaves_a_session_that_goes_on() -> N
     assert each.sent(1) == ["Be brief.", "look", "read", CANCELLED, "never mind"]
 
 
+def test_a_turn_whose_program_was_killed_while_its_tools_ran_is_resumed() -> None:
+    before = Transcript()
+    before.append_messages(Message(role="user", content="look"), Message(role="assistant", tool_calls=calls(1, 2)))
+    each = held("It is there.", transcript=before)
+    assert asyncio.run(each.session.resume()).text == "It is there."
+    assert each.sent(0) == ["Be brief.", "look", "read+read", MISSING_TOOL_RESULT, MISSING_TOOL_RESULT]
+
+
 def test_a_turn_that_is_cancelled_while_the_model_thinks_is_resumed() -> None:
     async def thinks(request: object) -> str:
         await asyncio.Event().wait()

@@ -579,3 +579,24 @@ def test_warmth_follows_what_the_provider_read_from_its_cache_and_the_time_since
 
     asyncio.run(talk())
     assert seen == [False, False, False, True, True, True, False, False, False, True, False, False]
+
+
+def test_the_calls_that_still_wait_for_results_are_pending_while_results_come_one_by_one() -> None:
+    window = ContextWindow(model="gpt-4.1", budget="8k")
+    window.add(Message(role="user", content="Look."))
+    asyncio.run(window.request())
+    first, second = ToolCall(id="c1", name="read"), ToolCall(id="c2", name="read")
+    window.add_reply(Message(role="assistant", tool_calls=[first, second]))
+    assert list(window.pending_calls) == [first, second]
+    window.add(Message(role="tool", tool_call_id="c2", content="two"))
+    assert list(window.pending_calls) == [first]
+    window.add(Message(role="tool", tool_call_id="c1", content="one"))
+    assert not window.pending_calls
+
+
+def test_no_call_is_pending_once_the_user_has_said_more() -> None:
+    window = ContextWindow(model="gpt-4.1", budget="8k")
+    window.add(Message(role="user", content="Look."))
+    window.add(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read")]))
+    window.add(Message(role="user", content="Never mind."))
+    assert not window.pending_calls

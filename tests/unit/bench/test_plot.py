@@ -83,6 +83,7 @@ def test_a_picture_is_a_file_of_its_form(name: str) -> None:
     assert ET.fromstring(drawn(name, ".svg")).tag.endswith("svg")  # noqa: S314  # our own
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
     run = RUNS["one"]
     path = tmp_path / "run.json"

@@ -24,6 +24,7 @@ def file(*names: str, name: str = "talk.jsonl") -> FileResult:
     return FileResult(file=name, conversations=1, messages=60, window=32_000, model="gpt-5", policies=tuple(policy(each) for each in names))
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes() -> None:
     for form in (".svg", ".html"):
         assert draw_timeline([file("vscode", "off")], form) == draw_timeline([file("vscode", "off")], form)

@@ -87,6 +87,7 @@ def test_prints_a_line_for_each_budget_and_a_heat_map(capsys: pytest.CaptureFixt
     assert lines[-2].startswith("stable prefix  tokens of the leading messages")
 
 
+@pytest.mark.slow
 def test_says_how_long_it_takes_where_times_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, *BENCH[:-1], "1")
     lines = out.splitlines()
@@ -195,6 +196,7 @@ def test_tolerances_say_how_much_may_get_worse(capsys: pytest.CaptureFixture[str
     assert run(capsys, *BENCH, "--baseline", "base.json", "--tolerance", "90%")[0] == 0
 
 
+@pytest.mark.slow
 def test_times_can_be_left_out_of_the_comparison(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     timed = [*BENCH[:-1], "1"]
     run(capsys, *timed, "--json", "base.json")

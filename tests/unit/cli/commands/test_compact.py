@@ -122,7 +122,7 @@ class TestWithoutAModel:
 
         assert isinstance(summary, str)
         assert json.dumps(str(file)) in summary
-        assert f"{len(file.read_text().splitlines()) - 1} lines" in summary
+        assert f"{len(file.read_text().splitlines()) - 2} entries" in summary  # without the header and the checkpoint
 
     def test_without_a_key_no_model_is_asked(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         status, out, err = run(capsys, str(file), "--model", "gpt-4.1", "--instructions", "Be brief.")

@@ -153,6 +153,7 @@ def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, c
     assert "error" in json.loads(file.with_name("out.json").read_bytes())["files"][1]
 
 
+@pytest.mark.slow
 def test_processes_start_from_a_real_program(file: Path, tmp_path: Path) -> None:
     other = write_transcript(tmp_path / "other.jsonl", long_conversation(4))
     command = [sys.executable, "-c", CODE, "replay", file.name, other.name, "--workers", "2", "--policy", "vscode", "--window", "8k"]

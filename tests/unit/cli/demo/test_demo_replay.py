@@ -103,7 +103,7 @@ class TestCommand:
             "       15     2     949  ██░░░░░░░░░░░░░░░░░░  summary applied: 7,287 → 792",
             "  1. Conversation Overview",
             "  63 messages are summarized here. What the person said stands after this sum…",
-            '  there: recall({"query": "test_hints.py"})',
+            '  look it up there: recall({"query": "test_hints.py"})',
             "results: 3,810 of 9,000 tokens.",
         ):
             assert line in lines

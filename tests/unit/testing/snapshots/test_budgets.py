@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import (
@@ -197,6 +198,7 @@ def test_a_rendered_prompt_and_no_budget_have_no_sections() -> None:
     assert "# " not in re.sub("## ", "", format_prompt(levels))
 
 
+@pytest.mark.slow
 def test_twenty_thousand_messages_are_compared_in_good_time() -> None:
     prompt = tuple(UserMessage(priority=number % 97)["the same words"] for number in range(20_000))
     assert "stay" in document(prompt, 60_000, 29_000)

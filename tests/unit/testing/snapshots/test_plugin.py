@@ -63,6 +63,7 @@ def test_a_changed_prompt_is_shown_as_a_diff(project: Project) -> None:
     assert project.files() == {"test_prompt/test_review.md": SHOWN.replace("review code", "review Python code")}
 
 
+@pytest.mark.slow
 def test_a_long_diff_is_shown_in_full_and_in_parallel_runs_too(project: Project) -> None:
     old, new = ("\n".join(f"{word} {n}" for n in range(100)) for word in ("old", "new"))
     project.write(f"## User\n\n```\n{old}\n```\n", FILE)
@@ -175,6 +176,7 @@ class TestForms:
 """
 
 
+@pytest.mark.slow
 def test_all_kinds_live_in_one_session_with_other_snapshots(project: Project) -> None:
     project.write(EVERY_KIND)
     assert project.counts("--snapshot-update", "-n", "1") == {"passed": 4, "snapshot generated": 20}
@@ -212,6 +214,7 @@ def test_stable(prompt_snapshot, messages_snapshot, receipt_snapshot, tmp_path):
 """
 
 
+@pytest.mark.slow
 def test_a_stable_snapshot_is_the_same_in_every_run_and_place(project: Project, tmp_path: Path) -> None:
     project.write(STABLE)
     project.run("--snapshot-update")
@@ -258,6 +261,7 @@ def test_a_session_that_takes_no_snapshot_pays_for_none() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_a_project_may_set_the_stabilisers_for_all_of_its_tests(project: Project) -> None:
     project.write(
         "import pytest\n@pytest.fixture\ndef prompt_snapshot(prompt_snapshot):\n    return prompt_snapshot.stabilize(str.upper, dates=True)\n",

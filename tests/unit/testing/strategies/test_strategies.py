@@ -148,6 +148,7 @@ class TestPrompts:
     def test_render_where_there_is_room(self, prompt: Child, tokenizer: Tokenizer) -> None:
         assert rendered(prompt, AMPLE, tokenizer)
 
+    @pytest.mark.slow
     @settings(MANY, max_examples=examples(500))
     @given(grown({"alternatives", "tools"}))
     def test_have_calls_and_results_in_one_alternative(self, prompt: Child) -> None:
@@ -355,6 +356,7 @@ def test_the_oracle_knows_features_that_are_some() -> None:
     assert set(FEATURES) < set(strategies.FEATURES)
 
 
+@pytest.mark.slow
 def test_a_failing_example_is_shown_with_its_children(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from hypothesis import given, settings
