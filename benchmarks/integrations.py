@@ -24,9 +24,11 @@ from promptkit.testing.server import Rule, serve
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from pydantic_ai.messages import ModelMessage
+
     from promptkit.testing.server import Server
 
-__all__ = ["FRAMEWORKS", "VARIANTS", "Figures", "main", "run_langchain", "run_openai_agents"]
+__all__ = ["FRAMEWORKS", "VARIANTS", "Figures", "main", "run_langchain", "run_openai_agents", "run_pydantic_ai"]
 
 WINDOW = 4_000
 REPLY_TOKENS = 300
@@ -183,11 +185,56 @@ async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool
         return _read_figures(server, turns=answered, state_messages=len(await session.get_items()))
 
 
+async def run_pydantic_ai(variant: str, turns: int = TURNS, *, responses: bool = False) -> Figures:
+    """Run the conversation through pydantic-ai, over Chat Completions or the Responses API."""
+    from pydantic_ai import Agent, Tool
+    from pydantic_ai.exceptions import ModelContextWindowExceededError
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from promptkit.integrations.pydantic_ai import Compaction, Fit
+
+    with start_server(turns) as server:
+        client, summaries = (
+            openai.AsyncOpenAI(
+                base_url=server.url, api_key="none", max_retries=0, http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED)
+            )
+            for _ in range(2)
+        )
+        make: Mapping[str, Callable[[], Fit | Compaction]] = {
+            "fit": lambda: Fit(BUDGET),
+            "compaction": lambda: Compaction(budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)),
+        }
+        agent = Agent(
+            (OpenAIResponsesModel if responses else OpenAIChatModel)("gpt-4.1", provider=OpenAIProvider(openai_client=client)),
+            instructions=INSTRUCTIONS,
+            tools=[Tool(read_text, name="read_file")],
+            capabilities=[make[variant]()] if variant in make else [],
+            model_settings={"max_tokens": REPLY_TOKENS},
+        )
+        history: list[ModelMessage] = []
+
+        async def ask(text: str) -> object:
+            try:
+                result = await agent.run(text, message_history=history)
+            except ModelContextWindowExceededError as error:
+                raise error.__cause__ or error from None  # the SDK's
+            history[:] = result.all_messages()
+            return result
+
+        async with client:
+            answered = await _count_turns(turns, ask)
+        return _read_figures(server, turns=answered, state_messages=len(history))
+
+
 FRAMEWORKS: Mapping[str, tuple[str, Callable[[str, int], Awaitable[Figures]]]] = {
     "langchain": ("langchain_openai", run_langchain),
     "openai-agents": ("agents", run_openai_agents),
+    "pydantic-ai": ("pydantic_ai", run_pydantic_ai),
 }
 """Each framework's module, without which it is skipped, and what runs it."""
+WITHOUT_MEANS = {"pydantic-ai"}
+"""Frameworks that have no means of their own for every provider: the variant `own` is left out."""
 
 
 async def _run(names: Sequence[str], turns: int) -> dict[str, dict[str, Figures]]:
@@ -197,7 +244,8 @@ async def _run(names: Sequence[str], turns: int) -> dict[str, dict[str, Figures]
         if find_spec(module) is None:
             print(f"{name} is skipped: {module} is not installed.", file=sys.stderr)
             continue
-        found[name] = {variant: await run(variant, turns) for variant in VARIANTS}
+        variants = [variant for variant in VARIANTS if variant != "own" or name not in WITHOUT_MEANS]
+        found[name] = {variant: await run(variant, turns) for variant in variants}
     return found
 
 

@@ -15,11 +15,10 @@ import attrs
 from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
 from promptkit.errors import ContextLengthExceededError, UnknownModelError
 from promptkit.fitting import Fitted, fit
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
 from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
-from promptkit.providers.errors import overflow_from_error
 from promptkit.providers.model import Reply
-from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
+from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
 
 try:
@@ -99,7 +98,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._tokenizer = tokenizer
         self._keep: Literal["newest", "oldest"] = keep
         self._shorten = shorten
-        self._learned: dict[str, ContextBudget] = {}
+        self._learned = LearnedBudgets(tokenizer)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send what fits."""
@@ -126,7 +125,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _fit(self, request: Request, facts: ModelFacts) -> Fitted[BaseMessage]:
         return fit(
             cast("list[BaseMessage]", request.messages),  # a union of subclasses
-            budget=self._learned.get(facts.model, facts.budget),
+            budget=self._learned.get(facts),
             model=facts.model,
             tools=facts.tools,
             tokenizer=self._tokenizer,
@@ -140,14 +139,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _learn(self, facts: ModelFacts, fitted: Fitted[BaseMessage], error: Exception) -> bool:
         """Lower the budget of a model after a refusal. Returns False if the error is about something else."""
         refusal = _find_refusal(error, facts.model)
-        overflow = None if refusal is None else overflow_from_error(refusal)
-        if overflow is None:
-            return False
-        used = self._learned.get(facts.model, facts.budget)
-        budget = resolve_budget(used, model=facts.model, tokenizer=self._tokenizer, tools=facts.tools, for_render=True)
-        budget = attrs.evolve(budget, for_render=False, safety=1.0)  # so that a window that the provider names is a limit, too
-        self._learned[facts.model] = budget_after_overflow(budget, refused=fitted.tokens, window=overflow.window)
-        return True
+        return refusal is not None and self._learned.learn(facts, fitted.tokens, refusal)
 
 
 # Any: as above

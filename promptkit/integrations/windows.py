@@ -15,6 +15,7 @@ from promptkit.agent.sync import LoopThread
 from promptkit.agent.window import ContextWindow
 from promptkit.errors import InvalidArgumentError
 from promptkit.providers.errors import overflow_from_error
+from promptkit.tokens.budget import budget_after_overflow, resolve_budget
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MAX_THREADS", "IssuedRequest", "ModelFacts", "ThreadWindows", "WindowOptions", "find_overflow"]
+__all__ = ["MAX_THREADS", "IssuedRequest", "LearnedBudgets", "ModelFacts", "ThreadWindows", "WindowOptions", "find_overflow"]
 
 T = TypeVar("T")
 
@@ -194,6 +195,28 @@ async def _close_all(threads: OrderedDict[str, _Thread]) -> None:
 async def _close(thread: _Thread) -> None:
     if thread.window is not None:
         await thread.window.close()
+
+
+class LearnedBudgets:
+    """The budgets of models whose provider refused a request: each lower than the one that was given."""
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+        self._budgets: dict[str, ContextBudget] = {}
+
+    def get(self, facts: ModelFacts) -> int | str | ContextBudget | None:
+        """Return the budget for a model: the learned one, or the one that was given."""
+        return self._budgets.get(facts.model, facts.budget)
+
+    def learn(self, facts: ModelFacts, tokens: int, refusal: BaseException) -> bool:
+        """Lower the budget of a model after the refusal of a request of so many tokens. Returns False if the error says nothing of it."""
+        overflow = overflow_from_error(refusal)
+        if overflow is None:
+            return False
+        budget = resolve_budget(self.get(facts), model=facts.model, tokenizer=self._tokenizer, tools=facts.tools, for_render=True)
+        budget = attrs.evolve(budget, for_render=False, safety=1.0)  # so that a window that the provider names is a limit, too
+        self._budgets[facts.model] = budget_after_overflow(budget, refused=tokens, window=overflow.window)
+        return True
 
 
 def find_overflow(error: BaseException) -> BaseException | None:

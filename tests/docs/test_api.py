@@ -40,6 +40,7 @@ NAMESPACES = (
     "promptkit.agent",
     "promptkit.integrations.langchain",
     "promptkit.integrations.openai_agents",
+    "promptkit.integrations.pydantic_ai",
     "promptkit.replay",
     "promptkit.bench",
     "promptkit.testing",

@@ -1,0 +1,361 @@
+"""pydantic-ai: capabilities that make each request fit. The run's message history keeps all messages.
+
+>>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Fit()])
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import attrs
+
+from promptkit.errors import ContextLengthExceededError
+from promptkit.fitting import Fitted, fit
+from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
+from promptkit.tokens.models import model_name
+
+try:
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ImageUrl,
+        ModelMessage,
+        ModelRequest,
+        ModelRequestPart,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+except ImportError as error:
+    problem = (
+        "promptkit.integrations.pydantic_ai needs pydantic-ai: run `pip install 'pydantic-ai-slim>=2.60'`, or "
+        "`pip install '.[pydantic-ai]'` in a checkout of promptkit."
+    )
+    raise ImportError(problem) from error
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestContext
+
+    from promptkit.compaction.events import Events
+    from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.integrations.windows import IssuedRequest
+    from promptkit.messages import Part
+    from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.models import NamedModel
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.transcript import Transcript
+
+Context: TypeAlias = RunContext[Any]  # Any: the program's dependencies
+
+__all__ = ["Compaction", "Fit"]
+
+
+@attrs.frozen(eq=False)
+class _Unit:
+    """A message of promptkit's in pydantic-ai's history: one part of a request, or a whole response."""
+
+    at: int
+    """The place of the message in the history."""
+    value: ModelRequestPart | ModelResponse
+
+
+class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
+    """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
+
+    The message history is not changed. Messages of which nothing changed are its own objects. A request that the provider refuses as
+    too large is made again once, smaller.
+
+    >>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Fit(budget="64k")])
+
+    Args:
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
+            of the serving model less the tokens reserved for the reply.
+        model: The name by which the model is counted. Default: that of the serving model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        keep: Which of the older rounds stay longest.
+        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or left out.
+    """
+
+    def __init__(
+        self,
+        budget: int | str | ContextBudget | None = None,
+        *,
+        model: str | NamedModel | None = None,
+        tokenizer: Tokenizer | None = None,
+        keep: Literal["newest", "oldest"] = "newest",
+        shorten: bool = True,
+    ) -> None:
+        self._budget = budget
+        self._model = None if model is None else model_name(model)
+        self._learned = LearnedBudgets(tokenizer)
+        self._fit = partial(fit, tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild)
+
+    async def prepare_model_request(self, ctx: Context, request_context: ModelRequestContext) -> ModelRequestContext:  # noqa: ARG002  # the hook's
+        """Send what fits."""
+        fitted = self._fit_messages(request_context)
+        return replace(request_context, messages=_join(request_context.messages, fitted.messages))
+
+    async def on_model_request_error(
+        self,
+        ctx: Context,  # noqa: ARG002  # the hook's
+        *,
+        request_context: ModelRequestContext,
+        error: Exception,
+    ) -> ModelResponse:
+        """Ask for another attempt after the first refusal."""
+        refusal = _find_refusal(error, request_context)
+        facts = _read_facts(request_context, self._budget, self._model)
+        if refusal is not None and not request_context.attempt > FIRST:
+            tokens = self._fit_messages(request_context).tokens
+            if self._learned.learn(facts, tokens, refusal):
+                raise RetryModelRequest from error
+        raise error
+
+    def _fit_messages(self, request: ModelRequestContext) -> Fitted[_Unit]:
+        facts = _read_facts(request, self._budget, self._model)
+        return self._fit(
+            _split(request.messages),
+            budget=self._learned.get(facts),
+            model=facts.model,
+            tools=facts.tools,
+            system=facts.instructions,
+        )
+
+
+class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
+    """Keep each conversation within the context window: older messages are summarized as promptkit's presets do.
+
+    Every conversation (`conversation_id`) has a `ContextWindow` of its own. The message history is not changed. The usage that the model
+    reports corrects the window's counts, and a request that the provider refuses as too large is made again once, smaller.
+
+    >>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Compaction(summarizer=OpenAIModel("gpt-4.1-mini"))])
+
+    Args:
+        model: The name by which the model is counted. Default: that of the serving model.
+        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are extracted without a model. It is
+            called in an event loop of its own, so give it a client that nothing else uses.
+        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+        budget: What requests may take, in tokens. Default: what is known of the serving model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        events: Receive what is decided and done.
+        transcripts: Returns the transcript of a conversation, so that summaries survive a restart. Default: transcripts in memory.
+        max_threads: The most conversations whose windows are kept open. The one that was used least recently is closed first.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a window is made of, each with a default
+        self,
+        *,
+        model: str | NamedModel | None = None,
+        summarizer: Summarizer | Model | None = None,
+        preset: str | Preset = "vscode",
+        budget: int | str | ContextBudget | None = None,
+        tokenizer: Tokenizer | None = None,
+        events: Events | None = None,
+        transcripts: Callable[[str], Transcript] | None = None,
+        max_threads: int = MAX_THREADS,
+    ) -> None:
+        self._budget = budget
+        self._model = None if model is None else model_name(model)
+        options = WindowOptions(preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events)
+        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+        self._issued: OrderedDict[str, IssuedRequest] = OrderedDict()
+        self._max_issued = 10 * max_threads
+
+    async def prepare_model_request(self, ctx: Context, request_context: ModelRequestContext) -> ModelRequestContext:
+        """Send the conversation as its window shows it."""
+        facts = _read_facts(request_context, self._budget, self._model)
+        units = _split(request_context.messages)
+        make = partial(self._windows.request, ctx.conversation_id or "", facts, [_read(unit) for unit in units], units)
+        issued = await self._windows.loop.wait_async(make)
+        self._issued[ctx.run_id or ""] = issued
+        if len(self._issued) > self._max_issued:  # of runs that were cancelled
+            self._issued.popitem(last=False)
+        pairs = list(zip(issued.request.origins, issued.request.messages, strict=True))[1 if facts.instructions else 0 :]
+        by_call = {message.tool_call_id: unit for unit in units if (message := _read(unit)).role == "tool"}
+        shown: list[_Unit | Message] = []
+        for origin, message in pairs:
+            original = by_call.get(message.tool_call_id) if message.role == "tool" else None
+            if origin is not None:
+                shown.append(cast("_Unit", origin))  # as the window was given it
+            else:
+                shown.append(message if original is None else _rebuild(original, message))
+        return replace(request_context, messages=_join(request_context.messages, shown))
+
+    async def after_model_request(
+        self,
+        ctx: Context,
+        *,
+        request_context: ModelRequestContext,  # noqa: ARG002  # the hook's
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """Tell the window the reply and its usage."""
+        issued = self._issued.pop(ctx.run_id or "", None)
+        if issued is not None:
+            used = response.usage
+            usage = Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, cached_tokens=used.cache_read_tokens)
+            reply = partial(self._windows.reply, issued, _read(_Unit(0, response)), usage if used.input_tokens else None)
+            await self._windows.loop.wait_async(reply)
+        return response
+
+    async def on_model_request_error(self, ctx: Context, *, request_context: ModelRequestContext, error: Exception) -> ModelResponse:
+        """Ask for another attempt after the first refusal."""
+        issued, refusal = self._issued.pop(ctx.run_id or "", None), _find_refusal(error, request_context)
+        if issued is not None and refusal is not None:
+            recovered = await self._windows.loop.wait_async(partial(self._windows.recover, issued, refusal))
+            if recovered:
+                raise RetryModelRequest from error
+        raise error
+
+
+FIRST = 1
+"""The number of the first attempt at a request."""
+
+
+def _read_facts(request: ModelRequestContext, budget: int | str | ContextBudget | None, model: str | None) -> ModelFacts:
+    parameters = request.model_request_parameters
+    tools = tuple(
+        ToolDefinition(name=tool.name, description=tool.description, parameters=tool.parameters_json_schema, strict=tool.strict)
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    )
+    instructions = "\n\n".join(part.content for part in parameters.instruction_parts or ()) or None
+    return ModelFacts(model=model or request.model.model_name, budget=budget, instructions=instructions, tools=tools)
+
+
+def _split(messages: Sequence[ModelMessage]) -> list[_Unit]:
+    return [
+        _Unit(at, value)
+        for at, message in enumerate(messages)
+        for value in (message.parts if isinstance(message, ModelRequest) else (message,))
+    ]
+
+
+def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) -> list[ModelMessage]:
+    """Put units together again. A message of which every part is its own is the object itself."""
+    joined: list[ModelMessage] = []
+    places: list[int | None] = []
+    for unit in units:
+        if isinstance(unit, Message):
+            joined.append(_write(unit))
+            places.append(None)
+        elif isinstance(unit.value, ModelResponse):
+            joined.append(unit.value)
+            places.append(None)
+        elif places and places[-1] == unit.at:
+            request = cast("ModelRequest", joined[-1])  # as its part was one of a request
+            joined[-1] = replace(request, parts=[*request.parts, unit.value])
+        else:
+            joined.append(replace(cast("ModelRequest", messages[unit.at]), parts=[unit.value]))  # as above
+            places.append(unit.at)
+    return [_find_own(messages[at], made) if at is not None else made for at, made in zip(places, joined, strict=True)]
+
+
+def _find_own(own: ModelMessage, made: ModelMessage) -> ModelMessage:
+    same = len(own.parts) == len(made.parts) and all(one is other for one, other in zip(own.parts, made.parts, strict=True))
+    return own if same else made
+
+
+def _read(unit: _Unit) -> Message:
+    value = unit.value
+    return _read_response(value) if isinstance(value, ModelResponse) else _read_part(value)
+
+
+def _read_response(response: ModelResponse) -> Message:
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    for part in response.parts:
+        if isinstance(part, TextPart):
+            content.append(part.content)
+        elif isinstance(part, ThinkingPart):
+            content.append(OpaquePart(value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"))
+        elif isinstance(part, ToolCallPart):
+            calls.append(ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()))
+    return Message(role="assistant", content=content, tool_calls=calls)
+
+
+def _read_part(part: ModelRequestPart) -> Message:
+    if isinstance(part, SystemPromptPart):
+        return Message(role="system", content=part.content)
+    if isinstance(part, UserPromptPart):
+        given = part.content
+        return Message(role="user", content=[given] if isinstance(given, str) else [_read_content(each) for each in given])
+    if isinstance(part, ToolReturnPart):
+        return Message(role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id)
+    respond = getattr(part, "model_response", None)  # a request to try again, whose classes differ by version
+    text: object = respond() if callable(respond) else getattr(part, "content", None)
+    if text is not None:
+        call_id = getattr(part, "tool_call_id", None) if getattr(part, "tool_name", None) is not None else None
+        return Message(role="user" if call_id is None else "tool", content=str(text), tool_call_id=call_id)
+    return Message(role="user", content=[OpaquePart(value={"type": part.part_kind}, tokens=0, provider="pydantic-ai")])
+
+
+def _read_content(given: object) -> Part:
+    match given:
+        case str():
+            return given
+        case ImageUrl(url=url):
+            return ImagePart(url=url)
+        case BinaryContent() if given.is_image:
+            return ImagePart(url=given.data_uri)
+        case _:
+            text = getattr(given, "content", None)
+            return text if isinstance(text, str) else OpaquePart(value={"type": str(getattr(given, "kind", ""))}, tokens=0)
+
+
+def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
+    """Return a unit with its shortened text, and the tool calls that are left."""
+    value = unit.value
+    if isinstance(value, ModelResponse):
+        arguments = {call.id: call.arguments for call in shortened.tool_calls}
+        texts = [part for part in shortened.content if isinstance(part, str)]
+        parts: list[Any] = []  # Any: pydantic-ai's union of parts of a response
+        for part in value.parts:
+            if isinstance(part, ToolCallPart):
+                called: Any = part  # Any: of any type of arguments
+                if part.tool_call_id in arguments:
+                    parts.append(replace(called, args=json.loads(arguments[part.tool_call_id] or "{}")))
+            elif not isinstance(part, TextPart):
+                parts.append(part)
+            elif texts:
+                parts.append(replace(part, content="\n".join(texts)))
+                texts = []
+        return _Unit(unit.at, replace(value, parts=parts))
+    if isinstance(value, UserPromptPart) and not isinstance(value.content, str):
+        return _Unit(unit.at, replace(value, content=[shortened.text, *(each for each in value.content if not isinstance(each, str))]))
+    readable: Any = value  # Any: every part that was read as text has its text there
+    return _Unit(unit.at, replace(readable, content=shortened.text))
+
+
+def _write(message: Message) -> ModelMessage:
+    """Return a message that the history does not have: a summary, or a result that was missing."""
+    match message.role:
+        case "assistant":
+            calls = [ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id) for call in message.tool_calls]
+            return ModelResponse(parts=[TextPart(content=message.text), *calls])
+        case "tool":
+            return ModelRequest(parts=[ToolReturnPart(tool_name="", content=message.text, tool_call_id=message.tool_call_id or "")])
+        case "system":
+            return ModelRequest(parts=[SystemPromptPart(content=message.text)])
+        case "user":
+            return ModelRequest(parts=[UserPromptPart(content=message.text)])
+
+
+def _find_refusal(error: Exception, request: ModelRequestContext) -> BaseException | None:
+    """Return the error that says that a request was too large; None if it says something else."""
+    found = find_overflow(error)
+    if found is None and isinstance(error, ModelContextWindowExceededError):
+        return ContextLengthExceededError(str(error), model=request.model.model_name)
+    return found
