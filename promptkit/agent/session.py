@@ -117,7 +117,8 @@ class AgentSession:
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
-            redactor: Removes secrets from summaries and from what summarizers read.
+            redactor: Removes secrets from summaries, and from copies of the conversation that summarizers read. A summarizer that continues
+                the last request sends what that request sent.
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
             promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
@@ -283,7 +284,9 @@ class AgentSession:
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
 
     def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none."""
+        """Show again what the latest compaction summarized. Returns None if there is none. Raises TurnInProgressError while a turn is running."""
+        if self._turn.locked():
+            raise TurnInProgressError
         return self.window.undo_compaction()
 
     def rewind(self, to: str | None) -> Entry:

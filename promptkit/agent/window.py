@@ -119,7 +119,8 @@ class ContextWindow(BranchMethods):
             reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
-            redactor: Removes secrets from summaries and from what summarizers read.
+            redactor: Removes secrets from summaries, and from copies of the conversation that summarizers read. A summarizer that continues
+                the last request sends what that request sent.
             events: Receive what the controller decides and does.
             archives: Where the entries that a summary replaces are archived.
             promotions: Larger models, the smallest first, for presets that switch to one before they summarize.

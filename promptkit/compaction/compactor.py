@@ -123,7 +123,7 @@ class Compactor:
             max_result_tokens: The most tokens of one tool result in the view; None: no limit.
             tools: The tools of the conversation. Some providers refuse tool calls in a request without them.
             hooks: Run before and after a compaction.
-            redactor: Removes secrets from what summarizers read and write; None: nothing is removed.
+            redactor: Removes secrets from what summarizers read and write; None: nothing is removed. The last request goes out as it was sent.
             events: Receive what happens.
             look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary with given facts.
             file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.

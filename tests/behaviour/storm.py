@@ -373,7 +373,8 @@ class Storm:
                 case "compact":
                     others.append(_task(self.session.compact()))
                 case "undo":
-                    self.session.undo_compaction()
+                    with suppress(TurnInProgressError):
+                        self.session.undo_compaction()
                 case "switch":
                     await self._switch()
                 case "intrude":

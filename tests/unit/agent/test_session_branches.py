@@ -49,8 +49,13 @@ def answer(request: Request) -> str | ToolCall:
     return ToolCall(id="t1", name="slow", arguments="{}") if last.role == "user" and last.text == "go now" else "done"
 
 
+async def undo(session: AgentSession, _: str) -> object:
+    return session.undo_compaction()
+
+
 CHANGES: dict[str, Callable[[AgentSession, str], Awaitable[object]]] = {
     "switch_branch": lambda session, entry: session.switch_branch(entry),
+    "undo_compaction": undo,
     "reset": lambda session, _: session.reset(),
     "handoff": lambda session, _: session.handoff("Ship it.", InMemoryStore()),
 }
