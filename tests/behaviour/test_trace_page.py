@@ -206,7 +206,7 @@ SHOWN: dict[str, tuple[Callable[[], Child], int]] = {
 
 
 @pytest.mark.parametrize("budgets", [4, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if "tools" in name else pytest.mark.slow) for name in SHOWN])
 def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
     name: str, budgets: int, chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:

@@ -33,6 +33,7 @@ from promptkit.tokens.tokenizer import count_message
 from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ def as_parts(content: Any) -> list[dict[str, str]]:  # Any: of a request
 
 class TestLaws:
     @given(messages=conversations(), budget=st.integers(1, 3_000), tools=st.booleans(), shorten=st.booleans(), data=st.data())
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=examples(150 * 2))
     def test_what_fits_is_within_the_budget_and_costs_what_a_render_of_it_costs(
         self, messages: list[Message], budget: int, data: st.DataObject, *, tools: bool, shorten: bool
     ) -> None:
@@ -111,7 +112,7 @@ class TestLaws:
             assert list(fitted.messages) == messages
 
     @given(texts=st.lists(st.text("ab \n", max_size=9), min_size=1, max_size=5), data=st.data())
-    @settings(deadline=None, max_examples=80)
+    @settings(deadline=None, max_examples=examples(80 * 2))
     def test_a_message_counts_what_a_render_of_it_counts(self, texts: list[str], data: st.DataObject) -> None:
         tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, HeuristicTokenizer(), COUNTED]))
         role = data.draw(st.sampled_from(["system", "user", "assistant"]))
@@ -131,7 +132,7 @@ class TestLaws:
             assert fit(messages, budget=9_000, tokenizer=tokenizer).tokens in (rendered.tokens, overhead, 0)
 
     @given(parts=st.lists(st.integers(0, 40), min_size=1, max_size=6), budget=st.integers(5, 120))
-    @settings(deadline=None, max_examples=80)
+    @settings(deadline=None, max_examples=examples(80 * 2))
     def test_what_fits_a_calibrated_budget_counts_the_same_when_it_is_fit_again(self, parts: list[int], budget: int) -> None:
         message = Message(role="user", content=[{"type": "text", "text": words(length, "w")} for length in parts])
         fitted = fit_or_refuse([user_message("Hi"), message], budget=budget, tokenizer=CALIBRATED)
@@ -139,7 +140,7 @@ class TestLaws:
             assert fitted.tokens == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens <= budget
 
     @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=examples(150 * 2))
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
         self, messages: list[Message], budget: int, more: int, *, shorten: bool
     ) -> None:
@@ -150,7 +151,7 @@ class TestLaws:
         assert given_indices(smaller) <= given_indices(larger)
 
     @given(talk=talks(), budget=st.integers(1, 200))
-    @settings(deadline=None, max_examples=100)
+    @settings(deadline=None, max_examples=examples(100 * 2))
     def test_recordings_with_faults_are_repaired_and_told(self, talk: ConversationBuilder, budget: int) -> None:
         messages = [entry.message for entry in talk.path if entry.message]
         fitted = fit_or_refuse(messages, budget=budget, tokenizer=COUNTED)
@@ -337,7 +338,7 @@ class TestArguments:
         data=st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
         tokens=st.integers(0, 60),
     )
-    @settings(deadline=None, max_examples=100)
+    @settings(deadline=None, max_examples=examples(100 * 2))
     def test_shortened_arguments_are_json_with_the_same_keys(self, data: object, tokens: int) -> None:
         before = json.dumps({"value": data, "text": words(100)})
         after = json.loads(shorten_arguments(before, tokens, tokenizer=GPT))

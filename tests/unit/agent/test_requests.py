@@ -37,6 +37,7 @@ from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_summary_message
 from tests.behaviour.conversation_strategies import talks
 from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
+from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
 
 
 @given(talk=talks(), system=st.sampled_from([None, "Be brief.", " "]), budget=st.none() | st.integers(1, 60), tools=st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_a_request_of_a_whole_conversation_is_what_its_render_shows(
     talk: ConversationBuilder, system: str | None, budget: int | None, *, tools: bool
 ) -> None:

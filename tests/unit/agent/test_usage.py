@@ -17,6 +17,7 @@ from promptkit.tokens.counter import CountCache
 from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.conversation_strategies import talks
 from tests.conversations import ConversationBuilder, words
+from tests.examples import examples
 from tests.unit.agent.holding import READ
 
 WIDE = ContextBudget(window=100_000, reserved_output_tokens=0)
@@ -33,7 +34,7 @@ def user(text: str) -> Message:
 
 
 @given(talk=talks(), instructions=st.sampled_from([None, "Be brief."]), tools=st.booleans(), preset=st.sampled_from(sorted(PRESETS)))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_the_parts_sum_up_to_the_next_request(talk: ConversationBuilder, instructions: str | None, *, tools: bool, preset: str) -> None:
     talk.user("and now?")
     each = window(talk, instructions=instructions, tools=(READ,) if tools else (), preset=preset)

@@ -69,7 +69,7 @@ def drawn(name: str, form: str) -> bytes:
     return draw_run(RUNS[name], form)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if at < 3 else pytest.mark.slow) for at, name in enumerate(RUNS)])
 def test_every_run_can_be_drawn(name: str) -> None:
     page = drawn(name, ".html").decode("ascii")
     assert page.startswith("<!doctype html>")
@@ -77,7 +77,7 @@ def test_every_run_can_be_drawn(name: str) -> None:
     assert drawing.tag.endswith("svg")
 
 
-@pytest.mark.parametrize("name", ["one", "hostile"])
+@pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "hostile"])
 def test_a_picture_is_a_file_of_its_form(name: str) -> None:
     assert drawn(name, ".png").startswith(b"\x89PNG")
     assert ET.fromstring(drawn(name, ".svg")).tag.endswith("svg")  # noqa: S314  # our own

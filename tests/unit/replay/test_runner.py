@@ -44,7 +44,7 @@ def options(model: str = "gpt-5", *, timeline: bool = False) -> ReplayOptions:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    return [write_transcript(tmp_path / f"talk{turns}.jsonl", long_conversation(turns)) for turns in (9, 3, 14)]
+    return [write_transcript(tmp_path / f"talk{turns}.jsonl", long_conversation(turns)) for turns in (5, 3, 7)]
 
 
 def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes(files: list[Path]) -> None:
