@@ -203,7 +203,8 @@ def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(sizes: lis
     assert all(line == whole_text or MARKER in line for line, whole_text in zip(lines, of_newest, strict=True))
     if len(lines) == len(said) and all(whole):
         return
-    huge = [WORDS.count(text) > most // 4 for text in of_newest]  # of more than half of the room
+    room = most - (WORDS.count(text) - sum(map(WORDS.count, lines)))
+    huge = [WORDS.count(text) > most // 4 or WORDS.count(text) + 4 > room // 2 for text in of_newest]  # of more than half of the room
     shortened = [at for at, is_whole in enumerate(whole) if not is_whole and not huge[at]]
     assert shortened in ([], [0])  # only the oldest that is shown
     full = UserMessageHistory(max_tokens=10_000).format(said, unanswered=unanswered, tokenizer=WORDS)
