@@ -299,6 +299,7 @@ def test_a_line_of_dropped_messages_opens_and_closes_by_click_and_by_key(
         assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     calls = (ToolCall(id="a", name="look", arguments="{}"), ToolCall(id="b", name="find", arguments="{}"))
     prompt = (
@@ -427,6 +428,7 @@ def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Call
         assert any("Content Security Policy" in complaint for complaint in seen.complaints)
 
 
+@pytest.mark.slow
 def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage(label="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
     with opened(chromium, written(render(prompt, budget=100, trace=True).trace)) as (page, _):
@@ -474,6 +476,7 @@ def test_the_keyboard_walks_the_tree_and_the_budgets(chromium: Browser, written:
         assert "2 of 2 tokens used" in page.inner_text("#fit")
 
 
+@pytest.mark.slow
 def test_labels_for_screen_readers(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage()["one"], UserMessage(priority=1)["two"])
     with opened(chromium, written(render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace)) as (page, _):
@@ -548,6 +551,7 @@ def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written:
         assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), width=400, height=800) as (page, _):
         assert [page.is_visible(f"#{name}") for name in ("messages", "tree", "detail")] == [True, False, False]

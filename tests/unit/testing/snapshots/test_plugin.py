@@ -100,6 +100,7 @@ def test_review(kind, request):
 """
 
 
+@pytest.mark.slow
 def test_a_prompt_that_cannot_be_rendered_keeps_its_snapshot(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.write(BROKEN)
     project.run("--snapshot-update")
@@ -121,6 +122,7 @@ def test_review(prompt_snapshot, tmp_path, monkeypatch):
 """
 
 
+@pytest.mark.slow
 def test_a_file_is_named_from_the_project_on_wherever_the_test_works(project: Project) -> None:
     project.write(SHOWN, FILE)
     project.write(ELSEWHERE)
@@ -242,6 +244,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_without_the_extra_the_fixtures_say_what_to_install_and_all_else_works(project: Project) -> None:
     project.write(THREE_LINES.replace("prompt_snapshot", "receipt_snapshot") + THREE_LINES + "\ndef test_other():\n    assert True\n")
     project.write(BLOCKER, "without.py")
