@@ -96,14 +96,17 @@ class KeepAfter:
 
 @attrs.frozen(kw_only=True)
 class KeepUserMessages:
-    """Keep only user messages, the newest `tokens` of them. The oldest one kept is cut in its middle to fit."""
+    """Keep only user messages, the newest `tokens` of them, and a round of tool calls that the model has not replied to.
+
+    The oldest message that is kept is cut in its middle to fit.
+    """
 
     tokens: int
 
 
 @attrs.frozen(kw_only=True)
 class KeepNothing:
-    """Keep only pinned messages, user requests without a final reply, and running tool calls."""
+    """Keep only pinned messages, user requests without a final reply, and the newest round of tool calls if the model has not replied to it."""
 
 
 Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLastTurns | KeepAfter | KeepUserMessages | KeepNothing
@@ -193,6 +196,7 @@ class _Cutter:
         self.blocks = blocks
         self.count = count
         self.running = next((block.start for block in blocks if block.running), len(items))
+        """The start of the round of tool calls that wait for results."""
 
     def find_cut(self, keep: Keep) -> int:
         """Return the index of the first message that stays."""
@@ -211,7 +215,17 @@ class _Cutter:
             case KeepAfter(entry_id=entry):
                 return self._cut_after(entry)
             case KeepUserMessages() | KeepNothing():
-                return len(self.items)
+                return self._find_unanswered()
+
+    def _find_unanswered(self) -> int:
+        """Return the start of the newest round if the model has not replied to it: a model that does not see its calls makes them again."""
+        for block in reversed(self.blocks):
+            message = self.items[block.start].message
+            if message.role == "assistant":
+                return block.start if message.tool_calls and not is_checkpoint_item(self.items[block.start]) else len(self.items)
+            if is_user_request(self.items[block.start]):
+                break
+        return len(self.items)
 
     def find_turn_start(self, cut: int) -> int:
         """Return the start of the turn that a cut splits, or the cut itself if it splits none."""

@@ -193,6 +193,8 @@ def test_a_request_that_is_still_worked_on_is_said_once_and_later_messages_follo
         "replacement user: old wish",
         "replacement user: open wish",
         "summary user: Another model wrote:\nsummary-1",
+        "message assistant: ",
+        f"message tool: {words(100, 'result')}",  # the model had not replied to it
         "message assistant: done",
     ]
 

@@ -42,6 +42,7 @@ class Telling:
 def touch(talk: ConversationBuilder, call: str, name: str, path: str) -> None:
     talk.say(Message(role="assistant", tool_calls=(ToolCall(id=call, name=name, arguments=f'{{"path": "{path}"}}'),)))
     talk.result(call, "done")
+    talk.answer("ok")
 
 
 def summarized(talk: ConversationBuilder, telling: Telling, max_tokens: int = 400) -> Summary:
