@@ -278,17 +278,20 @@ def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
         ("todo_write", {"todos": [{"content": "mend it", "status": "done"}, {"content": "test it", "status": "pending"}]}),
         ("skill", {"name": "pdf"}),
     ]
+    results = {"skill": "Call pdftotext first.\nThen count pages."}
     for number, (name, arguments) in enumerate(calls):
         window.add(Message(role="user", content="Go."))
         window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)]))
-        window.add(Message(role="tool", tool_call_id=f"t{number}", content="ok"), Message(role="assistant", content="Done."))
+        window.add(
+            Message(role="tool", tool_call_id=f"t{number}", content=results.get(name, "ok")), Message(role="assistant", content="Done.")
+        )
     for number in range(2):
         fill(window, 100 * number, 40)
         compact(window)
         after = shown(window)
         assert "<plan>\n1. Mend the lexer.\n2. Test it.\n</plan>" in after
         assert "<todos>\n- [ ] test it\n</todos>" in after
-        assert "<skills>\n- pdf\n</skills>" in after
+        assert "<skills>\n- pdf\n  Call pdftotext first.\n  Then count pages.\n</skills>" in after
 
 
 @pytest.mark.parametrize("preset", SUMMARIZING)
