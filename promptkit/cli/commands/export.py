@@ -116,9 +116,9 @@ def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
         return
-    from promptkit.transcript.jsonl.files import replace_file
+    from promptkit.files import write_output as write_file
 
     try:
-        replace_file(output.resolve(), lambda out: out.writelines(chunks))
+        write_file(output, lambda out: out.writelines(chunks))
     except OSError as error:
         usage_error(f"cannot write {output}: {error.strerror}.")
