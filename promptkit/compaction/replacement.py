@@ -21,7 +21,7 @@ from promptkit.elements.fit_history import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.view import build_summary_message, escape_closing_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -289,4 +289,4 @@ def _indent(text: str) -> str:
 
 def _neutralize(text: str, tag: str) -> str:
     """Neutralize tags in a text, so that it ends neither its own block nor that of a summary."""
-    return neutralize_tags(text).replace(f"</{tag}", f"<\\/{tag}")
+    return escape_closing_tag(neutralize_tags(text), tag)

@@ -11,6 +11,7 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
+from promptkit.transcript.view import escape_closing_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,7 +125,7 @@ class _Said:
 
     @classmethod
     def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _Said:
-        shown = _hide_end(text)
+        shown = escape_closing_tag(text, HISTORY_TAG)
         return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
 
 
@@ -200,7 +201,3 @@ def _format_history(lines: Sequence[str], *, omitted: int) -> str:
     what = "message is" if omitted == 1 else "messages are"
     note = [f"[{omitted:,} earlier {what} left out]"] if omitted else []
     return "\n".join([f"<{HISTORY_TAG}>", HISTORY_TITLE, *note, *lines, f"</{HISTORY_TAG}>"])
-
-
-def _hide_end(text: str) -> str:
-    return text.replace(f"</{HISTORY_TAG}", f"<\\/{HISTORY_TAG}")
