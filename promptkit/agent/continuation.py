@@ -97,8 +97,8 @@ async def retry_cut_reply(transcript: Transcript, compaction: CompactionControll
 def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
     """Return the tool calls without a result of the reply that a path ends with, if it is whole."""
     answered = set[str | None]()
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case MessageEntry(message=message) if message.role == "tool":
                 answered.add(message.tool_call_id)
             case MessageEntry(message=message, finish=finish):
@@ -131,8 +131,8 @@ def ask_to_go_on() -> CustomMessage:
 def may_go_on(path: Sequence[Entry]) -> bool:
     """Return whether the model may be asked to go on: once for each user message, and again if it has called tools since."""
     called_tools = False
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case CustomMessage(name=name) if name == AUTO_CONTINUE:
                 return called_tools
             case MessageEntry(message=message) if message.role == "user":
@@ -166,11 +166,11 @@ def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget
 def _replies_from_the_end(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
     """Yield the newest reply and the cut ones before it, newest first, each with its finish reason."""
     newest = True
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (newest or finish == CUT_FINISH):
                 newest = False
-                yield path[at], finish
+                yield entry, finish
             case MessageEntry() | Reset():
                 return
             case _:

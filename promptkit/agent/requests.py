@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = [
-    "IssuedRequest",
+    "PendingRequest",
     "RefusedRequest",
     "RequestAdaptation",
     "RequestBuilder",
@@ -137,8 +137,8 @@ class WindowRequest:
 
 
 @attrs.frozen(kw_only=True)
-class IssuedRequest:
-    """The last request that was returned, the state in which it was made, and who was to answer it."""
+class PendingRequest:
+    """A request that has no reply yet, the state in which it was made, and the model that is to answer it."""
 
     request: WindowRequest
     state: RequestState

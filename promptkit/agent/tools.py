@@ -91,10 +91,10 @@ class _Run:
     tool: Tool
     arguments: Mapping[str, object]
     note: str = ""
-    """What the result begins with."""
+    """Text that is put before the result."""
 
     async def run(self) -> ToolResult:
-        """Run the tool. What it raises, or returns that is no content, is the result."""
+        """Run the tool. An exception, or a value that cannot be content, becomes an error that the model is told of."""
         limit = asyncio.timeout(self.tool.seconds)
         try:
             async with limit:

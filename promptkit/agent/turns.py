@@ -40,7 +40,7 @@ class TurnResult:
     usage: tuple[Usage, ...]
     """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """Why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
 
 
 @attrs.frozen(kw_only=True)

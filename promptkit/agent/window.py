@@ -15,7 +15,7 @@ import attrs
 from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.requests import IssuedRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.requests import PendingRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -188,7 +188,7 @@ class ContextWindow(BranchMethods):
             events=events,
         )
         self.last_request: WindowRequest | None = None
-        self._sent: IssuedRequest | None = None
+        self._sent: PendingRequest | None = None
         self._retry: RefusedRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, object] = {}
@@ -391,7 +391,7 @@ class ContextWindow(BranchMethods):
         self._check_least()  # what a prompt of one's own takes is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = IssuedRequest(request=request, state=state, model=model)
+        self._sent = PendingRequest(request=request, state=state, model=model)
         return request
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:

@@ -1,4 +1,4 @@
-"""What the adapters of frameworks share: a context window for each conversation, and the refusals of providers."""
+"""Shared by the adapters of frameworks: a context window for each conversation, and the refusals of providers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_THREADS = 100
 
 @attrs.frozen(kw_only=True)
 class WindowOptions:
-    """What the user of an adapter chose for all windows."""
+    """The settings of all windows, from the user of an adapter."""
 
     preset: str | Preset
     summarizer: Summarizer | Model | None
@@ -50,7 +50,7 @@ class WindowOptions:
 
 @attrs.frozen(kw_only=True)
 class ModelFacts:
-    """What a framework's request says besides its messages."""
+    """Everything in a framework's request except its messages."""
 
     model: str
     """The model's name."""

@@ -44,7 +44,7 @@ CONNECTIONS = 16
 """Objects that are read at the same time."""
 
 ATTEMPTS = 20
-"""How often an operation is tried again because another process wrote or archived in between."""
+"""The most attempts at an operation, when other processes write or archive in between."""
 
 _BATCH = re.compile(r"([0-9]{10})\.jsonl")
 _ARCHIVE = re.compile(r"([0-9]{10})-([0-9]{10})\.jsonl\.gz")

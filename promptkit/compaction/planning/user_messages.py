@@ -124,14 +124,14 @@ class UserMessageHistory:
 
         Args:
             messages: The texts of the messages.
-            unanswered: How many of the newest ones no final reply has followed.
+            unanswered: Number of the newest messages that no final reply has followed.
             tokenizer: Counts the tokens.
         """
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        marked = [("[open] " if at >= first_open else "[answered] ", _hide_end(text)) for at, text in enumerate(messages)]
-        text = _format_history([mark + said for mark, said in marked], omitted=0)
+        marked = [("[open] " if at >= first_open else "[answered] ", _escape_closing_tag(text)) for at, text in enumerate(messages)]
+        text = _format_history([mark + words for mark, words in marked], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
         room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(marked)))
         while over > 0:
@@ -153,9 +153,9 @@ def _fit_newest(marked: Sequence[tuple[str, str]], tokens: int, tokenizer: Token
     """Return the newest messages that fit, in their order. The oldest of them, and any of more than half of `tokens`, is shortened."""
     kept: list[str] = []
     left, most = tokens, tokens // 2
-    for mark, said in reversed(marked):
+    for mark, words in reversed(marked):
         frame = tokenizer.count(mark) + 1  # and the end of the line
-        shown = truncate_text(said, min(left, most) - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+        shown = truncate_text(words, min(left, most) - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
         if not shown or shown == MARKER:
             break
         kept.append(mark + shown)
@@ -169,5 +169,5 @@ def _format_history(lines: Sequence[str], *, omitted: int) -> str:
     return "\n".join([f"<{HISTORY_TAG}>", HISTORY_TITLE, *note, *lines, f"</{HISTORY_TAG}>"])
 
 
-def _hide_end(text: str) -> str:
+def _escape_closing_tag(text: str) -> str:
     return text.replace(f"</{HISTORY_TAG}", f"<\\/{HISTORY_TAG}")

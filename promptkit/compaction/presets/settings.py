@@ -49,7 +49,7 @@ class OriginalName:
     name: str
     """The variable, or the key with its groups: `compaction.reserveTokens` is `reserveTokens` in the table `compaction`."""
     unit: str | None = None
-    """What the value means there, for the documentation. None: the same as here."""
+    """The unit or meaning of the value there, for the documentation. None: the same as here."""
     read: Callable[[object], object] | None = None
     """Converts the value to one of the setting. Returns None if the value means the default; raises ValueError. None: it is the same."""
 
