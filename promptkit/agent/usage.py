@@ -28,7 +28,7 @@ UNKNOWN_WINDOW_TOKENS = 10_000_000
 
 @attrs.frozen(kw_only=True)
 class ContextUsage:
-    """The share of the context window that the next request takes, by part. All sizes are tokens."""
+    """The size of the next request, by part, and the room that the context window has for it. All sizes are tokens."""
 
     parts: UsageByPart
     """The local count by part: what the next request has, if nothing is compacted or pruned for it."""
