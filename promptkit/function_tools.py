@@ -49,7 +49,7 @@ def tool(function: Function, /) -> Tool: ...
 def tool(
     *, name: str | None = None, description: str | None = None, strict: bool = False, seconds: float | None = None
 ) -> Callable[[Function], Tool]: ...
-def tool(  # keywords
+def tool(
     function: Function | None = None,
     /,
     *,

@@ -388,7 +388,7 @@ class ContextWindow(BranchMethods):
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
         self.compaction.on_rendered(state, request.tokens)
-        self._check_least()  # what a prompt of one's own takes is known now
+        self._check_least()  # the size of a prompt function's own messages is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
         self._sent = PendingRequest(request=request, state=state, model=model)

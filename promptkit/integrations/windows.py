@@ -202,7 +202,7 @@ class ThreadWindows:
 
     async def reply(self, issued: IssuedRequest, message: Message, usage: Usage | None) -> None:
         """Add the reply to a request, and end the turn if it has no tool calls. Called in the loop."""
-        if issued.is_last:  # otherwise the next list of messages has it
+        if issued.is_last:  # otherwise the reply comes with the next list of messages
             issued.window.add_reply(message, usage=usage)
             if not message.tool_calls:
                 await issued.window.end_turn()

@@ -211,7 +211,7 @@ class ObjectStore:
     def _read_after(self, number: int) -> list[_Batch]:
         """Read the batches after one, in their order."""
         if number and self._get(self._name(number + 1)) is None:
-            return []  # mostly there is nothing new, which one request finds out
+            return []  # usually nothing is new, and one request finds that out without a listing
         for _ in range(ATTEMPTS):
             found = self._fetch(self._list(number))
             if found is not None:

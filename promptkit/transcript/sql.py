@@ -112,7 +112,7 @@ class SqlStore:
         with self._database.read() as connection:
             if connection is None:
                 return LoadedEntries()
-            last_number, last_id, archived = self._read_row(connection)  # first, so that nothing in it has not been read
+            last_number, last_id, archived = self._read_row(connection)  # before the entries, so that all up to this number are read
             if self._read_archives:
                 archived = 0
             loaded = self._select(connection, "number > :after ORDER BY number", after=max(self._number, archived))

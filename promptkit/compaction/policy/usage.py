@@ -200,8 +200,8 @@ class UsageMeter:
                 continue
             newest = newest or count
             cached = cached or count.cached_tokens > 0
-            if window is not None and count.input_tokens > window:  # whatever the provider did with that request, it is no measure
-                continue
+            if window is not None and count.input_tokens > window:
+                continue  # the provider may have cut that request, so that its count does not correct local ones
             factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
