@@ -64,7 +64,7 @@ FULL_SHARE = 0.98
 
 def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
     """Find the replies at the end of a path that were cut off, one after the other, oldest first. Empty if the newest reply is whole."""
-    replies = list(_replies_from_the_end(path))
+    replies = list(_iter_last_replies(path))
     return [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
 
 
@@ -113,7 +113,7 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
 def join_reply_text(path: Sequence[Entry]) -> str:
     """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
     taken_out = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF}
-    replies = [entry for entry, _ in _replies_from_the_end(path)][::-1]
+    replies = [entry for entry, _ in _iter_last_replies(path)][::-1]
     shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
     return "".join(entry.message.text for entry in shown if entry.message is not None)
 
@@ -163,7 +163,7 @@ def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget
     return request_tokens + reply_tokens >= FULL_SHARE * budget.window
 
 
-def _replies_from_the_end(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
+def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
     """Yield the newest reply and the cut ones before it, newest first, each with its finish reason."""
     newest = True
     for entry in reversed(path):
