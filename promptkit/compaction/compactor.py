@@ -497,8 +497,7 @@ class Compactor:
                 reason=failed.reason,
                 detail=failed.detail,
                 seconds=failed.seconds,
-                input_tokens=failed.usage.input_tokens if failed.usage else 0,
-                output_tokens=failed.usage.output_tokens if failed.usage else 0,
+                usage=sum_usage([failed.usage]),
             )
         )
 
