@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["RECALL", "recall", "recall_tool", "suggest_call"]
+__all__ = ["RECALL", "recall", "recall_tool", "suggest_call", "suggest_entry"]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -303,12 +303,29 @@ def suggest_call(
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
         location: The transcript's file, or its URL, which no tool reads.
     """
-    own = next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
+    own = _find_recall(tools)
     if own is not None:
         return format_call(own, {"query": _suggest_query(facts)})
     if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None
+
+
+def suggest_entry(tools: Sequence[ToolDefinition], tool: str | None, entry_id: str) -> str | None:
+    """Return the call with which a model reads a tool result in full, or None if it has no tool for that.
+
+    Args:
+        tools: The tools of the conversation.
+        tool: The name of the tool that returned the result. What `recall` returned is not recalled again.
+        entry_id: The id of the result's entry.
+    """
+    own = _find_recall(tools)
+    return None if own is None or own == tool else format_call(own, {"entry": entry_id})
+
+
+def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
+    """Return the name under which a model has the tool `recall`, or None if it does not have it."""
+    return next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
 
 
 def _suggest_query(facts: Mapping[str, Json]) -> str:
