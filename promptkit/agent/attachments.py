@@ -21,10 +21,20 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Attachment", "check_attachments", "fit_attachments", "read_attachments"]
+__all__ = ["Attachment", "TextAttachment", "check_attachments", "fit_attachments", "read_attachments"]
 
-Attachment: TypeAlias = Path | ImagePart | DocumentPart | OpaquePart
-"""What can be attached to a user message: a file, or a part such as an image."""
+
+@attrs.frozen(kw_only=True)
+class TextAttachment:
+    """A text with a name, which is attached as a file with this content is."""
+
+    name: str
+    """The name that the model sees, such as a path or a URI."""
+    text: str
+
+
+Attachment: TypeAlias = Path | TextAttachment | ImagePart | DocumentPart | OpaquePart
+"""What can be attached to a user message: a file, a text with a name, or a part such as an image."""
 
 MAX_FILE_BYTES = 50_000_000
 """The largest file that is read, in bytes. Providers accept no larger request."""
@@ -53,8 +63,8 @@ def check_attachments(attachments: object) -> Sequence[Attachment]:
         raise TypeError(problem)
     checked: list[Attachment] = []
     for each in cast("Iterable[object]", attachments):  # of any items
-        if not isinstance(each, Path | ImagePart | DocumentPart | OpaquePart):
-            problem = f"an attachment is a Path('notes.txt'), or a part such as ImagePart(url=…), not {each!r:.80}."
+        if not isinstance(each, Path | TextAttachment | ImagePart | DocumentPart | OpaquePart):
+            problem = f"an attachment is a Path('notes.txt'), a TextAttachment(name=…, text=…), or a part such as ImagePart(url=…), not {each!r:.80}."
             raise TypeError(problem)
         checked.append(each)
     return checked
@@ -67,10 +77,7 @@ def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
         OSError: A file is not there, or cannot be read. The error names it.
         InvalidArgumentError: A file is too large, or none of these.
     """
-    return [
-        _read_file(each) if isinstance(each, Path) else ReadAttachment(f"the {type(each).__name__} number {number}", each)
-        for number, each in enumerate(attachments, 1)
-    ]
+    return [_read_attachment(number, each) for number, each in enumerate(attachments, 1)]
 
 
 def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer) -> list[Part]:
@@ -104,6 +111,16 @@ def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBud
             _check_size(each, budget, tokenizer)
             parts.append(each.content)
     return parts
+
+
+def _read_attachment(number: int, attachment: Attachment) -> ReadAttachment:
+    match attachment:
+        case Path():
+            return _read_file(attachment)
+        case TextAttachment():
+            return ReadAttachment(attachment.name, attachment.text)
+        case _:
+            return ReadAttachment(f"the {type(attachment).__name__} number {number}", attachment)
 
 
 def _read_file(path: Path) -> ReadAttachment:
