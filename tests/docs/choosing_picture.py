@@ -74,9 +74,10 @@ def draw_picture() -> str:
     """Draw the picture, as SVG."""
     width = LEFT + len(COLUMNS) * (WIDTH + GAP) + 16
     height = TOP + len(ROWS) * (HEIGHT + GAP) + 12
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    font = 'font-family="Helvetica, Arial, sans-serif" font-size="13"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        'aria-labelledby="title description" font-family="Helvetica, Arial, sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description" {font}>',
         '<title id="title">Which part of an agent\'s work is whose</title>',
         f'<desc id="description">{html.escape(" ".join(map(_describe, COLUMNS)))}</desc>',
         f"<style>{_style(0)} @media (prefers-color-scheme: dark) {{ {_style(1)} }}</style>",
