@@ -98,7 +98,7 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
-            result_limits=ResultLimits(by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools)),
+            result_limits=ResultLimits(by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools, transcript)),
             tools=tools,
             hooks=self.hooks,
             redactor=self.redactor,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import ViewItem
 
 __all__ = ["RECALL", "recall", "recall_tool", "suggest_call", "suggest_entry"]
 
@@ -311,21 +312,28 @@ def suggest_call(
     return None
 
 
-def suggest_entry(tools: Sequence[ToolDefinition], tool: str | None, entry_id: str) -> str | None:
-    """Return the call with which a model reads a tool result in full, or None if it has no tool for that.
+def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool: str | None, item: ViewItem) -> str | None:
+    """Return the call with which a model reads a tool result in full, or None if no call shows it.
+
+    What a tool of this name returned is not recalled again, and an entry that was redacted is not read at all.
 
     Args:
         tools: The tools of the conversation.
-        tool: The name of the tool that returned the result. What `recall` returned is not recalled again.
-        entry_id: The id of the result's entry.
+        transcript: The conversation.
+        tool: The name of the tool that returned the result.
+        item: The result in the view.
     """
     own = _find_recall(tools)
-    return None if own is None or own == tool else format_call(own, {"entry": entry_id})
+    if own is None or (tool is not None and _is_recall(tool)) or item.message != transcript.get(item.entry_id).message:
+        return None
+    return format_call(own, {"entry": item.entry_id})
 
 
 def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
-    """Return the name under which a model has the tool `recall`, or None if it does not have it."""
-    return next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
+    """Return the name under which a model has the tool `recall`, or None if it does not have it. One under a prefix comes last."""
+    if RECALL in tools:
+        return RECALL.name
+    return next((tool.name for tool in tools if _is_recall(tool.name) and tool.parameters == RECALL.parameters), None)
 
 
 def _suggest_query(facts: Mapping[str, Json]) -> str:

@@ -300,8 +300,8 @@ class ResultLimits:
 
     by_tool: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """The most tokens of a result, by the name of its tool."""
-    describe_rest: Callable[[str | None, str], str | None] = lambda _tool, _entry: None
-    """Returns the call that reads a result in full, from the name of its tool and the id of its entry. None: there is no such call."""
+    describe_rest: Callable[[str | None, ViewItem], str | None] = lambda _tool, _item: None
+    """Returns the call that reads a result in full, from the name of its tool and its item. None: there is no such call."""
 
 
 class CappedView:
@@ -355,7 +355,7 @@ class CappedView:
         limit = min((each for each in (self._result_tokens, self._limits.by_tool.get(tool or "")) if each is not None), default=None)
         if limit is None or sum(self._tokenizer.count(part) for part in message.content if isinstance(part, str)) <= limit:
             return item
-        rest = self._limits.describe_rest(tool, item.entry_id) if item.kind == "message" else None
+        rest = self._limits.describe_rest(tool, item)
         marker = CUT_MARKER if rest is None else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
         if rest is not None and self._tokenizer.count(marker) > limit // 2:  # the output itself is worth more
             marker = CUT_MARKER

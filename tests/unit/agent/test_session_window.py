@@ -4,10 +4,12 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.compaction.events import RequestPruned
+from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
@@ -19,7 +21,7 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Setting
+from promptkit.transcript.entries import Edit, Setting
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
@@ -323,6 +325,20 @@ def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_ch
     each.session.set_model(each.model, budget=100_000)
     asyncio.run(each.session.run("again"))
     assert ["n150" in text.split() for text in each.sent(3) if "n299" in text] == [False, False]
+
+
+def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
+    served = Tool(definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: words(200), max_tokens=100)  # of another transcript
+    each = held(calls(1), ToolCall(id="o1", name="old__recall"), "done", "done", tools=[served, read_numbers(300)], transcript=Transcript())
+    asyncio.run(each.session.run("look"))
+    read, other = (text for text in each.sent(2) if "was cut out" in text)
+    assert " All of it: recall(" in read
+    assert " All of it: " not in other
+    (entry,) = (entry for entry in each.session.transcript.path() if entry.message and entry.message.tool_call_id == "c1")
+    each.session.transcript.append(Edit(target=entry.id, content=(words(200),), reason="redacted"))
+    asyncio.run(each.session.run("again"))
+    redacted, _ = (text for text in each.sent(3) if "was cut out" in text)
+    assert " All of it: " not in redacted
 
 
 def test_a_limit_that_leaves_no_room_for_a_result_is_refused() -> None:
