@@ -53,8 +53,9 @@ async def mcp_tools(
 ) -> list[Tool]:
     """Return the tools of an MCP server, as they are now. The client must stay connected as long as the tools are used.
 
-    Descriptions and schemas are the server's own. Of the name, characters that providers refuse become `_`. A call that is cancelled, for
-    example with its turn or at its time limit, is cancelled on the server as well.
+    Descriptions and schemas are the server's own. Of the name, characters that providers refuse become `_`. The tools are sorted by name:
+    the same tools give the same request, whatever order the server lists them in, which the provider's prompt cache needs. A call that is
+    cancelled, for example with its turn or at its time limit, is cancelled on the server as well.
 
     Args:
         client: A connected client: inside its `async with`.
@@ -139,7 +140,7 @@ def _check_client(client: object) -> None:
 
 
 async def _list_tools(client: Client) -> Sequence[types.Tool]:
-    """List all pages of tools, as the server has them now."""
+    """List all pages of tools, as the server has them now, sorted by name."""
     tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -148,7 +149,7 @@ async def _list_tools(client: Client) -> Sequence[types.Tool]:
         cursor = page.next_cursor
         if cursor is None:
             break
-    return tools
+    return sorted(tools, key=lambda tool: tool.name)
 
 
 def _make_name(prefix: str, name: str, taken: Collection[str]) -> str:

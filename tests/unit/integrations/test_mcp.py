@@ -164,7 +164,9 @@ def test_all_pages_are_listed_and_every_name_is_its_own() -> None:
             assert made[0] == "pages__read_file"
             assert all(len(name) <= 64 for name in made)
             called = await run_calls(tools, *map(call, made))
-            assert [message.text for message in called] == names
+            assert [message.text for message in called] == sorted(names)
+        async with Client(listing(*reversed(names), page=4)) as client:
+            assert [tool.definition for tool in await mcp_tools(client, prefix="pages__")] == [tool.definition for tool in tools]
 
     asyncio.run(talk())
 
