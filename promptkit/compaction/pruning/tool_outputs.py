@@ -317,7 +317,7 @@ class CappedView:
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
         self._tools: dict[str, str] = {}
-        """The name of the tool for the id of each call of the view."""
+        """The name of the tool for the id of each call of the view; the newest one for an id that is used again."""
 
     def set_limits(self, tokenizer: Tokenizer, *, result_tokens: int | None) -> None:
         """Use the figures of another model. With `result_tokens=None` only tools have limits."""
@@ -342,8 +342,6 @@ class CappedView:
             if before is not now:
                 break
             same += 1
-        if same < len(old):
-            self._tools = {call.id: call.name for item in source.items[:same] for call in item.message.tool_calls}
         return attrs.evolve(source, items=(*self._view.items[:same], *map(self._cap, source.items[same:])))
 
     def _cap(self, item: ViewItem) -> ViewItem:

@@ -139,7 +139,7 @@ def test_a_limit_of_results_is_that_of_a_tool() -> None:
     assert counted.text.endswith("999")
 
 
-def listing(*names: str, page: int) -> Server[dict[str, Any]]:  # Any: SDK
+def listing(names: Sequence[str], *, page: int) -> Server[dict[str, Any]]:  # Any: SDK
     """A server that lists its tools by page, and returns the name with which it is called."""
 
     async def list_tools(_: object, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -157,7 +157,7 @@ def test_all_pages_are_listed_and_every_name_is_its_own() -> None:
     names = ["read.file", "read/file", "read_file", "x" * 100, "x" * 99 + "y", *(f"t{number}" for number in range(20))]
 
     async def talk() -> None:
-        async with Client(listing(*names, page=3)) as client:
+        async with Client(listing(names, page=3)) as client:
             tools = await mcp_tools(client, prefix="pages__")
             made = [tool.definition.name for tool in tools]
             assert len({*made}) == len(names)
@@ -165,8 +165,21 @@ def test_all_pages_are_listed_and_every_name_is_its_own() -> None:
             assert all(len(name) <= 64 for name in made)
             called = await run_calls(tools, *map(call, made))
             assert [message.text for message in called] == sorted(names)
-        async with Client(listing(*reversed(names), page=4)) as client:
+        async with Client(listing(names[::-1], page=4)) as client:
             assert [tool.definition for tool in await mcp_tools(client, prefix="pages__")] == [tool.definition for tool in tools]
+
+    asyncio.run(talk())
+
+
+def test_a_list_that_the_client_may_keep_is_read_anew() -> None:
+    names = ["one"]
+
+    async def talk() -> None:
+        async with Client(listing(names, page=3)) as client:
+            assert len(await mcp_tools(client)) == 1
+            names.append("two")
+            assert len((await client.list_tools()).tools) == 1  # kept for a minute
+            assert len(await mcp_tools(client)) == 2
 
     asyncio.run(talk())
 
