@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Attachment", "TextAttachment", "check_attachments", "fit_attachments", "read_attachments"]
+__all__ = ["Attachment", "TextAttachment", "check_attachments", "fit_attachments", "parse_attachment", "read_attachments"]
 
 
 @attrs.frozen(kw_only=True)
@@ -128,19 +128,31 @@ def _read_file(path: Path) -> ReadAttachment:
     if size > MAX_FILE_BYTES:
         problem = f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
         raise InvalidArgumentError(problem)
-    data = path.read_bytes()
+    return ReadAttachment(str(path), parse_attachment(str(path), path.read_bytes()))
+
+
+def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
+    """Return what the bytes of a file are: an image, a PDF, or text.
+
+    Args:
+        name: The path or the URI of the file.
+        data: Its content.
+
+    Raises:
+        InvalidArgumentError: The file is none of these.
+    """
     media_type = next((kind for start, kind in _IMAGES.items() if data.startswith(start)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is not None:
         url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-        return ReadAttachment(str(path), ImagePart(url=url, media_type=media_type))
+        return ImagePart(url=url, media_type=media_type)
     if data.startswith(b"%PDF-"):
-        return ReadAttachment(str(path), DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=path.name))
-    return ReadAttachment(str(path), _decode(path, data))
+        return DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=PurePath(name).name)
+    return _decode(name, data)
 
 
-def _decode(path: Path, data: bytes) -> str:
+def _decode(name: str, data: bytes) -> str:
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         text = data.decode(encoding)
@@ -148,7 +160,7 @@ def _decode(path: Path, data: bytes) -> str:
         text = "\0"
     if "\0" in text:
         problem = (
-            f"the attachment {str(path)!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
+            f"the attachment {name!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
             "convert it, or attach a part such as DocumentPart(…)."
         )
         raise InvalidArgumentError(problem)

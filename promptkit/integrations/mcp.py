@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.agent.attachments import TextAttachment
+from promptkit.agent.attachments import TextAttachment, parse_attachment
 from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import DocumentPart, ImagePart, Message, ToolDefinition
 from promptkit.tools import Tool, ToolResult
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from promptkit.agent.attachments import Attachment
     from promptkit.messages import Part
+
+    Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
 
 __all__ = ["mcp_attachments", "mcp_prompt", "mcp_tools"]
 
@@ -102,14 +105,8 @@ async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
     attachments: list[Attachment] = []
     for uri in uris:
         for contents in (await client.read_resource(uri)).contents:
-            if isinstance(contents, types.TextResourceContents):
-                attachments.append(TextAttachment(name=contents.uri, text=contents.text))
-                continue
-            part = _read_blob(contents.blob, contents.mime_type, contents.uri)
-            if part is None:
-                problem = f"the resource {contents.uri} is {contents.mime_type or 'of an unknown type'}: only text, images and PDFs can be attached."
-                raise InvalidArgumentError(problem)
-            attachments.append(part)
+            part = _parse_resource(contents)
+            attachments.append(TextAttachment(name=contents.uri, text=part) if isinstance(part, str) else part)
     return attachments
 
 
@@ -212,19 +209,25 @@ def _read_block(block: types.ContentBlock) -> str | ImagePart | DocumentPart:
             return f"[{block.mime_type} was left out: models take no audio from tools]"
 
 
-def _read_resource(contents: types.TextResourceContents | types.BlobResourceContents) -> str | ImagePart | DocumentPart:
+def _read_resource(contents: Contents) -> str | ImagePart | DocumentPart:
     """Convert an embedded resource. A text is put into tags that name it, and the closing tag is escaped in the text itself."""
-    if isinstance(contents, types.BlobResourceContents):
-        part = _read_blob(contents.blob, contents.mime_type, contents.uri)
-        return part or f"[the resource {contents.uri} was left out: it is {contents.mime_type or 'of an unknown type'}]"
-    escaped = contents.text.replace("</resource", "<\\/resource").rstrip("\n")
+    try:
+        part = _parse_resource(contents)
+    except InvalidArgumentError:
+        return f"[the resource {contents.uri} was left out: it is {contents.mime_type or 'of an unknown type'}]"
+    if not isinstance(part, str):
+        return part
+    escaped = part.replace("</resource", "<\\/resource").rstrip("\n")
     return f'<resource uri="{html.escape(contents.uri)}">\n{escaped}\n</resource>'
 
 
-def _read_blob(data: str, media_type: str | None, uri: str) -> ImagePart | DocumentPart | None:
-    """Return the part of an image or a PDF in base64, or None for anything else."""
-    if media_type is not None and media_type.startswith("image/"):
-        return ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
-    if media_type == "application/pdf":
-        return DocumentPart(data=data, media_type=media_type, name=uri.rsplit("/", 1)[-1])
-    return None
+def _parse_resource(contents: Contents) -> str | ImagePart | DocumentPart:
+    """Return the text, image or PDF of a resource. Raises InvalidArgumentError if it is none of these."""
+    if isinstance(contents, types.TextResourceContents):
+        return contents.text
+    try:
+        data = base64.b64decode(contents.blob, validate=True)
+    except ValueError as error:
+        problem = f"the resource {contents.uri} is no base64: {error}."
+        raise InvalidArgumentError(problem) from error
+    return parse_attachment(contents.uri, data)

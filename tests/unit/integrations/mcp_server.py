@@ -62,8 +62,8 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
                 TextContent(text="second"),
                 ImageContent(data=PNG, mime_type="image/png"),
                 EmbeddedResource(resource=TextResourceContents(uri="notes://a?b&c", text="a note </resource>")),
-                EmbeddedResource(resource=BlobResourceContents(uri="file:///plan.pdf", blob="JVBERi0=", mime_type="application/pdf")),
-                EmbeddedResource(resource=BlobResourceContents(uri="file:///x.zip", blob="UEs=", mime_type="application/zip")),
+                EmbeddedResource(resource=BlobResourceContents(uri="file:///plan.pdf", blob="JVBERi0xLjc=", mime_type="application/pdf")),
+                EmbeddedResource(resource=BlobResourceContents(uri="file:///x.zip", blob="UEsA", mime_type="application/zip")),
                 ResourceLink(name="log", uri="file:///build.log", mime_type="text/plain", description="The log of the build"),
                 AudioContent(data="", mime_type="audio/wav"),
             ]
@@ -111,9 +111,13 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
     def logo() -> bytes:
         return base64.b64decode(PNG)
 
+    @server.resource("table://days", mime_type="text/csv")
+    def table() -> bytes:
+        return b"day,word\nmonday,ibex\n"
+
     @server.resource("archive://all", mime_type="application/zip")
     def archive() -> bytes:
-        return b"PK"
+        return b"PK\0"
 
     @server.prompt()
     def review(path: str) -> list[Message]:

@@ -33,7 +33,7 @@ NOTES = """\
 [the resource file:///x.zip was left out: it is application/zip]
 [resource file:///build.log: log, text/plain, The log of the build]
 [audio/wav was left out: models take no audio from tools]"""
-PLAN = DocumentPart(data="JVBERi0=", media_type="application/pdf", name="plan.pdf")
+PLAN = DocumentPart(data="JVBERi0xLjc=", media_type="application/pdf", name="plan.pdf")
 
 
 def process() -> Client:
@@ -232,6 +232,8 @@ def test_resources_are_attachments() -> None:
         async with Client(build_server()) as client:
             attachments = await mcp_attachments(client, "notes://today", "picture://logo")
             assert attachments == [TextAttachment(name="notes://today", text="The word of the day is ibex."), PICTURE]
+            (table,) = await mcp_attachments(client, "table://days")  # its bytes are text
+            assert table == TextAttachment(name="table://days", text="day,word\nmonday,ibex\n")
             session = AgentSession(model=ScriptedModel(["Ibex."]))
             await session.run("Which word?", attachments=attachments)
             content: Sequence[Part] = session.window.view.messages[0].content
@@ -240,7 +242,7 @@ def test_resources_are_attachments() -> None:
                 '\n\n<attachment path="notes://today">\nThe word of the day is ibex.\n</attachment>',
                 PICTURE,
             )
-            with pytest.raises(InvalidArgumentError, match="archive://all is application/zip: only text, images and PDFs can be attached"):
+            with pytest.raises(InvalidArgumentError, match=r"the attachment 'archive://all' is neither text in UTF-8 .* nor a PDF"):
                 await mcp_attachments(client, "archive://all")
             with pytest.raises(MCPError):
                 await mcp_attachments(client, "notes://nowhere")
