@@ -31,7 +31,7 @@ __all__ = ["AnyTool", "as_tool", "tool", "tool_definitions"]
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
 
 AnyTool: TypeAlias = Tool | ToolDefinition | Function
-"""What is accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
+"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -54,7 +54,7 @@ def tool(
     seconds: float | None = None,
     max_tokens: int | None = None,
 ) -> Callable[[Function], Tool]: ...
-def tool(  # noqa: PLR0913  # keywords
+def tool(
     function: Function | None = None,
     /,
     *,

@@ -34,7 +34,7 @@ class TextAttachment:
 
 
 Attachment: TypeAlias = Path | TextAttachment | ImagePart | DocumentPart | OpaquePart
-"""What can be attached to a user message: a file, a text with a name, or a part such as an image."""
+"""An attachment of a user message: a file, a text with a name, or a part such as an image."""
 
 MAX_FILE_BYTES = 50_000_000
 """The largest file that is read, in bytes. Providers accept no larger request."""
