@@ -54,7 +54,7 @@ def tool(
     seconds: float | None = None,
     max_tokens: int | None = None,
 ) -> Callable[[Function], Tool]: ...
-def tool(
+def tool(  # noqa: PLR0913  # keywords
     function: Function | None = None,
     /,
     *,
