@@ -44,7 +44,6 @@ MAX_PAGES = 1_000
 """Pages of a list of tools that are read. A server that always names another page must not hang the program."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-
 """What a name may not have."""
 
 DISCONNECTED = "the connection to the MCP server of this tool is closed. It is not known whether the call had an effect."
@@ -165,8 +164,9 @@ def _make_run(client: Client, name: str, *, images: bool) -> Callable[[Mapping[s
         except MCPError as error:
             raise ToolError(DISCONNECTED if error.code == types.CONNECTION_CLOSED else error.message) from error
         content = _read_blocks(result.content, images=images)
-        if result.structured_content is not None and not any(isinstance(part, str) for part in content):
-            content = [json.dumps(result.structured_content, ensure_ascii=False), *content]
+        if result.structured_content is not None and not "".join(part for part in content if isinstance(part, str)).strip():
+            structured = json.dumps(result.structured_content, ensure_ascii=False)
+            content = [structured, *(part for part in content if not isinstance(part, str))]
         return ToolResult(_mark_error(content) if result.is_error else content, is_error=result.is_error)
 
     return run

@@ -72,7 +72,7 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
     @server.tool()
     def structured() -> CallToolResult:
         """Return an object without a text."""
-        return CallToolResult(content=[], structured_content={"city": "Köln", "degrees": 21})
+        return CallToolResult(content=[TextContent(text="")], structured_content={"city": "Köln", "degrees": 21})
 
     @server.tool()
     async def wait(file: str) -> str:
