@@ -47,9 +47,14 @@ MAX_SHOWN = 80
 def tool(function: Function, /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, strict: bool = False, seconds: float | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = False,
+    seconds: float | None = None,
+    max_tokens: int | None = None,
 ) -> Callable[[Function], Tool]: ...
-def tool(
+def tool(  # noqa: PLR0913  # keywords
     function: Function | None = None,
     /,
     *,
@@ -57,6 +62,7 @@ def tool(
     description: str | None = None,
     strict: bool = False,
     seconds: float | None = None,
+    max_tokens: int | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function, which may be `async`. The model is told its name, what its docstring says, and its arguments.
 
@@ -79,14 +85,16 @@ def tool(
         description: What the tool does, for the model; by default the docstring without its sections.
         strict: Have the provider make the arguments match the schema. Every argument is then required, those with a default as well.
         seconds: The longest time that a call may take; None: no limit. The model is told of a call that took longer.
+        max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a longer one it sees the head, the tail,
+            and how to read the rest. None: half of what messages may take.
 
     Raises:
-        InvalidArgumentError: No schema can be made, for example because an argument is a function.
+        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `max_tokens` is too low.
     """
 
     def make(given: Function) -> Tool:
         schema = _read_signature(given, name=name, description=description, strict=strict)
-        return Tool(definition=schema.definition, run=_make_run(given, schema), seconds=seconds)
+        return Tool(definition=schema.definition, run=_make_run(given, schema), seconds=seconds, max_tokens=max_tokens)
 
     return make if function is None else make(function)
 

@@ -7,12 +7,17 @@ from typing import TypeAlias, cast, get_args
 
 import attrs
 
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 
 __all__ = ["Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
 
 ERROR_MARK = OpaquePart(value={"is_error": True}, tokens=0, provider="anthropic.message")
 """Marks a tool result as an error. Anthropic is sent it; OpenAI's formats have no such field, and the text has to say it."""
+
+
+MIN_RESULT_TOKENS = 100
+"""The lowest limit of a tool's results, in tokens. With less, there is nothing but the marker that replaces their middle."""
 
 
 def parse_content(value: object) -> tuple[Part, ...] | None:
@@ -83,3 +88,11 @@ class Tool:
     """Called with the arguments of a tool call."""
     seconds: float | None = None
     """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for."""
+    max_tokens: int | None = None
+    """The most tokens of a result's text that the model is shown. Of a longer one it sees the head, the tail, and how to read the rest.
+    None: half of what messages may take. The transcript keeps all of it. At least 100."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < MIN_RESULT_TOKENS:
+            problem = f"max_tokens of the tool {self.definition.name!r} must be at least {MIN_RESULT_TOKENS}, not {self.max_tokens}."
+            raise InvalidArgumentError(problem)

@@ -1,4 +1,4 @@
-from .attachments import Attachment as Attachment
+from .attachments import Attachment as Attachment, TextAttachment as TextAttachment
 from .hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
 from .prompt import Conversation as Conversation, ConversationView as ConversationView, Prompt as Prompt
 from .requests import WindowRequest as WindowRequest

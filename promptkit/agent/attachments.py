@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
@@ -21,10 +21,20 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Attachment", "check_attachments", "fit_attachments", "read_attachments"]
+__all__ = ["Attachment", "TextAttachment", "check_attachments", "fit_attachments", "parse_attachment", "read_attachments"]
 
-Attachment: TypeAlias = Path | ImagePart | DocumentPart | OpaquePart
-"""An attachment of a user message: a file, or a part such as an image."""
+
+@attrs.frozen(kw_only=True)
+class TextAttachment:
+    """A text with a name, which is attached as a file with this content is."""
+
+    name: str
+    """The name that the model sees, such as a path or a URI."""
+    text: str
+
+
+Attachment: TypeAlias = Path | TextAttachment | ImagePart | DocumentPart | OpaquePart
+"""An attachment of a user message: a file, a text with a name, or a part such as an image."""
 
 MAX_FILE_BYTES = 50_000_000
 """The largest file that is read, in bytes. Providers accept no larger request."""
@@ -53,8 +63,8 @@ def check_attachments(attachments: object) -> Sequence[Attachment]:
         raise TypeError(problem)
     checked: list[Attachment] = []
     for each in cast("Iterable[object]", attachments):  # of any items
-        if not isinstance(each, Path | ImagePart | DocumentPart | OpaquePart):
-            problem = f"an attachment is a Path('notes.txt'), or a part such as ImagePart(url=…), not {each!r:.80}."
+        if not isinstance(each, Path | TextAttachment | ImagePart | DocumentPart | OpaquePart):
+            problem = f"an attachment is a Path('notes.txt'), a TextAttachment(name=…, text=…), or a part such as ImagePart(url=…), not {each!r:.80}."
             raise TypeError(problem)
         checked.append(each)
     return checked
@@ -67,10 +77,7 @@ def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
         OSError: A file is not there, or cannot be read. The error names it.
         InvalidArgumentError: A file is too large, or none of these.
     """
-    return [
-        _read_file(each) if isinstance(each, Path) else ReadAttachment(f"the {type(each).__name__} number {number}", each)
-        for number, each in enumerate(attachments, 1)
-    ]
+    return [_read_attachment(number, each) for number, each in enumerate(attachments, 1)]
 
 
 def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer) -> list[Part]:
@@ -106,24 +113,46 @@ def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBud
     return parts
 
 
+def _read_attachment(number: int, attachment: Attachment) -> ReadAttachment:
+    match attachment:
+        case Path():
+            return _read_file(attachment)
+        case TextAttachment():
+            return ReadAttachment(attachment.name, attachment.text)
+        case _:
+            return ReadAttachment(f"the {type(attachment).__name__} number {number}", attachment)
+
+
 def _read_file(path: Path) -> ReadAttachment:
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         problem = f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
         raise InvalidArgumentError(problem)
-    data = path.read_bytes()
+    return ReadAttachment(str(path), parse_attachment(str(path), path.read_bytes()))
+
+
+def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
+    """Return what the bytes of a file are: an image, a PDF, or text.
+
+    Args:
+        name: The path or the URI of the file.
+        data: Its content.
+
+    Raises:
+        InvalidArgumentError: The file is none of these.
+    """
     media_type = next((kind for start, kind in _IMAGES.items() if data.startswith(start)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is not None:
         url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-        return ReadAttachment(str(path), ImagePart(url=url, media_type=media_type))
+        return ImagePart(url=url, media_type=media_type)
     if data.startswith(b"%PDF-"):
-        return ReadAttachment(str(path), DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=path.name))
-    return ReadAttachment(str(path), _decode(path, data))
+        return DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=PurePath(name).name)
+    return _decode(name, data)
 
 
-def _decode(path: Path, data: bytes) -> str:
+def _decode(name: str, data: bytes) -> str:
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         text = data.decode(encoding)
@@ -131,7 +160,7 @@ def _decode(path: Path, data: bytes) -> str:
         text = "\0"
     if "\0" in text:
         problem = (
-            f"the attachment {str(path)!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
+            f"the attachment {name!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
             "convert it, or attach a part such as DocumentPart(…)."
         )
         raise InvalidArgumentError(problem)

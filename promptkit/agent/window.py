@@ -29,6 +29,7 @@ from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tools import Tool
 from promptkit.transcript.entries import MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -169,6 +170,7 @@ class ContextWindow(BranchMethods):
             events=events,
             archives=archives,
             read_tool=read_tool,
+            tool_limits={tool.definition.name: tool.max_tokens for tool in tools if isinstance(tool, Tool) and tool.max_tokens is not None},
             enabled=enabled,
         )
         self.compaction: CompactionController = self._config.build_controller(

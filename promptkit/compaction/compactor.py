@@ -26,7 +26,7 @@ from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.tool_outputs import CappedView
+from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
@@ -100,6 +100,7 @@ class Compactor:
         tokenizer: Tokenizer,
         max_summary_tokens: int,
         max_result_tokens: int | None = None,
+        result_limits: ResultLimits | None = None,
         tools: Sequence[ToolDefinition] = (),
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -121,6 +122,7 @@ class Compactor:
             tokenizer: Counts messages and summaries.
             max_summary_tokens: The most tokens of a summary.
             max_result_tokens: The most tokens of one tool result in the view; None: no limit.
+            result_limits: What tools have as limits of their own.
             tools: The tools of the conversation. Some providers refuse tool calls in a request without them.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from what summarizers read and write; None: nothing is removed. The last request goes out as it was sent.
@@ -142,7 +144,7 @@ class Compactor:
         self.events = events or Events()
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
-        self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens)
+        self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens, limits=result_limits)
         self._tools = tuple(tools)
         self._hooks = hooks or CompactionHooks()
         self._redactor = redactor

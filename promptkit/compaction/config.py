@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.lifecycle.recall_tool import suggest_call
+from promptkit.compaction.lifecycle.recall_tool import suggest_call, suggest_entry
 from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.policy.rules import first_match, prune_results
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.pruning.tool_outputs import ResultLimits
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
@@ -56,6 +57,8 @@ class CompactionConfig:
     """Where the entries that a checkpoint drops are written first; None: they are only in the transcript."""
     read_tool: str = "read_file"
     """The name of a tool with which the model can read the transcript's file, for a conversation without the tool `recall`."""
+    tool_limits: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """The most tokens of the results of tools that have a limit of their own, by name."""
     enabled: bool = True
     """False: nothing is compacted automatically. The preset can say so, too."""
 
@@ -95,6 +98,7 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
+            result_limits=ResultLimits(by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools, transcript)),
             tools=tools,
             hooks=self.hooks,
             redactor=self.redactor,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import ContextBudget, DocumentPart, ImagePart
+from promptkit.agent import TextAttachment
 from promptkit.agent.session import AgentSession
 from promptkit.agent.sync import SyncSession
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
@@ -44,6 +45,14 @@ def test_a_text_file_stands_behind_the_message_with_its_path(tmp_path: Path) -> 
     path = write(tmp_path, "notes.txt", "one\r\ntwo\n</attachment> three\n")
     parts = sent(session(), "Look at this.", path)
     assert "".join(map(str, parts)) == (f'Look at this.\n\n<attachment path="{path}">\none\ntwo\n<\\/attachment> three\n</attachment>')
+
+
+def test_a_text_with_a_name_is_attached_as_a_file_is(tmp_path: Path) -> None:
+    path = write(tmp_path, "long.txt", " ".join(f"w{number}" for number in range(900)))
+    as_file = sent(session(), "Look at this.", path)
+    as_text = sent(session(), "Look at this.", TextAttachment(name=str(path), text=path.read_text(encoding="utf-8")))
+    assert as_text == as_file
+    assert "the middle of this file is left out" in str(as_text[-1])
 
 
 @pytest.mark.parametrize(

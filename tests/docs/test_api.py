@@ -39,6 +39,7 @@ NAMESPACES = (
     "promptkit.compaction",
     "promptkit.agent",
     "promptkit.integrations.langchain",
+    "promptkit.integrations.mcp",
     "promptkit.integrations.openai_agents",
     "promptkit.integrations.pydantic_ai",
     "promptkit.replay",

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.view import ViewItem
 
-__all__ = ["RECALL", "recall", "recall_tool", "suggest_call"]
+__all__ = ["RECALL", "recall", "recall_tool", "suggest_call", "suggest_entry"]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -301,12 +302,36 @@ def suggest_call(
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
         location: The transcript's file, or its URL, which no tool reads.
     """
-    own = next((tool.name for tool in tools if tool == RECALL or (_is_recall(tool.name) and tool.parameters == RECALL.parameters)), None)
+    own = _find_recall(tools)
     if own is not None:
         return format_call(own, {"query": _suggest_query(facts)})
     if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None
+
+
+def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool: str | None, item: ViewItem) -> str | None:
+    """Return the call with which a model reads a tool result in full, or None if no call shows it.
+
+    What a tool of this name returned is not recalled again, and an entry that was redacted is not read at all.
+
+    Args:
+        tools: The tools of the conversation.
+        transcript: The conversation.
+        tool: The name of the tool that returned the result.
+        item: The result in the view.
+    """
+    own = _find_recall(tools)
+    if own is None or (tool is not None and _is_recall(tool)) or item.message != transcript.get(item.entry_id).message:
+        return None
+    return format_call(own, {"entry": item.entry_id})
+
+
+def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
+    """Return the name under which a model has the tool `recall`, or None if it does not have it. One under a prefix comes last."""
+    if RECALL in tools:
+        return RECALL.name
+    return next((tool.name for tool in tools if _is_recall(tool.name) and tool.parameters == RECALL.parameters), None)
 
 
 def _suggest_query(facts: Mapping[str, Json]) -> str:

@@ -40,6 +40,8 @@ HEADROOM = 0.05
 """Share of the limit that is kept free when messages are dropped, so that the next request need not drop others again."""
 
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
+"""Replaces the middle of a result."""
+
 HEAD_SHARE = 0.4
 """Share of a truncated result that is taken from its beginning."""
 
@@ -131,7 +133,14 @@ def truncate_messages(  # noqa: PLR0913  # keywords
     )
 
 
-def cap_results(messages: Sequence[Message], max_tokens: int, *, tokenizer: Tokenizer, exempt: Collection[str] = ()) -> Reduction:
+def cap_results(
+    messages: Sequence[Message],
+    max_tokens: int,
+    *,
+    tokenizer: Tokenizer,
+    exempt: Collection[str] = (),
+    marker: str = CUT_MARKER,
+) -> Reduction:
     """Truncate long tool results: the first 40 % and the last 60 % of the limit stay, with a marker between. Images stay.
 
     VS Code Copilot Chat caps results at half of the context window.
@@ -141,6 +150,7 @@ def cap_results(messages: Sequence[Message], max_tokens: int, *, tokenizer: Toke
         max_tokens: Limit for the text of each result, in tokens.
         tokenizer: Counts text.
         exempt: Names of tools whose results do not change.
+        marker: Replaces what is cut out.
 
     Returns:
         The reduction.
@@ -156,7 +166,9 @@ def cap_results(messages: Sequence[Message], max_tokens: int, *, tokenizer: Toke
         level = limit_largest(texts, max_tokens)
         return attrs.evolve(
             message,
-            content=tuple(_truncate_part(part, min(size, level), tokenizer) for part, size in zip(message.content, texts, strict=True)),
+            content=tuple(
+                _truncate_part(part, min(size, level), marker, tokenizer) for part, size in zip(message.content, texts, strict=True)
+            ),
         )
 
     return replace_messages(messages, capped, "capped", tokenizer=tokenizer)
@@ -300,7 +312,7 @@ def limit_largest(sizes: Sequence[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _truncate_part(part: Part, tokens: int, tokenizer: Tokenizer) -> Part:
+def _truncate_part(part: Part, tokens: int, marker: str, tokenizer: Tokenizer) -> Part:
     if not isinstance(part, str):
         return part
-    return truncate_text(part, tokens, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
+    return truncate_text(part, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer)

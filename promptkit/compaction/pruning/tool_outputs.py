@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
-from promptkit.compaction.pruning.messages import cap_results, find_tool_names
+from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["PRUNED_REASON", "SUPERSEDED_REASON", "CappedView", "Pruning", "ReduceToolResults", "edits_from_reduction", "prune_outputs"]
+__all__ = [
+    "PRUNED_REASON",
+    "SUPERSEDED_REASON",
+    "CappedView",
+    "Pruning",
+    "ReduceToolResults",
+    "ResultLimits",
+    "edits_from_reduction",
+    "prune_outputs",
+]
 
 MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
@@ -41,6 +50,8 @@ PRUNED_REASON = "pruned"
 
 SUPERSEDED_REASON = "superseded"
 """The reason in the edits of superseded outputs."""
+
+_MARKER_END = "]\n"
 
 
 @attrs.frozen(kw_only=True)
@@ -284,34 +295,47 @@ def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]
     return tuple(placeholder if at == first else part for at, part in enumerate(content) if at == first or not isinstance(part, str))
 
 
-class CappedView:
-    """Builds the view of a growing path, with tool results truncated to `result_tokens`. The transcript holds them in full.
+@attrs.frozen(kw_only=True)
+class ResultLimits:
+    """The limits that tools have for their own results, and how a model reads what is cut out of any result."""
 
-    A message that was in the view before is the same object again, and is not counted again.
+    by_tool: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """The most tokens of a result, by the name of its tool."""
+    describe_rest: Callable[[str | None, ViewItem], str | None] = lambda _tool, _item: None
+    """Returns the call that reads a result in full, from the name of its tool and its item. None: there is no such call."""
+
+
+class CappedView:
+    """Builds the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
+
+    The transcript holds them in full. A message that was in the view before is the same object again, and is not counted again.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, result_tokens: int | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, result_tokens: int | None = None, limits: ResultLimits | None = None) -> None:
         self._tokenizer = tokenizer
         self._result_tokens = result_tokens
+        self._limits = limits or ResultLimits()
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
+        self._tools: dict[str, str] = {}
+        """The name of the tool for the id of each call of the view; the newest one for an id that is used again."""
 
     def set_limits(self, tokenizer: Tokenizer, *, result_tokens: int | None) -> None:
-        """Use the figures of another model. `result_tokens=None` truncates nothing."""
+        """Use the figures of another model. With `result_tokens=None` only tools have limits."""
         self._tokenizer, self._result_tokens = tokenizer, result_tokens
         self._source = self._view = TranscriptView()
 
     def build_view(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first."""
         source = self._builder.build(path)
-        if self._result_tokens is None:
+        if self._result_tokens is None and not self._limits.by_tool:
             return source
         if source is not self._source:
-            self._view = self._update(source, self._result_tokens)
+            self._view = self._update(source)
             self._source = source
         return self._view
 
-    def _update(self, source: TranscriptView, result_tokens: int) -> TranscriptView:
+    def _update(self, source: TranscriptView) -> TranscriptView:
         """Cap the items of a view, except those at its start that are the same as last time."""
         old = self._source.items
         same = len(old) if source.items[: len(old)] == old else 0  # usually items were appended: one comparison
@@ -319,11 +343,20 @@ class CappedView:
             if before is not now:
                 break
             same += 1
-        new = (self._cap(item, result_tokens) for item in source.items[same:])
-        return attrs.evolve(source, items=(*self._view.items[:same], *new))
+        return attrs.evolve(source, items=(*self._view.items[:same], *map(self._cap, source.items[same:])))
 
-    def _cap(self, item: ViewItem, result_tokens: int) -> ViewItem:
-        if item.message.role != "tool":
+    def _cap(self, item: ViewItem) -> ViewItem:
+        message = item.message
+        self._tools.update((call.id, call.name) for call in message.tool_calls)
+        if message.role != "tool":
             return item
-        (message,) = cap_results((item.message,), result_tokens, tokenizer=self._tokenizer).messages
-        return item if message is item.message else attrs.evolve(item, message=message)
+        tool = self._tools.get(message.tool_call_id or "")
+        limit = min((each for each in (self._result_tokens, self._limits.by_tool.get(tool or "")) if each is not None), default=None)
+        if limit is None or sum(self._tokenizer.count(part) for part in message.content if isinstance(part, str)) <= limit:
+            return item
+        rest = self._limits.describe_rest(tool, item)
+        marker = CUT_MARKER if rest is None else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+        if rest is not None and self._tokenizer.count(marker) > limit // 2:  # the output itself is worth more
+            marker = CUT_MARKER
+        (capped,) = cap_results((message,), limit, tokenizer=self._tokenizer, marker=marker).messages
+        return item if capped is message else attrs.evolve(item, message=capped)

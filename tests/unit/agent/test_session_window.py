@@ -4,12 +4,15 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
-from promptkit import Message, Usage
+from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.compaction.events import RequestPruned
+from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.errors import (
     ContextLengthExceededError,
+    InvalidArgumentError,
     NoPendingMessageError,
     RateLimitedError,
 )
@@ -18,7 +21,7 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Setting
+from promptkit.transcript.entries import Edit, Setting
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
@@ -286,6 +289,61 @@ def test_a_large_result_is_cut_for_the_model_and_kept_in_full() -> None:
     assert len(each.sent(1)[-1].split()) <= 500
     assert said(each.session)[2] == f"tool: {words(5_000)}"
     assert each.told.triggers == []
+
+
+def read_numbers(count: int) -> Tool:
+    def read(arguments: Mapping[str, object]) -> ToolOutput:
+        return " ".join(f"n{number}" for number in range(count))
+
+    return Tool(definition=READ, run=read, max_tokens=100)
+
+
+def test_a_result_above_the_limit_of_its_tool_keeps_head_and_tail_and_says_how_to_read_all_of_it() -> None:
+    ids = (f"e{number}" for number in itertools.count(1))
+    asked = ToolCall(id="r1", name="recall", arguments='{"entry": "e3"}')
+    each = held(calls(1), asked, "done", tools=[read_numbers(300)], transcript=Transcript(new_id=lambda: next(ids)))
+    asyncio.run(each.session.run("look"))
+    head, tail = each.sent(1)[-1].split('\n[The middle of this output was cut out: it was too long. All of it: recall({"entry": "e3"})]\n')
+    assert (head.split()[0], tail.split()[-1]) == ("n0", "n299")
+    assert 80 < len(each.sent(1)[-1].split()) <= 100
+    everything = " ".join(f"n{number}" for number in range(300))
+    assert each.sent(2)[-1] == f"[result of read, entry e3]\n{everything}"
+    assert said(each.session)[2] == f"tool: {everything}"
+
+
+def test_a_result_within_the_limit_of_its_tool_stays_and_other_tools_have_no_part_in_it() -> None:
+    other = Tool(definition=ToolDefinition(name="other"), run=lambda _: words(200))
+    each = held([*calls(1), ToolCall(id="o1", name="other")], "done", tools=[read_numbers(100), other])
+    asyncio.run(each.session.run("look"))
+    assert each.sent(1)[-2:] == [" ".join(f"n{number}" for number in range(100)), words(200)]
+
+
+def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_change_of_the_model() -> None:
+    each = held(calls(1), "done", calls(2), "done", tools=[read_numbers(300)], budget=ContextBudget())
+    asyncio.run(each.session.run("look"))
+    assert "n150" not in each.sent(1)[-1].split()
+    each.session.set_model(each.model, budget=100_000)
+    asyncio.run(each.session.run("again"))
+    assert ["n150" in text.split() for text in each.sent(3) if "n299" in text] == [False, False]
+
+
+def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
+    served = Tool(definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: words(200), max_tokens=100)  # of another transcript
+    each = held(calls(1), ToolCall(id="o1", name="old__recall"), "done", "done", tools=[served, read_numbers(300)], transcript=Transcript())
+    asyncio.run(each.session.run("look"))
+    read, other = (text for text in each.sent(2) if "was cut out" in text)
+    assert " All of it: recall(" in read
+    assert " All of it: " not in other
+    (entry,) = (entry for entry in each.session.transcript.path() if entry.message and entry.message.tool_call_id == "c1")
+    each.session.transcript.append(Edit(target=entry.id, content=(words(200),), reason="redacted"))
+    asyncio.run(each.session.run("again"))
+    redacted, _ = (text for text in each.sent(3) if "was cut out" in text)
+    assert " All of it: " not in redacted
+
+
+def test_a_limit_that_leaves_no_room_for_a_result_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="max_tokens of the tool 'read' must be at least 100, not 99"):
+        Tool(definition=READ, run=str, max_tokens=99)
 
 
 def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() -> None:

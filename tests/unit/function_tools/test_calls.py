@@ -248,3 +248,17 @@ def test_a_time_out_that_the_tool_raises_itself_is_an_error_of_its_own() -> None
     session = AgentSession(model=ScriptedModel([calls(("ask", "{}")), "Done."]), tools=[ask])
     asyncio.run(session.run("Go."))
     assert "Error: TimeoutError: no answer" in [message.text for message in session.window.view.messages]
+
+
+def test_a_function_has_a_limit_of_its_results() -> None:
+    @tool(max_tokens=200)
+    def count(upto: int) -> str:
+        return " ".join(map(str, range(upto)))
+
+    session = AgentSession(model=ScriptedModel([calls(("count", '{"upto": 1000}')), "Done."]), tools=[count], budget=10_000)
+    asyncio.run(session.run("Go."))
+    shown = next(message.text for message in session.window.view.messages if message.role == "tool")
+    assert shown.startswith("0 1 2 ")
+    assert shown.endswith(" 998 999")
+    assert "\n[The middle of this output was cut out: it was too long.]\n" in shown  # there is no tool recall
+    assert session.tokenizer.count(shown) <= 200

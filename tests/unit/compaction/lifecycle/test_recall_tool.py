@@ -160,6 +160,7 @@ def test_nothing_found_is_said_so() -> None:
     [
         ((RECALL,), 'recall({"query": "b.py"})'),
         ((attrs.evolve(RECALL, name="mcp__talk__recall"),), 'mcp__talk__recall({"query": "b.py"})'),
+        ((attrs.evolve(RECALL, name="mcp__old__recall"), RECALL), 'recall({"query": "b.py"})'),  # that of another conversation comes first
         ((ToolDefinition(name="read_file"),), 'read_file({"path": "/talk.jsonl"})'),
         ((ToolDefinition(name="recall"),), None),  # a tool of another kind
         ((ToolDefinition(name="bash"),), None),

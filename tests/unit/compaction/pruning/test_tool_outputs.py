@@ -10,14 +10,17 @@ from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import (
     PRUNED_REASON,
     SUPERSEDED_REASON,
+    CappedView,
     Pruning,
     ReduceToolResults,
+    ResultLimits,
     edits_from_reduction,
     prune_outputs,
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.transcript.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer(per_image=100)
@@ -246,3 +249,23 @@ def test_results_of_a_certain_age_are_old_however_few_tokens_follow(age: int, ta
 def test_a_figure_below_zero_is_refused(figure: dict[str, Any]) -> None:  # Any: a figure
     with pytest.raises(InvalidArgumentError, match=r"must be at least 0"):
         ReduceToolResults(**figure)
+
+
+def test_a_tool_has_its_limit_on_a_branch_where_another_tool_had_the_id_of_its_call() -> None:
+    log = Transcript()
+    capped = CappedView(TOKENIZER, limits=ResultLimits(by_tool={"read": 100}))
+
+    def add(*messages: Message) -> str:
+        *_, last = log.append_messages(*messages)
+        capped.build_view(log.path())
+        return last.id
+
+    def call(name: str) -> Message:
+        return Message(role="assistant", tool_calls=[ToolCall(id="c1", name=name)])
+
+    result = Message(role="tool", content=words(300), tool_call_id="c1")
+    called = add(Message(role="user", content="Go."), call("read"))
+    add(result, call("list"), result)
+    log.rewind(called)
+    add(result)
+    assert TOKENIZER.count(capped.build_view(log.path()).messages[-1].text) <= 100
