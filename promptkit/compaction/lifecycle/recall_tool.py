@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from functools import partial
 from itertools import chain, islice
@@ -16,15 +17,16 @@ from promptkit.compaction.summarizers.breadcrumb import format_call
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
+from promptkit.tool_pairing import ToolCallPairer
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Edit, MessageEntry
+from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry
 from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.store import SearchableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from promptkit.messages import Json
+    from promptkit.messages import Json, Message, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
@@ -56,6 +58,11 @@ WEAK_DIVISOR, LEAST_GOOD = 3, 3
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
+
+_ANSWER = re.compile(
+    r"\[(?:user|assistant|system|result of [^\]\n]*?), entry |Nothing in the conversation matches |There is nothing on this page|Error: "
+)
+"""What a result of this tool begins with."""
 
 
 def recall_tool(
@@ -113,7 +120,7 @@ def _recall(
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
     texts = {name: value for name in ("entry", "pattern", "query") if isinstance(value := arguments.get(name), str) and value.strip()}
-    conversation = _Conversation(_readable(path))
+    conversation = _Conversation(path)
     if "entry" in texts:
         name, pages = "entry", conversation.read_entry(texts["entry"], tokenizer, max_tokens)
     elif "pattern" in texts:
@@ -139,39 +146,75 @@ class _RecallError(Exception):
     """A call that cannot be answered. The text is for the model."""
 
 
-def _readable(path: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with a message, without those that were redacted, and without earlier recalls: their calls and results."""
-    hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
-    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if _is_recall(call.name)}
-    readable: list[Entry] = []
-    for entry in path:
-        payload, message = entry.payload, entry.message
-        if message is None or entry.id in hidden or message.tool_call_id in recalls:
-            continue
-        if isinstance(payload, MessageEntry) and payload.quotes:
-            continue  # read back by a tool of another name, as over MCP
-        if recalls.isdisjoint(call.id for call in message.tool_calls) or not isinstance(payload, MessageEntry):
-            readable.append(entry)
-            continue
-        message = attrs.evolve(message, tool_calls=tuple(call for call in message.tool_calls if call.id not in recalls))
-        if message.text or message.tool_calls:
-            readable.append(attrs.evolve(entry, payload=attrs.evolve(payload, message=message)))
-    return readable
-
-
 def _is_recall(tool: str) -> bool:
     """Return whether a tool's name is that of this tool, with or without the prefix of an MCP server."""
     return SERVER_PREFIX.split(tool)[-1] == RECALL.name
 
 
-class _Conversation:
-    """The entries of a conversation that may be shown."""
+def _is_answer(tool: str, result: Message) -> bool:
+    """Return whether a result is of this tool. Other programs' tools may have the same name, so the text tells, too."""
+    return _is_recall(tool) and _ANSWER.match(result.text) is not None
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.entries = entries
-        messages = [(entry, entry.message) for entry in entries if entry.message is not None]
-        self._call_names = {call.id: call.name for _, message in messages for call in message.tool_calls}
-        self._result_ids = {message.tool_call_id: entry.id for entry, message in messages if message.tool_call_id}
+
+def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
+    """Return the results of the calls of each entry, as they are paired for a request: ids may be used again in a later reply."""
+    pairer = ToolCallPairer(allow_early_results=False)
+    for entry in entries:
+        if entry.message is not None:
+            pairer.add(entry.message)
+    pairer.settle()
+    pairs: dict[str, list[Entry | None]] = {entry.id: [None] * len(entry.message.tool_calls) for entry in entries if entry.message}
+    places: dict[str, tuple[list[Entry | None], int]] = {}
+    for message, source in zip(pairer.messages, pairer.sources, strict=True):
+        entry = entries[source]
+        if message.role == "assistant":
+            places.update((call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls))
+        elif (
+            message.role == "tool" and entry.message is not None and entry.message.role == "tool"
+        ):  # and no message in place of a result that is missing
+            results, at = places[message.tool_call_id or ""]
+            results[at] = entry
+    return pairs
+
+
+class _Conversation:
+    """The entries of a conversation that may be shown: those with a message, without those that were redacted, and without earlier recalls."""
+
+    def __init__(self, path: Sequence[Entry]) -> None:
+        self.entries: list[Entry] = []
+        self._tools: dict[str, str] = {}
+        """The name of the tool that returned a result, by the id of the result's entry."""
+        self._results: dict[str, list[str | None]] = {}
+        """The ids of the entries with the results of an entry's calls, in the order of the calls."""
+        entries = [entry for entry in path if entry.message is not None]
+        pairs = _pair_results(entries)
+        hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
+        # A result with quotes was read back by this tool, or by one of another name, as over MCP.
+        hidden |= {entry.id for entry in entries if isinstance(entry.payload, MessageEntry) and entry.payload.quotes}
+        for entry in entries:
+            message = entry.message
+            if message is None:
+                continue
+            shown: list[ToolCall] = []
+            results: list[str | None] = []
+            for call, result in zip(message.tool_calls, pairs[entry.id], strict=True):
+                answer = None if result is None else result.message
+                if _is_recall(call.name) and (result is None or answer is None or result.id in hidden or _is_answer(call.name, answer)):
+                    hidden |= set() if result is None else {result.id}
+                    continue
+                shown.append(call)
+                results.append(None if result is None or result.id in hidden else result.id)
+                if result is not None:
+                    self._tools[result.id] = call.name
+            if len(shown) < len(message.tool_calls) and isinstance(entry.payload, MessageEntry | CustomMessage):
+                message = attrs.evolve(message, tool_calls=tuple(shown))
+                entry = attrs.evolve(entry, payload=attrs.evolve(entry.payload, message=message))  # noqa: PLW2901  # without recalls
+                if not message.text and not shown:
+                    continue
+            if entry.id in hidden:
+                continue
+            self.entries.append(entry)
+            self._results[entry.id] = results
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
         """Yield the pages of an entry."""
@@ -227,16 +270,16 @@ class _Conversation:
         if message is None:
             return f"[{name}]"
         if message.role == "tool":
-            return f"[result of {self._call_names.get(message.tool_call_id or '', 'a tool')}, {name}]"
+            return f"[result of {self._tools.get(entry.id, 'a tool')}, {name}]"
         return f"[{message.role}, {name}]"
 
     def _find_notes(self, entry: Entry) -> dict[int, str]:
         """Return what is shown after the lines with calls: the entries of their results."""
-        calls = entry.message.tool_calls if entry.message else ()
-        if not any(call.id in self._result_ids for call in calls):
+        results = self._results[entry.id]
+        if not any(results):
             return {}
-        first = len(list_lines(entry)) - len(calls)
-        return {at: f" → entry {self._result_ids[call.id]}" for at, call in enumerate(calls, first) if call.id in self._result_ids}
+        first = len(list_lines(entry)) - len(results)
+        return {at: f" → entry {result}" for at, result in enumerate(results, first) if result is not None}
 
 
 def _cut_at_line(piece: str) -> str:
@@ -313,7 +356,7 @@ def suggest_call(
 def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool: str | None, item: ViewItem) -> str | None:
     """Return the call with which a model reads a tool result in full, or None if no call shows it.
 
-    What a tool of this name returned is not recalled again, and an entry that was redacted is not read at all.
+    What was recalled is not recalled again, and an entry that was redacted is not read at all.
 
     Args:
         tools: The tools of the conversation.
@@ -322,7 +365,7 @@ def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool:
         item: The result in the view.
     """
     own = _find_recall(tools)
-    if own is None or (tool is not None and _is_recall(tool)) or item.message != transcript.get(item.entry_id).message:
+    if own is None or (tool is not None and _is_answer(tool, item.message)) or item.message != transcript.get(item.entry_id).message:
         return None
     return format_call(own, {"entry": item.entry_id})
 

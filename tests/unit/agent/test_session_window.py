@@ -328,7 +328,8 @@ def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_ch
 
 
 def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
-    served = Tool(definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: words(200), max_tokens=100)  # of another transcript
+    shown = f"[user, entry e1]\n{words(200)}"  # of another transcript
+    served = Tool(definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: shown, max_tokens=100)
     each = held(calls(1), ToolCall(id="o1", name="old__recall"), "done", "done", tools=[served, read_numbers(300)], transcript=Transcript())
     asyncio.run(each.session.run("look"))
     read, other = (text for text in each.sent(2) if "was cut out" in text)

@@ -133,6 +133,34 @@ def test_a_recall_does_not_find_what_was_recalled_before() -> None:
     assert recall(talk, query="mauve").count("The colour is mauve.") == 1
 
 
+def test_ids_that_each_reply_uses_again_hide_no_results_and_lead_to_their_own() -> None:
+    talk = ConversationBuilder()
+    for fruit in ("quince", "medlar"):
+        look(talk, "call_0", f"{fruit}.txt", f"The {fruit} is ripe.")
+    before = talk.leaf
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="call_0", name=RECALL.name, arguments='{"query": "mauve"}'),)))
+    talk.result("call_0", "Nothing in the conversation matches 'mauve'.")
+    look(talk, "call_0", "kumquat.txt", "The kumquat is ripe.")
+    found = recall(talk, pattern="ripe|read_file")
+    for fruit in ("quince", "medlar", "kumquat"):
+        assert (entry := re.search(rf'{fruit}.txt"}} → entry (\w+)', found))
+        assert recall(talk, entry=entry[1]) == f"[result of read_file, entry {entry[1]}]\nThe {fruit} is ripe."
+    assert "mauve" not in recall(talk, 800, pattern=".")
+    assert before in found
+
+
+@pytest.mark.parametrize("name", ["mcp__memory__recall", "memory.recall", "recall"])
+def test_results_of_another_programs_tool_of_the_same_name_are_found(name: str) -> None:
+    talk = ConversationBuilder()
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name=name, arguments='{"query": "customer"}'),)))
+    talk.result("c", "The customer number is KX-4711.")
+    assert recall(talk, query="KX-4711") == f"[result of {name}, entry {talk.leaf}]\nThe customer number is KX-4711."
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="d", name=name, arguments='{"query": "KX-4711"}'),)))
+    assert recall(talk, 800, pattern="KX").count("KX-4711") == 1  # of the call that is being answered nothing is shown
+    talk.result("d", recall(talk, query="KX-4711"))
+    assert recall(talk, 800, pattern="KX").count("KX-4711") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
