@@ -6,8 +6,8 @@ import asyncio
 import re
 import time
 from functools import partial
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from itertools import chain, count, islice, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -120,26 +120,29 @@ def _recall(
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
     texts = {name: value for name in ("entry", "pattern", "query") if isinstance(value := arguments.get(name), str) and value.strip()}
-    conversation = _Conversation(path)
-    if "entry" in texts:
-        name, pages = "entry", conversation.read_entry(texts["entry"], tokenizer, max_tokens)
-    elif "pattern" in texts:
-        name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
-    elif "query" in texts:
-        groups = conversation.search_words(texts["query"], index)
-        name, pages = "query", chain.from_iterable(_group(group, tokenizer, max_tokens) for group in groups)
-    else:
+    if not texts:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
+    name, text = next(iter(texts.items()))
+    conversation = _Conversation(path)
+    room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
+    if name == "entry":
+        pages = conversation.read_entry(text, tokenizer, room)
+    elif name == "pattern":
+        pages = _group(conversation.search_pattern(text), tokenizer, room)
+    else:
+        pages = chain.from_iterable(_group(group, tokenizer, room) for group in conversation.search_words(text, index))
     try:
         shown, *more = islice(pages, page - 1, page + 1)
     except _RecallError as error:
         return f"Error: {error}"
     except ValueError:
-        return "There is nothing on this page." if page > 1 else f"Nothing in the conversation matches {texts[name]!r}."
-    if more:
-        call = format_call(RECALL.name, {name: texts[name], "page": page + 1})
-        return f"{shown}\n\n[there is more: {call}]"
-    return shown
+        return "There is nothing on this page." if page > 1 else f"Nothing in the conversation matches {text!r}."
+    return f"{shown}{_describe_next(name, text, page + 1)}" if more else shown
+
+
+def _describe_next(name: str, text: str, page: int) -> str:
+    """Return the end of a page that another page follows: the call that shows it."""
+    return f"\n\n[there is more: {format_call(RECALL.name, {name: text, 'page': page})}]"
 
 
 class _RecallError(Exception):
@@ -224,19 +227,9 @@ class _Conversation:
             raise _RecallError(problem)
         notes = self._find_notes(entry)
         text = neutralize_tags("\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry))))
-        start = page = 0
-        while start < len(text) or start == 0:
-            page += 1
-            title = self._describe(entry, page=page)
-            room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
-            # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
-            piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
-            if start + len(piece) < len(text):
-                piece = _cut_at_line(piece)
-            yield f"{title}\n{piece}"
-            start += max(1, len(piece))
+        yield from _split(text, (self._describe(entry, page=page) for page in count(1)), tokenizer, max_tokens)
 
-    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[str]]:
+    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own.
 
         An index says which entries to look at.
@@ -247,9 +240,9 @@ class _Conversation:
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
         for group in (passages[:good], passages[good:]):
-            yield [f"{self._describe(by_id[passage.entry])}\n{neutralize_tags(passage.text)}" for passage in group]
+            yield [_Piece(self._describe(by_id[passage.entry]), neutralize_tags(passage.text)) for passage in group]
 
-    def search_pattern(self, pattern: str) -> Iterator[str]:
+    def search_pattern(self, pattern: str) -> Iterator[_Piece]:
         """Yield the lines that match a regular expression, of the newest entry first."""
         find = _compile(pattern)
         for entry in reversed(self.entries):
@@ -260,8 +253,7 @@ class _Conversation:
                 if (place := find(line)) is not None
             ]
             if lines:
-                text = neutralize_tags("\n".join(lines))
-                yield f"{self._describe(entry)}\n{text}"
+                yield _Piece(self._describe(entry), neutralize_tags("\n".join(lines)))
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
@@ -280,6 +272,28 @@ class _Conversation:
             return {}
         first = len(list_lines(entry)) - len(results)
         return {at: f" → entry {result}" for at, result in enumerate(results, first) if result is not None}
+
+
+class _Piece(NamedTuple):
+    """A part of an entry, with the title of the entry."""
+
+    title: str
+    text: str
+
+
+def _split(text: str, titles: Iterable[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+    """Yield the pages of a text, each with its title, of which there are enough."""
+    start = 0
+    for title in titles:
+        room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
+        # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
+        piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
+        if start + len(piece) < len(text):
+            piece = _cut_at_line(piece)
+        yield f"{title}\n{piece}"
+        start += max(1, len(piece))
+        if start >= len(text):
+            return
 
 
 def _cut_at_line(piece: str) -> str:
@@ -317,18 +331,20 @@ def _around(line: str, at: int) -> str:
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
-def _group(pieces: Iterable[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
-    """Yield pages of pieces. A piece that is longer than a page is cut."""
+def _group(pieces: Iterable[_Piece], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+    """Yield pages of pieces. A piece that is longer than a page is on several, each with its title."""
     page: list[str] = []
     room = max_tokens
-    for piece in pieces:
-        size = tokenizer.count(f"{piece}\n\n")
-        if size > max_tokens:
-            piece, size = tokenizer.truncate(piece, max(1, max_tokens - 2)), max_tokens  # noqa: PLW2901  # one long passage is cut
-        if size > room:
+    for title, text in pieces:
+        shown = f"{title}\n{text}"
+        size = tokenizer.count(f"{shown}\n\n")
+        if size > room and page:
             yield "\n\n".join(page)
             page, room = [], max_tokens
-        page.append(piece)
+        if size > max_tokens:
+            yield from _split(text, repeat(title), tokenizer, max_tokens)
+            continue
+        page.append(shown)
         room -= size
     if page:
         yield "\n\n".join(page)
