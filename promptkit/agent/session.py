@@ -17,7 +17,7 @@ from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
-from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool
+from promptkit.compaction.lifecycle.recall_tool import PAGE_TOKENS, RECALL, RecallSettings, build_recall_tool
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model
@@ -141,9 +141,9 @@ class AgentSession:
             summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
         offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
-        self._make_recall = partial(recall_tool, tokenizer=tokenizer, redactor=redactor) if offers_recall else None
+        self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
         transcript = Transcript() if transcript is None else transcript
-        offered = (*own, self._make_recall(transcript)) if self._make_recall else own
+        offered = (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
@@ -435,9 +435,16 @@ class AgentSession:
         session = copy.copy(self)
         session.window = window
         if self._make_recall:
-            session.tools = {**self.tools, RECALL.name: self._make_recall(window.transcript)}
+            session.tools = {**self.tools, RECALL.name: self._make_recall(session._find_recall_settings)}  # noqa: SLF001  # as below
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
+
+    def _find_recall_settings(self) -> RecallSettings:
+        """Return the settings of the tool `recall`. A page is at most half of what the view shows of a result, so that two fit beside others."""
+        window = self.window
+        shown = window.budget.result_tokens
+        max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
+        return RecallSettings(transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens)
 
     async def _add_attachments(self, content: str | Sequence[Part], attachments: Sequence[Attachment]) -> tuple[Part, ...]:
         """Return the content of a user message with its attachments."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["RECALL", "recall", "recall_tool", "suggest_call", "suggest_entry"]
+__all__ = ["PAGE_TOKENS", "RECALL", "RecallSettings", "build_recall_tool", "recall", "recall_tool", "suggest_call", "suggest_entry"]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -65,8 +65,24 @@ _ANSWER = re.compile(
 """What a result of this tool begins with."""
 
 
+PAGE_TOKENS = 1_500
+"""The most tokens of one result, where nothing else is said."""
+
+
+@attrs.frozen(kw_only=True)
+class RecallSettings:
+    """What the tool reads, and how much it returns. A session's change with its model."""
+
+    transcript: Transcript
+    """The conversation. The tool sees the branch that is current when it is called."""
+    tokenizer: Tokenizer | None
+    """Counts the tokens of results. None: o200k_base."""
+    max_tokens: int
+    """The most tokens of one result. The rest is on further pages."""
+
+
 def recall_tool(
-    transcript: Transcript, *, tokenizer: Tokenizer | None = None, max_tokens: int = 1_500, redactor: Redactor | None = None
+    transcript: Transcript, *, tokenizer: Tokenizer | None = None, max_tokens: int = PAGE_TOKENS, redactor: Redactor | None = None
 ) -> Tool:
     """Make a tool with which the model searches and reads its own conversation, summarized parts included.
 
@@ -75,15 +91,30 @@ def recall_tool(
     Args:
         transcript: The conversation. The tool sees the branch that is current when it is called.
         tokenizer: Counts the tokens of results. Default: o200k_base.
-        max_tokens: The most tokens of one result. The rest is on further pages.
+        max_tokens: The most tokens of one result. The rest is on further pages. Give at most a quarter of what messages may take: a window
+            shows no result that is longer than half of that whole.
         redactor: Removes secrets from results.
 
     >>> window = ContextWindow(model="gpt-5", transcript=transcript, tools=[*tools, recall_tool(transcript)])
     """
+    settings = RecallSettings(transcript=transcript, tokenizer=tokenizer, max_tokens=max_tokens)
+    return build_recall_tool(lambda: settings, redactor=redactor)
+
+
+def build_recall_tool(find_settings: Callable[[], RecallSettings], *, redactor: Redactor | None = None) -> Tool:
+    """Make the tool of a conversation whose settings change.
+
+    Args:
+        find_settings: Called for each call of the tool.
+        redactor: Removes secrets from results.
+    """
 
     async def run(arguments: Mapping[str, object]) -> str:
+        settings = find_settings()
+        transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
+        tokenizer, max_tokens = settings.tokenizer, settings.max_tokens
         work = partial(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor, index=store)
         return await asyncio.to_thread(work)
 
@@ -95,7 +126,7 @@ def recall(  # noqa: PLR0913  # keywords
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
-    max_tokens: int = 1_500,
+    max_tokens: int = PAGE_TOKENS,
     redactor: Redactor | None = None,
     index: SearchableStore | None = None,
 ) -> str:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import re
 from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
+from promptkit.agent import AgentSession
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.errors import (
@@ -23,13 +26,14 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Edit, Setting
 from promptkit.transcript.view import build_summary_message
-from tests.conversations import words
+from tests.conversations import summary_reply, words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
 from tests.unit.compaction.summarizers.writers import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from promptkit.testing.scripted_model import Request
     from promptkit.tools import ToolOutput
 
 
@@ -301,12 +305,12 @@ def read_numbers(count: int) -> Tool:
 def test_a_result_above_the_limit_of_its_tool_keeps_head_and_tail_and_says_how_to_read_all_of_it() -> None:
     ids = (f"e{number}" for number in itertools.count(1))
     asked = ToolCall(id="r1", name="recall", arguments='{"entry": "e3"}')
-    each = held(calls(1), asked, "done", tools=[read_numbers(300)], transcript=Transcript(new_id=lambda: next(ids)))
+    each = held(calls(1), asked, "done", tools=[read_numbers(200)], transcript=Transcript(new_id=lambda: next(ids)))
     asyncio.run(each.session.run("look"))
     head, tail = each.sent(1)[-1].split('\n[The middle of this output was cut out: it was too long. All of it: recall({"entry": "e3"})]\n')
-    assert (head.split()[0], tail.split()[-1]) == ("n0", "n299")
+    assert (head.split()[0], tail.split()[-1]) == ("n0", "n199")
     assert 80 < len(each.sent(1)[-1].split()) <= 100
-    everything = " ".join(f"n{number}" for number in range(300))
+    everything = " ".join(f"n{number}" for number in range(200))
     assert each.sent(2)[-1] == f"[result of read, entry e3]\n{everything}"
     assert said(each.session)[2] == f"tool: {everything}"
 
@@ -340,6 +344,33 @@ def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
     asyncio.run(each.session.run("again"))
     redacted, _ = (text for text in each.sent(3) if "was cut out" in text)
     assert " All of it: " not in redacted
+
+
+@pytest.mark.parametrize("window", [2_000, 2_500, 3_000])
+def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int) -> None:
+    transcript = Transcript()
+    seen: set[str] = set()
+
+    def step(request: Request) -> str | ToolCall:
+        if request.purpose == "compaction":
+            return summary_reply(words(30))
+        last = request.messages[-1]
+        if last.role == "user" and last.text == "read":
+            return calls(1)[0]
+        if last.role == "user":
+            entry = next(entry.id for entry in transcript.path() if entry.message and entry.message.role == "tool")
+            return ToolCall(id="r", name="recall", arguments=json.dumps({"entry": entry}))
+        seen.update(re.findall(r"\bn\d+", last.text))
+        more = re.search(r"there is more: recall\((\{.*?\})\)", last.text)
+        return ToolCall(id="r", name="recall", arguments=more[1]) if more else "done"
+
+    tool = Tool(definition=READ, run=lambda _: " ".join(f"n{number}" for number in range(3_000)))
+    budget = ContextBudget(window=window, reserved_output_tokens=window // 10)
+    session = AgentSession(model=ScriptedModel([step] * 60), transcript=transcript, budget=budget, tokenizer=WordTokenizer(), tools=[tool])
+    asyncio.run(session.run("read"))
+    seen.clear()
+    asyncio.run(session.run("look"))
+    assert len(seen) == 3_000
 
 
 def test_a_limit_that_leaves_no_room_for_a_result_is_refused() -> None:
