@@ -105,7 +105,7 @@ class Compactor:
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
         events: Events | None = None,
-        look_up: Callable[[Mapping[str, Json]], str | None] | None = None,
+        look_up: Callable[[Mapping[str, Json], Sequence[Entry]], str | None] | None = None,
         file_rules: Sequence[FileRule] = FILE_RULES,
         count_fixed: Callable[[], UsageByPart] = UsageByPart,
         clock: Callable[[], float] = time.monotonic,
@@ -127,7 +127,8 @@ class Compactor:
             hooks: Run before and after a compaction.
             redactor: Removes secrets from what summarizers read and write; None: nothing is removed. The last request goes out as it was sent.
             events: Receive what happens.
-            look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary with given facts.
+            look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary: from its facts and
+                the entries that are no longer shown.
             file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.
             count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
             clock: Returns seconds that only grow.
@@ -393,7 +394,7 @@ class Compactor:
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
         replaced = self._count_replaced(plan)
-        empty = Summary(text=self._with_breadcrumb("", {}), mode="", facts=facts)
+        empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
         frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
@@ -404,9 +405,12 @@ class Compactor:
     def _count_replaced(self, plan: Plan) -> int:
         return sum(self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
-    def _with_breadcrumb(self, text: str, facts: Mapping[str, Json]) -> str:
+    def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
         """Append the breadcrumb to a summary's text. Everything that the summary replaces is already on the disk."""
-        call = None if self._look_up is None else self._look_up(facts)
+        call = None
+        if self._look_up is not None:
+            shown = {item.entry_id for item in (*plan.kept, *plan.pinned, *plan.replayed)}
+            call = self._look_up(facts, [entry for entry in self.transcript.path(plan.leaf) if entry.id not in shown])
         return add_breadcrumb(text, location=self.transcript.store.address, entries=len(self.transcript), call=call)
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:
@@ -424,7 +428,7 @@ class Compactor:
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
-        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text, summary.facts))
+        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text, summary.facts, plan))
         left = self._replacement.count_tokens(plan, checked, self._tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."

@@ -260,6 +260,8 @@ class StoreContract:
             "y" * 90,
             "1,234.5 ½ ٣",
             "日本語",
+            "修改parser.py里的端口",
+            "ปุ่มสีน้ำเงิน 설정을 色 ボタン",
         ]
         entries = [_entry(f"e{at}", text) for at, text in enumerate(texts)]
         entries.append(
@@ -277,6 +279,7 @@ class StoreContract:
         for word in frozenset[str]().union(*words.values()):
             assert {entry_id for entry_id, found in words.items() if word in found} <= store.find_entries([word]), word
         assert store.find_entries(["parser", "needle"]) >= {"e0", "call"}
+        assert store.find_entries(extract_words("端口")) >= {"e7"}
         assert store.find_entries(["nowhere"]) == frozenset()
 
     def test_the_address_is_one_line_and_stays(self, open_store: Callable[[], TranscriptStore]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ MAX_WORD_CHARACTERS = 40
 _WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
 _SEGMENT = re.compile(r"[^/\\]+")
 _PART = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U000323af]+"
+)
+"""Characters of scripts without spaces between words, and of Korean, whose words have endings: Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
 
 
 def list_lines(entry: Entry) -> list[str]:
@@ -30,13 +36,23 @@ def list_lines(entry: Entry) -> list[str]:
 
 
 def extract_words(text: str) -> frozenset[str]:
-    """Return the words of a text, the segments of paths, and the parts of names."""
+    """Return the words of a text, the segments of paths, and the parts of names.
+
+    Of scripts without spaces between words, each two characters that follow each other are a word.
+    """
     words: set[str] = set()
-    for match in _WORD.finditer(text.lower()):
+    text = text.lower()
+    pairs: set[str] = set()
+    if not text.isascii():
+        for match in _UNSPACED.finditer(text):
+            run = match[0]
+            pairs.update(map("".join, pairwise(run)) if len(run) > 1 else run)
+        text = _UNSPACED.sub(" ", text)
+    for match in _WORD.finditer(text):
         words.add(match[0])
         words.update(_SEGMENT.findall(match[0]))
         words.update(_PART.findall(match[0]))
-    return frozenset(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
+    return frozenset(pairs.union(word for word in words if len(word) > 2 and word not in STOP_WORDS))  # noqa: PLR2004  # letters; shorter words are too common
 
 
 def encode_words(words: Iterable[str]) -> list[str]:

@@ -59,6 +59,9 @@ WEAK_DIVISOR, LEAST_GOOD = 3, 3
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
 
+MAX_EXAMPLES = 5
+"""How many of the files, errors and requests of a summary are tried for the example call of its breadcrumb, of each kind."""
+
 _ANSWER = re.compile(
     r"\[(?:user|assistant|system|result of [^\]\n]*?), entry |Nothing in the conversation matches |There is nothing on this page|Error: "
 )
@@ -382,19 +385,28 @@ def _group(pieces: Iterable[_Piece], tokenizer: Tokenizer, max_tokens: int) -> I
 
 
 def suggest_call(
-    tools: Sequence[ToolDefinition], facts: Mapping[str, Json], *, read_tool: str = "read_file", location: str | None = None
+    tools: Sequence[ToolDefinition],
+    facts: Mapping[str, Json],
+    dropped: Sequence[Entry],
+    *,
+    read_tool: str = "read_file",
+    location: str | None = None,
 ) -> str | None:
     """Return an example call with which a model finds what was dropped, or None if it has no tool for that.
+
+    A search is suggested only if it finds something; else the call reads the newest entry that was dropped.
 
     Args:
         tools: The tools of the conversation.
         facts: What is known of the dropped messages.
+        dropped: The entries with the messages that are no longer shown.
         read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
         location: The transcript's file, or its URL, which no tool reads.
     """
     own = _find_recall(tools)
-    if own is not None:
-        return format_call(own, {"query": _suggest_query(facts)})
+    if own is not None and (entries := _Conversation(dropped).entries):
+        query = next((query for query in _iter_queries(facts) if _finds(query, entries)), None)
+        return format_call(own, {"entry": entries[-1].id} if query is None else {"query": query})
     if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
         return format_call(read_tool, {"path": location})
     return None
@@ -424,11 +436,16 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
     return next((tool.name for tool in tools if _is_recall(tool.name) and tool.parameters == RECALL.parameters), None)
 
 
-def _suggest_query(facts: Mapping[str, Json]) -> str:
-    """Return what a model could look for: the last file that was changed or read, else an error, else the words of a request."""
+def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
     for name in ("changed", "read", "errors", "requests"):
         values = facts.get(name)
-        texts = [value for value in values if isinstance(value, str) and value.strip()] if isinstance(values, list) else []
-        if texts:
-            return " ".join(texts[-1].rsplit("/", 1)[-1].split()[:6])[:80]
-    return "…"
+        texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+        for text in texts[: -MAX_EXAMPLES - 1 : -1]:
+            shown = text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if name in {"changed", "read"} else text
+            yield " ".join(shown.split()[:6])[:80]
+
+
+def _finds(query: str, entries: Sequence[Entry]) -> bool:
+    """Return whether a search for words finds something. The newest entries are looked at first, so that as a rule a few are."""
+    return bool(extract_words(query)) and any(find_passages((entry,), query) for entry in reversed(entries))

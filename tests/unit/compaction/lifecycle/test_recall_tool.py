@@ -126,6 +126,18 @@ def test_every_match_in_one_long_entry_is_on_some_page_whole(arguments: dict[str
     assert found == [(f"{number}", f"{number * 7}") for number in range(300)]
 
 
+@pytest.mark.parametrize(
+    "query", ["端口", "部署密钥", "服务器的端口", "保险库", "ボタンの色", "部署 密钥", "parser.py", "설정", "สีน้ำ", "𠮷野"]
+)
+def test_words_within_a_sentence_of_a_script_without_spaces_are_found(query: str) -> None:
+    talk = ConversationBuilder()
+    talk.user("请把服务器的端口改成八千零八十。然后修改parser.py文件。")
+    talk.answer("好的。部署密钥保存在保险库的第四十二号路径里。")
+    talk.user("ボタンの色を青に変えてください。설정을 바꿔라. ปุ่มสีน้ำเงิน 在𠮷野家")
+    assert re.match(rf"\[.*, entry \w+\]\n.*{query.replace(' ', '')}", recall(talk, query=query))
+    assert recall(talk, query="口端") == "Nothing in the conversation matches '口端'."
+
+
 def test_what_was_redacted_is_not_found_and_what_was_pruned_is() -> None:
     talk = ConversationBuilder()
     talk.user("The key is kumquat.")
@@ -210,4 +222,39 @@ def test_nothing_found_is_said_so() -> None:
 )
 def test_an_example_call_names_only_a_tool_that_is_there(tools: tuple[ToolDefinition, ...], call: str | None) -> None:
     facts: dict[str, Json] = Facts(changed=("src/a.py", "src/b.py"), requests=("Mend it.",)).to_json()
-    assert suggest_call(tools, facts, location="/talk.jsonl") == call
+    talk = ConversationBuilder()
+    look(talk, "c", "src/b.py", "text")
+    assert suggest_call(tools, facts, talk.log.path(), location="/talk.jsonl") == call
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "Read https://example.com/docs/",
+        "Write src/parser/ again",
+        "go on",
+        "ok",
+        "do it",
+        "now?",
+        "use CI/CD",
+        "why not",
+        "🙂",
+        "请修复解析器的错误",
+    ],
+)
+@pytest.mark.parametrize("earlier", ["Please help with the parser", "why?"])
+def test_the_example_call_of_a_breadcrumb_finds_something_that_was_dropped(request_: str, earlier: str) -> None:
+    talk = ConversationBuilder()
+    for text in (earlier, request_):
+        talk.user(text)
+        talk.answer("Now.")
+    dropped = talk.log.path()
+    talk.user(f"{request_} {earlier}")
+    call = suggest_call((RECALL,), Facts(requests=(earlier, request_), errors=(" ",), changed=("gone/",)).to_json(), dropped)
+    assert call is not None
+    found = recall(talk, **json.loads(call.removeprefix("recall(").removesuffix(")")))
+    assert any(f"entry {entry.id}]" in found for entry in dropped), (call, found)
+
+
+def test_without_anything_that_recall_could_find_no_call_is_suggested() -> None:
+    assert suggest_call((RECALL,), Facts(requests=("Mend it.",)).to_json(), []) is None
