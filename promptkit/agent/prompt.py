@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -38,6 +38,9 @@ class ConversationView:
     """False: all messages are required, so that a conversation that outgrows its window is compacted. True: no summary could be made."""
     request: Message | None = None
     """The last one of `messages` that the user wrote. Messages of the program may follow it, such as one that asks to continue a reply."""
+    cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """What replaces the middle of a tool result that is shortened, by the id of its call: it tells the model how to read all of it. Empty
+    if messages may not be pruned, or if the model has no tool for that."""
 
     @property
     def summary(self) -> Message | None:
@@ -100,7 +103,11 @@ class Conversation(PromptElement):
             last_user = next((message for message in reversed(messages) if message.role == "user"), None)
             kept = self.view.summary, self.view.request, last_user
             return RecordedMessages(
-                messages=messages, keep=lambda message: any(message is each for each in kept), keep_request=True, shorten=False
+                messages=messages,
+                keep=lambda message: any(message is each for each in kept),
+                keep_request=True,
+                shorten=False,
+                cut_marker=lambda message: self.view.cut_markers.get(message.tool_call_id or ""),
             )
         return Group(required=True)[(self.elements or ElementCache()).elements(messages)]
 

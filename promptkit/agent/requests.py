@@ -187,6 +187,7 @@ class RequestBuilder:
         instructions: Child,
         tools: Sequence[ToolDefinition],
         processor: ViewProcessor | None = None,
+        find_cut_markers: Callable[[], Mapping[str, str]] = dict[str, str],
         events: Events,
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
@@ -197,6 +198,7 @@ class RequestBuilder:
             instructions: The content of the system message.
             tools: Offered in every request.
             processor: Changes the messages of each request before it is rendered.
+            find_cut_markers: Returns what replaces the middle of results that are shortened, by the ids of their calls.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
@@ -210,6 +212,7 @@ class RequestBuilder:
         system = None if instructions is None else SystemMessage(required=True)[instructions]
         self._prompt: Prompt = prompt or ConversationPrompt(system)
         self._processor = processor or ViewProcessor()
+        self._find_cut_markers = find_cut_markers
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
@@ -256,7 +259,8 @@ class RequestBuilder:
         )
         messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, renders)
-        conversation = ConversationView(messages=messages, may_prune=pruned, request=request)
+        cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
+        conversation = ConversationView(messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers)
         try:
             shown = None
             if messages is view.messages and not pruned:

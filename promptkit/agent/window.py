@@ -187,6 +187,7 @@ class ContextWindow(BranchMethods):
             instructions=instructions,
             tools=self._definitions,
             processor=self.compaction.processor,
+            find_cut_markers=self.compaction.compactor.find_cut_markers,
             events=events,
         )
         self.last_request: WindowRequest | None = None

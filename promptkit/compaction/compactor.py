@@ -179,6 +179,10 @@ class Compactor:
         """The messages of the transcript that the next request shows."""
         return self._capped_view.build_view(self.transcript.path())
 
+    def find_cut_markers(self) -> dict[str, str]:
+        """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
+        return self._capped_view.find_cut_markers(self.transcript.path())
+
     @property
     def running(self) -> bool:
         """Whether a compaction that was started with `compact` is running."""

@@ -87,6 +87,7 @@ def fit_history(  # noqa: PLR0913  # keywords
     whole: Collection[int] = (),
     truncate_at: int | None = None,
     count_marker: Callable[[int], int] | None = None,
+    cut_marker: Callable[[Message], str | None] | None = None,
 ) -> FittedHistory:
     """Choose and shorten messages so that they fit a budget. Takes time linear in the messages and the budget.
 
@@ -100,17 +101,33 @@ def fit_history(  # noqa: PLR0913  # keywords
         whole: The indices of messages that stay as they are, like system messages. A tool call and its results are in it together.
         truncate_at: The most tokens of the text of one tool result, however large the budget is.
         count_marker: Counts the tokens of a marker for a number of omitted messages. None: nothing marks them.
+        cut_marker: Returns what stands in a shortened message where something is missing, if there is room for it. None: `CUT_MARKER`.
     """
-    return _Fit(messages, budget - overhead, tokenizer, budget=budget, shorten=shorten, truncate_at=truncate_at).run(
-        keep, whole, count_marker
+    fit = _Fit(
+        messages,
+        budget - overhead,
+        tokenizer,
+        budget=budget,
+        shorten=shorten,
+        truncate_at=truncate_at,
+        cut_marker=cut_marker or (lambda _: None),
     )
+    return fit.run(keep, whole, count_marker)
 
 
 class _Fit:
     """One call of `fit_history`."""
 
     def __init__(  # noqa: PLR0913  # the arguments of the call
-        self, messages: Sequence[Message], left: int, tokenizer: Tokenizer, *, budget: int, shorten: Shortened, truncate_at: int | None
+        self,
+        messages: Sequence[Message],
+        left: int,
+        tokenizer: Tokenizer,
+        *,
+        budget: int,
+        shorten: Shortened,
+        truncate_at: int | None,
+        cut_marker: Callable[[Message], str | None],
     ) -> None:
         self.messages = messages
         self.left = left
@@ -118,6 +135,7 @@ class _Fit:
         self.budget = budget
         self.shorten = shorten
         self.truncate_at = truncate_at
+        self.cut_marker = cut_marker
         self.counts: dict[int, int] = {}  # tokens of the messages that were counted; fewer, but too many, of one that surely does not fit
         self.sizes: dict[int, int] = {}  # the most tokens that each of them may have: fewer for a result that is truncated
         self.least: dict[int, int] = {}  # tokens of messages that are shortened as far as possible
@@ -257,7 +275,8 @@ class _Fit:
             granted = min(self.granted[at] + self.left, self.size(at))
             self.left += self.granted[at]
             if granted < self.counts[at]:
-                shown[at] = shorten_message(self.messages[at], granted, tokenizer=self.tokenizer)
+                cut_marker = self.cut_marker(self.messages[at]) or CUT_MARKER
+                shown[at] = shorten_message(self.messages[at], granted, tokenizer=self.tokenizer, marker=cut_marker)
                 actual[at] = count_message(shown[at], self.tokenizer)
             self.left -= actual[at]
         kept = tuple(sorted(shown))
@@ -297,12 +316,12 @@ def find_level(wants: Sequence[int], room: int) -> int:
     return level
 
 
-def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> Message:
+def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer, marker: str = CUT_MARKER) -> Message:
     """Shorten a message to a number of tokens, or as far as possible: first the arguments of its tool calls, then its texts.
 
     Texts keep a head (40 %) and a tail (60 %) around a marker. Where so little would show nothing of several texts, the texts between the
     first and the last ones are cut as one. Strings in arguments keep their head, so that the arguments stay valid JSON with the same keys.
-    Images and other parts stay.
+    Images and other parts stay. A marker that would take more than half of the texts' tokens is replaced by `CUT_MARKER`.
     """
     measured = _measure_content(message, max(tokens, LONG), tokenizer)
     size = count_frame(message, tokenizer).tokens + measured.total
@@ -318,33 +337,35 @@ def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer) -> M
     if size > tokens:
         needs = measured.texts
         room = max(0, tokens - (size - measured.total) - measured.others)
-        level, least = find_level(needs, room), tokenizer.count(CUT_MARKER)
+        if marker != CUT_MARKER and 2 * tokenizer.count(marker) > room:
+            marker = CUT_MARKER
+        level, least = find_level(needs, room), tokenizer.count(marker)
         shown = [min(need, least) for need in needs]
         if (level < least + USEFUL and sum(need > level for need in needs) > 1) or sum(shown) > max(room, least):
-            content = _cut_between(message.content, needs, room, tokenizer)
+            content = _cut_between(message.content, needs, room, marker, tokenizer)
         else:
             content = [
-                _cut_text(part, max(level, least), tokenizer) if isinstance(part, str) and need > max(level, least) else part
+                _cut_text(part, max(level, least), marker, tokenizer) if isinstance(part, str) and need > max(level, least) else part
                 for part, need in zip(message.content, needs, strict=True)
             ]
         message = attrs.evolve(message, content=tuple(content))
     return message
 
 
-def _cut_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
-    return truncate_text(text, tokens, keep="middle", ratio=HEAD_SHARE, marker=CUT_MARKER, tokenizer=tokenizer)
+def _cut_text(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
+    return truncate_text(text, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer)
 
 
-def _cut_between(content: Sequence[Part], needs: Sequence[int], tokens: int, tokenizer: Tokenizer) -> list[Part]:
+def _cut_between(content: Sequence[Part], needs: Sequence[int], tokens: int, marker: str, tokenizer: Tokenizer) -> list[Part]:
     """Keep the first and the last texts that fit, and cut those between as one text, of which at least the marker stays."""
     texts = [at for at, part in enumerate(content) if isinstance(part, str)]
-    room = max(0, tokens - tokenizer.count(CUT_MARKER))
+    room = max(0, tokens - tokenizer.count(marker))
     head = _count_fitting([needs[at] for at in texts], int(room * HEAD_SHARE))
     room -= sum(needs[at] for at in texts[:head])
     tail = _count_fitting([needs[at] for at in reversed(texts[head:])], room)
     between = texts[head : len(texts) - tail]
     left = tokens - sum(needs[at] for at in (*texts[:head], *texts[len(texts) - tail :]))
-    cut = _cut_text("\n".join(part for at in between if isinstance(part := content[at], str)), left, tokenizer) or CUT_MARKER
+    cut = _cut_text("\n".join(part for at in between if isinstance(part := content[at], str)), left, marker, tokenizer) or marker
     replaced = dict.fromkeys(between, "") | {between[0]: cut}
     return [part for at, given in enumerate(content) if (part := replaced.get(at, given)) != ""]
 

@@ -78,6 +78,10 @@ class RecordedMessages(PromptElement):
     truncate_at: int | None = None
     """The most tokens of the text of one tool result, however large the budget is. A longer one keeps its head and its tail."""
 
+    cut_marker: Callable[[Message], str | None] | None = None
+    """Returns the text that stands in a shortened message where something is missing, for example how to read the rest. It is used where it
+    takes at most half of the shortened text. None: `[… cut …]`."""
+
     def render(self, sizing: Sizing) -> Child:
         """Return the repairs as metadata, then one element per round. The elements of old rounds are equal from render to render."""
         _require_number("keep_turns", self.keep_turns, least=0)
@@ -114,6 +118,7 @@ class RecordedMessages(PromptElement):
             whole=whole,
             truncate_at=self.truncate_at,
             count_marker=None if marker is None else lambda count: count_message(_build_marker(marker, count), tokenizer),
+            cut_marker=self.cut_marker,
         )
         for at, message in zip(fitted.sources, fitted.messages, strict=True):
             messages[at] = message

@@ -424,7 +424,10 @@ def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool:
         item: The result in the view.
     """
     own = _find_recall(tools)
-    if own is None or (tool is not None and _is_answer(tool, item.message)) or item.message != transcript.get(item.entry_id).message:
+    if own is None or (tool is not None and _is_answer(tool, item.message)):
+        return None
+    recorded = transcript.get(item.entry_id).message
+    if recorded is None or item.message.content != recorded.content:
         return None
     return format_call(own, {"entry": item.entry_id})
 

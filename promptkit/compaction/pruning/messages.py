@@ -31,6 +31,7 @@ __all__ = [
     "cap_results",
     "drop_images",
     "find_tool_names",
+    "format_cut_marker",
     "limit_largest",
     "replace_messages",
     "truncate_messages",
@@ -41,6 +42,8 @@ HEADROOM = 0.05
 
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 """Replaces the middle of a result."""
+
+_MARKER_END = "]\n"
 
 HEAD_SHARE = 0.4
 """Share of a truncated result that is taken from its beginning."""
@@ -172,6 +175,11 @@ def cap_results(
         )
 
     return replace_messages(messages, capped, "capped", tokenizer=tokenizer)
+
+
+def format_cut_marker(rest: str | None) -> str:
+    """Return the marker of a result that is cut, with the call that reads all of it, if there is one."""
+    return CUT_MARKER if rest is None else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
 
 
 def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduction:

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
-from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names
+from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names, format_cut_marker
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
@@ -50,8 +50,6 @@ PRUNED_REASON = "pruned"
 
 SUPERSEDED_REASON = "superseded"
 """The reason in the edits of superseded outputs."""
-
-_MARKER_END = "]\n"
 
 
 @attrs.frozen(kw_only=True)
@@ -335,6 +333,17 @@ class CappedView:
             self._source = source
         return self._view
 
+    def find_cut_markers(self, path: Sequence[Entry]) -> dict[str, str]:
+        """Return the markers for tool results that a request shortens further, by the ids of their calls: those that name a call."""
+        items = self._builder.build(path).items
+        names = find_tool_names([item.message for item in items])
+        rests = {
+            item.message.tool_call_id: self._limits.describe_rest(names.get(at), item)
+            for at, item in enumerate(items)
+            if item.message.role == "tool"
+        }
+        return {call: format_cut_marker(rest) for call, rest in rests.items() if call is not None and rest is not None}
+
     def _update(self, source: TranscriptView) -> TranscriptView:
         """Cap the items of a view, except those at its start that are the same as last time."""
         old = self._source.items
@@ -355,7 +364,7 @@ class CappedView:
         if limit is None or sum(self._tokenizer.count(part) for part in message.content if isinstance(part, str)) <= limit:
             return item
         rest = self._limits.describe_rest(tool, item)
-        marker = CUT_MARKER if rest is None else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+        marker = format_cut_marker(rest)
         if rest is not None and self._tokenizer.count(marker) > limit // 2:  # the output itself is worth more
             marker = CUT_MARKER
         (capped,) = cap_results((message,), limit, tokenizer=self._tokenizer, marker=marker).messages

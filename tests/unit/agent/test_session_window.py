@@ -346,6 +346,39 @@ def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
     assert " All of it: " not in redacted
 
 
+MARKER = re.compile(r'\n\[The middle of this output was cut out: it was too long\. All of it: recall\(\{"entry": "(\w+)"\}\)\]\n')
+
+
+@pytest.mark.parametrize(("tokens", "ids"), [(4_000, "abc"), (700, "abc"), (700, "aaa"), (500, "abc")])
+def test_results_that_are_shortened_together_say_how_to_read_the_rest(tokens: int, ids: str) -> None:
+    tool = Tool(definition=READ, run=lambda _: f"{words(tokens)} end")  # of 4,000 each one exceeds the limit of a result, too
+    asked = [ToolCall(id=name, name="read") for name in ids]
+    transcript = Transcript()
+    each = held(asked, "done", tools=[tool], transcript=transcript)
+    asyncio.run(each.session.run("look"))
+    results = [text for text in each.sent(1) if text.endswith("end")]
+    assert len(results) == 3
+    entries = [entry.id for entry in transcript.path() if entry.message and entry.message.role == "tool"]
+    assert [MARKER.findall(text) for text in results] == [[entry] for entry in entries]
+
+
+def test_results_that_are_shortened_together_name_no_tool_that_is_not_there() -> None:
+    tool = Tool(definition=READ, run=lambda _: f"{words(700)} end")
+    each = held(calls(1, 2, 3), "done", tools=[tool])
+    asyncio.run(each.session.run("look"))
+    results = [text for text in each.sent(1) if text.endswith("end")]
+    assert [text.count("\n[… cut …]\n") for text in results] == [1, 1, 1]
+    assert "recall" not in "".join(results)
+
+
+def test_where_results_are_shortened_to_little_their_text_is_worth_more_than_how_to_read_the_rest() -> None:
+    tool = Tool(definition=READ, run=lambda _: f"{words(700)} end")
+    each = held(calls(*range(34)), "done", tools=[tool], transcript=Transcript())
+    asyncio.run(each.session.run("look"))
+    results = [text for text in each.sent(1) if text.endswith("end")]
+    assert [text.count("\n[… cut …]\n") for text in results] == [1] * 34
+
+
 @pytest.mark.parametrize("window", [2_000, 2_500, 3_000])
 def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int) -> None:
     transcript = Transcript()
