@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.lifecycle.recall_tool import suggest_call, suggest_entry
+from promptkit.compaction.lifecycle.recall_tool import list_look_up_tools, suggest_call, suggest_entry
 from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.policy.rules import first_match, prune_results
@@ -98,7 +98,9 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
-            result_limits=ResultLimits(by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools, transcript)),
+            result_limits=ResultLimits(
+                by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools, transcript), tools=list_look_up_tools(tools)
+            ),
             tools=tools,
             hooks=self.hooks,
             redactor=self.redactor,

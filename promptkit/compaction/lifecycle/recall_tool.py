@@ -33,7 +33,17 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["PAGE_TOKENS", "RECALL", "RecallSettings", "build_recall_tool", "recall", "recall_tool", "suggest_call", "suggest_entry"]
+__all__ = [
+    "PAGE_TOKENS",
+    "RECALL",
+    "RecallSettings",
+    "build_recall_tool",
+    "list_look_up_tools",
+    "recall",
+    "recall_tool",
+    "suggest_call",
+    "suggest_entry",
+]
 
 RECALL = ToolDefinition(
     name="recall",
@@ -430,6 +440,11 @@ def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool:
     if recorded is None or item.message.content != recorded.content:
         return None
     return format_call(own, {"entry": item.entry_id})
+
+
+def list_look_up_tools(tools: Sequence[ToolDefinition]) -> frozenset[str]:
+    """Return the names of the tools that a breadcrumb may name: all but other programs' tools that have the name of this one."""
+    return frozenset(tool.name for tool in tools if not _is_recall(tool.name) or tool.parameters == RECALL.parameters)
 
 
 def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:

@@ -10,13 +10,14 @@ import attrs
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
 from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names, format_cut_marker
+from promptkit.compaction.summarizers.breadcrumb import remove_missing_call
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.pruning.messages import Reduction
@@ -295,12 +296,14 @@ def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]
 
 @attrs.frozen(kw_only=True)
 class ResultLimits:
-    """The limits that tools have for their own results, and how a model reads what is cut out of any result."""
+    """The limits that tools have for their own results, and how a model reads what is not shown."""
 
     by_tool: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """The most tokens of a result, by the name of its tool."""
     describe_rest: Callable[[str | None, ViewItem], str | None] = lambda _tool, _item: None
     """Returns the call that reads a result in full, from the name of its tool and its item. None: there is no such call."""
+    tools: Collection[str] | None = None
+    """The names of the tools that a breadcrumb may name. A call of another one is left out of the summary. None: any tool."""
 
 
 class CappedView:
@@ -326,7 +329,7 @@ class CappedView:
     def build_view(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first."""
         source = self._builder.build(path)
-        if self._result_tokens is None and not self._limits.by_tool:
+        if self._result_tokens is None and not self._limits.by_tool and self._limits.tools is None:
             return source
         if source is not self._source:
             self._view = self._update(source)
@@ -356,6 +359,10 @@ class CappedView:
 
     def _cap(self, item: ViewItem) -> ViewItem:
         message = item.message
+        if item.kind == "summary" and self._limits.tools is not None:
+            tools = self._limits.tools
+            content = tuple(remove_missing_call(part, tools) if isinstance(part, str) else part for part in message.content)
+            return item if content == message.content else attrs.evolve(item, message=attrs.evolve(message, content=content))
         self._tools.update((call.id, call.name) for call in message.tool_calls)
         if message.role != "tool":
             return item

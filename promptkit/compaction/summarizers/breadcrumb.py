@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-__all__ = ["add_breadcrumb", "format_call", "remove_breadcrumb_lines", "strip_breadcrumb"]
+__all__ = ["add_breadcrumb", "format_call", "remove_breadcrumb_lines", "remove_missing_call", "strip_breadcrumb"]
 
 _BREADCRUMB_LINE = "Everything that was said before, tool results in full included, is kept in the transcript"
 _BREADCRUMB_START = f"\n\n{_BREADCRUMB_LINE}"
@@ -33,6 +33,21 @@ def add_breadcrumb(summary: str, *, location: str | None = None, entries: int | 
     size = f" It had {entries:,} entries when this summary was written." if entries is not None and location is not None else ""
     hint = "" if call is None else f" {_BREADCRUMB_HINT}{call}"
     return f"{summary}{_BREADCRUMB_START}{where}.{size}{hint}"
+
+
+def remove_missing_call(text: str, tools: Collection[str]) -> str:
+    """Return the text of a summary message without the example call of its breadcrumb, if that names a tool which is not one of `tools`.
+
+    A conversation may be continued with other tools. Without a place and a call nothing of the breadcrumb stays. The same tools always give
+    the same text, which the provider's prompt cache needs.
+    """
+    start = text.rfind(_BREADCRUMB_START)
+    end = text.find("\n", start + 2)
+    line = text[start : None if end < 0 else end]
+    where, hint, call = line.partition(f" {_BREADCRUMB_HINT}")
+    if start < 0 or not hint or call.partition("(")[0] in tools:
+        return text
+    return f"{text[:start]}{'' if where == f'{_BREADCRUMB_START}.' else where}{text[start + len(line) :]}"
 
 
 def format_call(tool: str, arguments: Mapping[str, object]) -> str:

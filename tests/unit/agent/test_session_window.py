@@ -24,7 +24,9 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
+from promptkit.transcript import JsonlStore
 from promptkit.transcript.entries import Edit, Setting
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.view import build_summary_message
 from tests.conversations import summary_reply, words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
@@ -32,6 +34,7 @@ from tests.unit.compaction.summarizers.writers import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from promptkit.testing.scripted_model import Request
     from promptkit.tools import ToolOutput
@@ -377,6 +380,34 @@ def test_where_results_are_shortened_to_little_their_text_is_worth_more_than_how
     asyncio.run(each.session.run("look"))
     results = [text for text in each.sent(1) if text.endswith("end")]
     assert [text.count("\n[… cut …]\n") for text in results] == [1] * 34
+
+
+@pytest.mark.parametrize("preset", ["vscode", "claude_code", "codex"])
+def test_a_breadcrumb_names_no_tool_that_a_reopened_session_does_not_have(preset: str, tmp_path: Path) -> None:
+    def answer(request: Request) -> str:
+        return summary_reply(words(30)) if request.purpose == "compaction" else words(300)
+
+    async def talk(model: ScriptedModel, transcript: Transcript) -> None:
+        def reopen(**arguments: object) -> AgentSession:
+            each = {"transcript": transcript, "preset": preset, "budget": ContextBudget(window=20_000), "tokenizer": WordTokenizer()}
+            return AgentSession(model=model, **{**each, **arguments})  # type: ignore[arg-type]  # the test's
+
+        session = reopen()
+        await session.run("a")
+        await session.run("b")
+        await session.compact()
+        await session.run("c")
+        other = Tool(definition=ToolDefinition(name="recall", description="Of another program."), run=str)
+        for arguments in ({"recall": False}, {"recall": False, "tools": [other]}, {}):
+            await reopen(**arguments).run("d")
+
+    for store in (InMemoryStore(), JsonlStore(tmp_path / "talk.jsonl")):
+        model = ScriptedModel([answer] * 20)
+        asyncio.run(talk(model, Transcript(store)))
+        texts = ["".join(message.text for message in request.messages) for request in model.requests[-4:]]
+        assert [text.count("recall({") for text in texts] == [1, 0, 0, 1]
+        assert [text.count("is kept in the transcript") for text in texts] == ([1] * 4 if store.address else [1, 0, 0, 1])
+        assert texts[3].startswith(texts[0])
 
 
 @pytest.mark.parametrize("window", [2_000, 2_500, 3_000])
