@@ -216,9 +216,7 @@ def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
         entry = entries[source]
         if message.role == "assistant":
             places.update((call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls))
-        elif (
-            message.role == "tool" and entry.message is not None and entry.message.role == "tool"
-        ):  # and no message in place of a result that is missing
+        elif entry.message is not None and entry.message.role == message.role == "tool":  # not one in place of a result that is missing
             results, at = places[message.tool_call_id or ""]
             results[at] = entry
     return pairs

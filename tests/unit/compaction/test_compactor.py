@@ -96,7 +96,12 @@ def test_the_breadcrumb_leads_to_the_file_with_the_entries_that_it_had(tmp_path:
     log.append_messages(Message(role="user", content=(words(9),)))  # so that something is gained
     entries = len(log)
     compactor = Compactor(
-        log, summarizer=Writer(), keep=KeepNothing(), tokenizer=WordTokenizer(), max_summary_tokens=15, look_up=lambda *_: "look(1)"
+        log,
+        summarizer=Writer(),
+        keep=KeepNothing(),
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=15,
+        look_up=lambda _facts, _dropped: "look(1)",
     )
     payload = checkpoint(asyncio.run(compactor.compact(trigger="manual")))
     assert json.dumps(str(file)) in payload.summary
