@@ -183,9 +183,8 @@ class SummaryAttemptFailed:
     detail: str
     """The error's text."""
     seconds: float
-    input_tokens: int = 0
-    """The cost of the attempt, as far as the provider reported it."""
-    output_tokens: int = 0
+    usage: Usage | None = None
+    """The cost of the attempt. None: the provider reported none."""
 
 
 @attrs.frozen(kw_only=True)

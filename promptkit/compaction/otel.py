@@ -154,7 +154,7 @@ class _Recorder:
             case SummaryAttemptFailed():
                 opened = self._open.get(("compaction", event.number))
                 if opened is not None:
-                    opened.span.add_event(f"{PREFIX}summary_attempt_failed", _select_attributes(event))
+                    opened.span.add_event(f"{PREFIX}summary_attempt_failed", {**_select_attributes(event), **_describe_usage(event.usage)})
             case DecisionMade(decision="NoAction"):
                 pass  # most decisions are of this kind, and they change nothing
             case DecisionMade():
