@@ -27,15 +27,15 @@ from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView
+from promptkit.compaction.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.facts import Facts, redact_facts
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.redaction import redact_message
 from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts", "redact_plan", "redact_summary", "redact_task"]
+__all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts"]
 
 
 COMMIT_ATTEMPTS = 10
@@ -578,44 +578,3 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
-
-
-def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
-    """Remove secrets from a task: from its plan, its facts and the user's instructions.
-
-    The last request is unchanged: the model has seen it, and the provider's prompt cache holds exactly these bytes.
-    """
-    return attrs.evolve(
-        task,
-        plan=_redact_whole_plan(task.plan, redactor),
-        instructions=None if task.instructions is None else redactor(task.instructions),
-        facts=redact_facts(task.facts, redactor),
-        redactor=redactor,
-    )
-
-
-def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
-    """Remove secrets from a summary and its facts."""
-    return attrs.evolve(summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor))
-
-
-def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """Remove secrets from the messages that a plan drops. A checkpoint may show some of them again next to the summary."""
-    previous = None if plan.previous is None else redactor(plan.previous)
-    return attrs.evolve(plan, previous=previous, dropped=_redact_items(plan.dropped, redactor), prefix=_redact_items(plan.prefix, redactor))
-
-
-def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
-    kept, pinned, replayed = (_redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
-    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
-
-
-def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
-    return tuple(
-        attrs.evolve(
-            item,
-            message=redact_message(item.message, redactor),
-            recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
-        )
-        for item in items
-    )

@@ -17,6 +17,7 @@ from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a fi
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags
+from promptkit.elements.fit_history import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -52,7 +53,7 @@ class CarriedContext:
     todos: Sequence[str] = ()
     """The open todos."""
     skills: Sequence[str] = ()
-    """The name of each invoked skill, or its text if the model needs it again."""
+    """The loaded skills: of each one its name, and in the next lines its text if the model needs it again."""
     agent: str | None = None
     """The description of the custom agent that is active."""
     files: Sequence[str] = ()
@@ -61,27 +62,37 @@ class CarriedContext:
     """The lines that reported the newest errors."""
 
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
-        """Format the context as tagged blocks, or as an empty text if there is none. The middle of a block above `each` tokens is cut out."""
+        """Format the context as tagged blocks, or as an empty text if there is none.
+
+        The middle of a block above `each` tokens is cut out. Of the skills each gets an equal share of them, and what short ones leave.
+        """
         blocks: list[str] = []
-        for tag, text in self._blocks():
+        skills = tuple(f"- {_indent(skill)}" for skill in self.skills)
+        for tag, text in self._blocks(skills if each is None else _shorten_texts(skills, each, tokenizer)):
             shown = text if each is None else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
             if shown:
                 blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
         return "\n\n".join(blocks)
 
-    def _blocks(self) -> Iterator[tuple[str, str]]:
+    def _blocks(self, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
         todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in self.todos)
-        skills = "\n".join(f"- {_indent(skill)}" for skill in self.skills)
         files = "\n".join(map(_join_lines, self.files))
         errors = "\n".join(f"- {_join_lines(error)}" for error in self.errors)
-        blocks = {"plan": self.plan, "todos": todos, "skills": skills, "agent": self.agent, "files": files, "errors-seen": errors}
+        blocks = {
+            "plan": self.plan,
+            "todos": todos,
+            "skills": "\n".join(skills),
+            "agent": self.agent,
+            "files": files,
+            "errors-seen": errors,
+        }
         for tag, text in blocks.items():
             if text and text.strip():
                 yield tag, _neutralize(text.strip(), tag)
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
-    """Carry what the summary's facts record: the plan, the open todos, the invoked skills, the newest files and errors.
+    """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
 
     Files and errors that the summary itself lists are not repeated.
     """
@@ -90,7 +101,8 @@ def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
     extracted = summary.mode == "extractive"
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
-    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=facts.skills, files=files, errors=errors)
+    skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
+    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,7 +136,7 @@ class Replacement:
     """How the user's messages stay: as one text after the summary, or as messages. None: only those stay that are replayed."""
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
     """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
-    carry_tokens: int | None = 1_000
+    carry_tokens: int | None = 4_000
     """The most tokens of each block of the carried context; None: no limit."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
@@ -259,6 +271,12 @@ def _count_omitted_before(items: Sequence[ViewItem]) -> int:
 def _label_files(facts: Facts) -> Iterator[str]:
     yield from (f"changed: {path}" for path in facts.changed[-CARRIED_FILES:])
     yield from (f"read: {path}" for path in facts.read[-CARRIED_FILES:])
+
+
+def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Cut the middle out of the longest texts until all, in lines of their own, have at most so many tokens together."""
+    level = find_level([tokenizer.count(text) for text in texts], tokens - len(texts))
+    return tuple(truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts)
 
 
 def _join_lines(text: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CUT_MARKER", "FittedHistory", "Shortened", "fit_history", "order_newest", "shorten_message", "split_blocks"]
+__all__ = ["CUT_MARKER", "FittedHistory", "Shortened", "find_level", "fit_history", "order_newest", "shorten_message", "split_blocks"]
 
 Shortened = Literal["any", "request", "none"]
 """Which messages may be shortened: any that is too long, only the last user message and the newest round if they must be, or none."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import collect_facts, redact_summary, redact_task
+from promptkit.compaction.compactor import collect_facts
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.planning.selection import is_system
+from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.inline import InlineSummarizer

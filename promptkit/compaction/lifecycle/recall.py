@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
 from promptkit.transcript.search import extract_words, list_lines

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from promptkit.compaction.compactor import redact_summary, redact_task
 from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.blocks import block_spans, is_user_request
 from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.storage.memory_files import parse_bullets
 from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "extend_facts", "find_skill_name", "redact_facts", "thinking_from_facts"]
+__all__ = ["Command", "Facts", "Skill", "extend_facts", "find_skill_name", "redact_facts", "thinking_from_facts"]
 
 
 MAX_ENTRIES = 400
@@ -43,6 +43,10 @@ MAX_LIST_CHARACTERS = 40_000
 
 MAX_REQUEST_CHARACTERS = 20_000
 """Characters of one message of the user. The middle of a longer one is left out."""
+
+
+MAX_SKILL_CHARACTERS = 20_000
+"""Characters of the text of one skill."""
 
 
 MAX_THINKING_CHARACTERS = 100_000
@@ -73,6 +77,16 @@ class Command:
     """The last line of the result."""
 
 
+@attrs.frozen
+class Skill:
+    """A skill that was loaded: a set of instructions from the host for one kind of work, which the model continues to need."""
+
+    name: str
+    """The skill's name."""
+    text: str
+    """The instructions: the result of the call that loaded the skill."""
+
+
 @attrs.frozen(kw_only=True)
 class Facts:
     """What is known about all messages dropped so far. Lists are ordered oldest first."""
@@ -93,8 +107,8 @@ class Facts:
     """The last plan that the model presented."""
     todos: tuple[str, ...] = ()
     """The open items of the last list that the model wrote."""
-    skills: tuple[str, ...] = ()
-    """The skills that were invoked."""
+    skills: tuple[Skill, ...] = ()
+    """The skills that were loaded, each once."""
     tools: tuple[tuple[str, int], ...] = ()
     """The tools that were called, each with its number of calls."""
     last_reply: str = ""
@@ -125,7 +139,7 @@ class Facts:
             errors=_read_texts(data.get("errors")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
-            skills=_read_texts(data.get("skills")),
+            skills=tuple(Skill(*row) for row in _read_skills(data.get("skills"))),
             tools=_read_counts(data.get("tools")),
             last_reply=_read_text(data.get("last_reply")),
             messages=_read_count(data.get("messages")),
@@ -164,8 +178,6 @@ def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Jso
 def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
     """Return the name of the skill that a tool call invokes, or None for any other call.
 
-    A skill is a set of instructions from the host for one kind of work, which the model continues to need.
-
     >>> find_skill_name("Skill", {"command": "pdf"})
     'pdf'
     """
@@ -188,8 +200,9 @@ class _FactCollector:
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
         self.plan, self.unanswered = known.plan, known.unanswered
-        self.skills = dict.fromkeys(known.skills)
+        self.skills = {skill.name: skill.text for skill in known.skills}
         self._running: dict[str, int] = {}  # call id → index of its command
+        self._loading: dict[str, str] = {}  # call id → name of its skill
 
     def add(self, item: ViewItem) -> None:
         """Add one message."""
@@ -226,7 +239,7 @@ class _FactCollector:
             errors=_keep_newest(list(self.errors), len),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
-            skills=_keep_newest(list(self.skills), len),
+            skills=_keep_newest([Skill(*skill) for skill in self.skills.items()], lambda skill: len(skill.name) + len(skill.text)),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             last_reply=self.last_reply,
             messages=self.messages,
@@ -245,7 +258,7 @@ class _FactCollector:
             return
         skill = find_skill_name(call.name, arguments)
         if skill is not None:
-            _move_to_end(self.skills, _clip(skill, 100))
+            self._loading[call.id] = _clip(skill, 100)
             return
         files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
         known = {"read": self.read, "change": self.changed}.get(files.use)
@@ -260,7 +273,10 @@ class _FactCollector:
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
     def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
-        at = self._running.pop(call_id, None)
+        at, skill = self._running.pop(call_id, None), self._loading.pop(call_id, None)
+        if skill is not None and not failed:
+            self.skills.pop(skill, None)
+            self.skills[skill] = _clip(text.strip(), MAX_SKILL_CHARACTERS)
         if at is None and not failed:
             return  # not a command: error lines inside a file that was read are not errors of this session
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -371,6 +387,11 @@ def _read_commands(value: Json) -> list[tuple[str, str, str]]:
         for row in rows
         if isinstance(row, Mapping)
     ]
+
+
+def _read_skills(value: Json) -> list[tuple[str, str]]:
+    rows = value if isinstance(value, list) else []
+    return [(_read_text(row.get("name")), _read_text(row.get("text"))) for row in rows if isinstance(row, Mapping)]
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:

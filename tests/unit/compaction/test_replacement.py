@@ -20,7 +20,7 @@ from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
 from promptkit.compaction.replacement import CarriedContext, Replacement, carry_from_facts
-from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.facts import Facts, Skill
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
 from promptkit.rendering.sizing import Sizer
@@ -322,6 +322,20 @@ def test_a_long_block_is_cut_in_the_middle() -> None:
     )
 
 
+def test_long_skills_are_shortened_to_one_level_and_a_short_one_stays() -> None:
+    context = CarriedContext(skills=("pdf\n" + words(50, "p"), "short\none", "sheets\n" + words(50, "s")))
+    block = context.format(TOKENIZER, each=24)
+    assert "- short\n  one\n" in block
+    assert "- pdf" in block
+    assert "- sheets" in block
+    sizes = [block.split().count(letter) for letter in "ps"]
+    assert sizes[0] == sizes[1] > 4
+    assert TOKENIZER.count(block.removeprefix("<skills>\n").removesuffix("\n</skills>")) <= 24
+
+
 def test_the_plan_open_points_and_skills_come_from_the_summary_s_facts() -> None:
-    summary = Summary(text="S", mode="test", facts=Facts(plan="1. Build.", todos=("ship it",), skills=("pdf",)).to_json())
-    assert carry_from_facts(Plan(leaf="x"), summary) == CarriedContext(plan="1. Build.", todos=("ship it",), skills=("pdf",))
+    summary = Summary(
+        text="S", mode="test", facts=Facts(plan="1. Build.", todos=("ship it",), skills=(Skill("pdf", "Call pdftotext."),)).to_json()
+    )
+    carried = CarriedContext(plan="1. Build.", todos=("ship it",), skills=("pdf\nCall pdftotext.",))
+    assert carry_from_facts(Plan(leaf="x"), summary) == carried

@@ -1,6 +1,6 @@
 """Facts that are carried from checkpoint to checkpoint.
 
-Skills that were invoked are known by name, each once, over all checkpoints.
+Skills that were loaded are known by name and text, each once, over all checkpoints.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.compaction.summarizers import facts as module
-from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts, find_skill_name
+from promptkit.compaction.summarizers.facts import (
+    MAX_SKILL_CHARACTERS,
+    Command,
+    Facts,
+    Skill,
+    extend_facts,
+    find_skill_name,
+)
 from promptkit.messages import Message, OpaquePart, ToolCall
+from promptkit.tools import ToolResult
 from tests.conversations import ConversationBuilder
 
 if TYPE_CHECKING:
@@ -240,7 +248,27 @@ def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() 
     talk = ConversationBuilder()
     for call, arguments in enumerate(('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")):
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),)))
-        talk.result(f"c{call}", "how to do it")
-    facts = Facts.from_json(extend_facts(Facts(skills=("old",)), talk.view.items).to_json())
-    assert facts.skills == ("old", "sheets", "pdf")
+        talk.result(f"c{call}", f"how to do it, {call}")
+    facts = Facts.from_json(extend_facts(Facts(skills=(Skill("old", "as ever"),)), talk.view.items).to_json())
+    assert facts.skills == (Skill("old", "as ever"), Skill("sheets", "how to do it, 1"), Skill("pdf", "how to do it, 2"))
     assert [command.what for command in facts.commands] == ["no json"]
+
+
+def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
+    talk = ConversationBuilder()
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
+    talk.say(ToolResult("no such skill", is_error=True).to_message(ToolCall(id="c", name="skill", arguments="")))
+    facts = extend_facts(Facts(), talk.view.items)
+    assert facts.skills == ()
+    assert facts.errors == ("no such skill",)
+
+
+def test_the_newest_skills_stay_within_the_bounds_of_a_list() -> None:
+    talk = ConversationBuilder()
+    for number in range(5):
+        arguments = json.dumps({"name": f"s{number}"})
+        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="skill", arguments=arguments),)))
+        talk.result(f"c{number}", "x" * (MAX_SKILL_CHARACTERS + 1_000 if number == 3 else 15_000))
+    skills = extend_facts(Facts(), talk.view.items).skills
+    assert [skill.name for skill in skills] == ["s3", "s4"]
+    assert len(skills[0].text) == MAX_SKILL_CHARACTERS
