@@ -126,7 +126,7 @@ class FitHook(CustomLogger):
             self._learned.learn(facts, self._fit(messages, facts, form).tokens, refusal)
 
     def _read_facts(self, request: Request, form: _Form) -> ModelFacts:
-        name = self._model or str(request.get("model") or "")
+        name = self._model or str(request.get("model") or getattr(request.get("litellm_logging_obj"), "model", ""))  # by position, too
         given: Sequence[object] = request.get("tools") or ()
         tools = {tool.name: tool for each in (*given, request.get("response_format")) for tool in _read_tool(each)}
         budget = _find_budget(request, name) if self._budget is None else self._budget

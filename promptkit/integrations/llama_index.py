@@ -15,7 +15,6 @@ import anyio.to_thread
 import attrs
 from pydantic import PrivateAttr
 
-from promptkit.emitters import tools_to_chat
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting import Fitted, fit
 from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
@@ -27,6 +26,7 @@ from promptkit.tokens.models import model_info, model_name
 try:
     from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ThinkingBlock, ToolCallBlock
     from llama_index.core.llms import LLM
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
     from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
     from llama_index.core.storage.chat_store import SimpleChatStore
     from llama_index.core.tools import BaseTool, FunctionTool
@@ -163,13 +163,14 @@ class WindowMemory(BaseChatStoreMemory):
         store = chat_store or SimpleChatStore()
         if chat_history is not None:
             store.set_messages(chat_store_key, list(chat_history))
-        definitions = tuple(_read_tool(tool) for tool in tools or ())
+        given = [tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool) for tool in tools or ()]
+        definitions = tuple(_read_tool(tool) for tool in given)
         memory = cls(chat_store=store, chat_store_key=chat_store_key)
         memory._facts = ModelFacts(model=name or "", budget=budget, instructions=instructions or None, tools=definitions)
         memory._options = _FitOptions(tokenizer=tokenizer, keep=keep, shorten=shorten)
         memory._learned = LearnedBudgets(tokenizer)
         if preset is not None:
-            own = _ChatModel(summarizer) if isinstance(summarizer, LLM) else summarizer
+            own = _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
             options = WindowOptions(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
             memory._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
         return memory
@@ -179,7 +180,8 @@ class WindowMemory(BaseChatStoreMemory):
         messages = list(self.get_all())
         if self._windows is None:
             return self._fit_messages(messages)
-        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages)), messages)
+        read = [_read_message(message) for message in messages]
+        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)), messages, read)
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # as above
         """Return the messages for a request, in an event loop. An agent's running turn is taken into the chat store first."""
@@ -187,7 +189,8 @@ class WindowMemory(BaseChatStoreMemory):
         messages = list(await self.aget_all())
         if self._windows is None:
             return self._fit_messages(messages)
-        return self._show(await self._windows.loop.wait_async(self._prepare(self._windows, messages)), messages)
+        read = [_read_message(message) for message in messages]
+        return self._show(await self._windows.loop.wait_async(self._prepare(self._windows, messages, read)), messages, read)
 
     def recover(self, error: BaseException) -> bool:
         """Return whether a smaller request should be made after the provider refused one: the window is smaller then.
@@ -225,17 +228,15 @@ class WindowMemory(BaseChatStoreMemory):
         given = cast("tuple[ChatMessage | Message, ...]", self._last.messages)
         return [_write(message) if isinstance(message, Message) else message for message in given]
 
-    def _prepare(self, windows: ThreadWindows, messages: list[ChatMessage]) -> Callable[[], Awaitable[IssuedRequest]]:
-        read = [_read_message(message) for message in messages]
+    def _prepare(self, windows: ThreadWindows, messages: list[ChatMessage], read: list[Message]) -> Callable[[], Awaitable[IssuedRequest]]:
         return partial(windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True)
 
-    def _show(self, issued: IssuedRequest, messages: list[ChatMessage]) -> list[ChatMessage]:
+    def _show(self, issued: IssuedRequest, messages: list[ChatMessage], read: list[Message]) -> list[ChatMessage]:
         """Return the messages that a window shows: the store's own, copies of shortened ones, and summaries."""
         self._last = issued
         originals: dict[str, ChatMessage] = {}
-        for own in messages:
-            read = _read_message(own)
-            ids = [read.tool_call_id] if read.role == "tool" else [f"call {call.id}" for call in read.tool_calls]
+        for own, same in zip(messages, read, strict=True):
+            ids = [same.tool_call_id] if same.role == "tool" else [f"call {call.id}" for call in same.tool_calls]
             originals.update({each: own for each in ids if each is not None})
         pairs = list(zip(issued.request.origins, issued.request.messages, strict=True))
         shown: list[ChatMessage] = []
@@ -254,9 +255,10 @@ class WindowMemory(BaseChatStoreMemory):
             store = Context.get_step_context().store
         except WorkflowRuntimeError:  # no step of a workflow is running
             return
-        done = await store.get(_SCRATCHPAD, default=None)
-        if isinstance(done, list) and done and all(isinstance(each, ChatMessage) for each in cast("list[object]", done)):
-            await self.aput_messages(cast("list[ChatMessage]", done))  # as was checked
+        done = _read_list(await store.get(_SCRATCHPAD, default=None))
+        messages = [each for each in done if isinstance(each, ChatMessage)]  # not what a program of its own keeps there
+        if messages:
+            await self.aput_messages(messages)
             await store.set(_SCRATCHPAD, [])
 
 
@@ -269,9 +271,8 @@ def _find_budget(llm: LLM, name: str) -> ContextBudget | None:
     return ContextBudget(window=size, reserved_output_tokens=output if 0 < output < size else None, model=name)
 
 
-def _read_tool(tool: BaseTool | Callable[..., object]) -> ToolDefinition:
-    own = tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool)
-    function: Fields = own.metadata.to_openai_tool(skip_length_check=True)["function"]
+def _read_tool(tool: BaseTool) -> ToolDefinition:
+    function: Fields = tool.metadata.to_openai_tool(skip_length_check=True)["function"]
     parameters = {**function["parameters"], "additionalProperties": False}  # which LlamaIndex adds when it sends them to OpenAI
     return ToolDefinition(name=function["name"], description=function["description"], parameters=parameters)
 
@@ -291,8 +292,6 @@ def _read_message(message: ChatMessage) -> Message:
 def _read_block(block: object) -> list[Part]:
     """Return the parts of a block. Audio, video and documents are not counted."""
     match block:
-        case TextBlock(text=text):
-            return [text]
         case ToolCallBlock():
             return []
         case ImageBlock(url=url) if url:
@@ -302,9 +301,20 @@ def _read_block(block: object) -> list[Part]:
         case ThinkingBlock(content=thought):
             return [OpaquePart(value={"type": "thinking", "thinking": thought or ""}, provider="llama-index")]
         case _:
-            nested = getattr(block, "content", None)  # text with its citations
-            texts = [each.text for each in cast("list[object]", nested) if isinstance(each, TextBlock)] if isinstance(nested, list) else []
-            return [*texts] or [OpaquePart(value={"type": str(getattr(block, "block_type", ""))}, tokens=0, provider="llama-index")]
+            other = OpaquePart(value={"type": str(getattr(block, "block_type", ""))}, tokens=0, provider="llama-index")
+            return [*_read_texts(block)] or [other]
+
+
+def _read_texts(block: object) -> list[str]:
+    """Return the texts of a block: its own, or those within a block for citations."""
+    if isinstance(block, TextBlock):
+        return [block.text]
+    nested = [] if isinstance(block, ThinkingBlock) else _read_list(getattr(block, "content", None))
+    return [each.text for each in nested if isinstance(each, TextBlock)]
+
+
+def _read_list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []  # of anything
 
 
 def _read_calls(message: ChatMessage) -> list[ToolCall]:
@@ -341,7 +351,7 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         if isinstance(block, ToolCallBlock):
             if (block.tool_call_id or "") in arguments:
                 blocks.append(block)
-        elif not isinstance(block, TextBlock):
+        elif not _read_texts(block):
             blocks.append(block)
         elif text is not None:
             blocks.append(TextBlock(text=text))
@@ -357,16 +367,21 @@ class _ChatModel:
     """A model of LlamaIndex that writes summaries. It is called in a thread, since its asynchronous client belongs to another loop."""
 
     model: LLM
+    tools: tuple[BaseTool, ...]
+    """The agent's own, so that a summary request begins as the agent's requests do."""
 
     @property
     def name(self) -> str:
         return self.model.metadata.model_name
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        """Ask the model. The tools are given as OpenAI has them, where there are any."""
-        given = [_write(message) for message in messages]
-        options: Fields = {"tools": tools_to_chat(tools)} if tools else {}
-        answer = await anyio.to_thread.run_sync(partial(self.model.chat, given, **options))
+        """Ask the model, with the agent's tools if the request has any, and the model can call tools."""
+        given, model = [_write(message) for message in messages], self.model
+        if tools and isinstance(model, FunctionCallingLLM) and model.metadata.is_function_calling_model:
+            ask = partial(model.chat_with_tools, self.tools, chat_history=given, allow_parallel_tool_calls=True)
+        else:
+            ask = partial(model.chat, given)
+        answer = await anyio.to_thread.run_sync(ask)
         told = answer.additional_kwargs
         usage = Usage(input_tokens=int(told.get("prompt_tokens") or 0), output_tokens=int(told.get("completion_tokens") or 0))
         choices: Sequence[object] = getattr(answer.raw, "choices", None) or ()

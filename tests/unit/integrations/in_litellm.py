@@ -121,6 +121,7 @@ def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> Non
 
     async def run() -> None:
         await litellm.acompletion(messages=talk(8), **place)
+        await litellm.acompletion(MODEL, messages=talk(8), api_base=server.url, api_key="none")
         async for _ in await litellm.acompletion(messages=talk(8), stream=True, **place):
             pass
         await router.acompletion(model="m", messages=talk(8))
@@ -128,20 +129,24 @@ def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> Non
             pass
 
     asyncio.run(run())
-    assert (server.stats.answered, server.stats.overflows, server.stats.invalid) == (4, 0, 0)
+    assert (server.stats.answered, server.stats.overflows, server.stats.invalid) == (5, 0, 0)
 
 
 def test_responses_and_anthropic_messages_are_reached(server: Server) -> None:
     litellm.callbacks = [FitHook(BUDGET)]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
+    router = litellm.Router(model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0)
     items = [{"role": message["role"], "content": words(300)} for message in talk(8) if message["role"] == "user"]
 
     async def run() -> None:
         await litellm.aresponses(input=items, instructions="You review code.", **place)
         await litellm.anthropic_messages(messages=items, system="You review code.", max_tokens=100, **place)
+        await router.aresponses(model="m", input=items)
+        await router.aanthropic_messages(model="m", messages=items, max_tokens=100)
+        await litellm.aresponses(input="Hello.", **place)
 
     asyncio.run(run())
-    assert (server.stats.answered, server.stats.overflows, server.stats.invalid) == (2, 0, 0)
+    assert (server.stats.answered, server.stats.overflows, server.stats.invalid) == (5, 0, 0)
 
 
 def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(server: Server) -> None:

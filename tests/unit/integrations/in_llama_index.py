@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, TextBlock, ThinkingBlock, ToolCallBlock
+from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
 
 from promptkit import ContextBudget, JsonlStore, ToolCall, Transcript
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError
@@ -252,3 +253,52 @@ def test_a_summarizer_without_a_preset_is_an_error() -> None:
 def test_what_cannot_fit_is_an_error() -> None:
     with pytest.raises(ContextWindowFullError):
         make([ChatMessage(role="user", content=words(50_000))], preset="vscode", instructions=words(1_900)).get()
+
+
+def test_blocks_of_all_kinds_are_read_and_kept() -> None:
+    types: Any = import_module("llama_index.core.base.llms.types")
+    cited = types.CitableBlock(title="t", source="s", content=[TextBlock(text=words(3_000))])
+    blocks = [
+        TextBlock(text="Look."),
+        types.ImageBlock(url="https://example.com/a.png"),
+        types.ImageBlock(image=b"aGVsbG8=", image_mimetype="image/png"),
+        types.AudioBlock(audio=b"aGVsbG8=", format="wav"),
+        types.CachePoint(cache_control=types.CacheControl(type="ephemeral")),
+    ]
+    memory = make([*talk(2), ChatMessage(role="user", blocks=blocks)], budget=10_000)
+    assert memory.get()[-1] is memory.get_all()[-1]
+    (given,) = make([ChatMessage(role="user", blocks=[cited])]).get()
+    assert 0 < len(given.content or "") < len(words(3_000))
+
+
+def test_what_a_program_keeps_under_the_name_of_the_scratchpad_stays() -> None:
+    memory = make(talk(1))
+
+    class Program(Workflow):
+        @step
+        async def read_memory(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            await ctx.store.set("scratchpad", ["a note"])
+            given = await memory.aget()
+            return StopEvent(result=(len(given), await ctx.store.get("scratchpad")))
+
+    async def run() -> Any:
+        return await Program().run()
+
+    assert asyncio.run(run()) == (len(talk(1)), ["a note"])
+
+
+def test_the_summarizer_is_given_the_agents_tools() -> None:
+    with serve(window=3_000, script=script(10), rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")]) as server:
+        agent = agent_for(server)
+        budget = ContextBudget(window=3_000, reserved_output_tokens=200)
+        memory = make(tools=[read_file], budget=budget, preset="vscode", summarizer=agent.llm)
+
+        async def run() -> None:
+            for turn in range(10):
+                await agent.run(f"Review part {turn}.", memory=memory)
+
+        asyncio.run(run())
+        first = server.requests[0].body["tools"]
+        summaries = [exchange for exchange in server.requests if "summar" in exchange.text.lower()]
+        assert summaries
+        assert any(exchange.body.get("tools") == first for exchange in summaries)

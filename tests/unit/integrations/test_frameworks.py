@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.frameworks import PACKAGES, find_framework, missing_reason, run_python
+from benchmarks.frameworks import PACKAGES, find_framework, main, missing_reason, run_python
 from tests.paths import ROOT
 
 HERE = Path(__file__).parent
@@ -41,3 +41,14 @@ def test_a_missing_environment_is_named_with_the_command_that_creates_it(tmp_pat
     assert find_framework("litellm").python is None
     with pytest.raises(LookupError, match=r"python -m benchmarks.frameworks litellm"):
         run_python("litellm", ["-c", ""], folder=tmp_path)
+
+
+def test_an_unknown_framework_is_refused_with_the_names_of_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["django"])
+    assert all(name in capsys.readouterr().err for name in ("django", *PACKAGES))
+
+
+def test_an_environment_has_what_promptkit_and_its_tests_need() -> None:
+    needed = " ".join(find_framework("litellm").packages)
+    assert all(name in needed for name in ("litellm", "attrs", "openai", "pytest"))

@@ -48,4 +48,5 @@ class ChatResponse(BaseModel):
 class LLMMetadata(BaseModel):
     context_window: int
     num_output: int
+    is_function_calling_model: bool
     model_name: str
