@@ -46,7 +46,8 @@ def test_a_missing_environment_is_named_with_the_command_that_creates_it(tmp_pat
 def test_an_unknown_framework_is_refused_with_the_names_of_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["django"])
-    assert all(name in capsys.readouterr().err for name in ("django", *PACKAGES))
+    told = capsys.readouterr().err
+    assert all(name in told for name in ("django", *PACKAGES))
 
 
 def test_an_environment_has_what_promptkit_and_its_tests_need() -> None:
