@@ -110,7 +110,10 @@ def test_calls_that_an_integration_keeps_beside_the_blocks_stay_with_their_resul
     for n in range(8):
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
         history[4 * n + 1] = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [call]})
-    given = make(history).get()
+    history[1].blocks = [TextBlock(text=words(5_000))]
+    given = make(history, keep="oldest").get()
+    assert 0 < len(given[1].content or "") < len(words(5_000))
+    assert given[1].additional_kwargs == history[1].additional_kwargs
     called = [call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())]
     assert called
     assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
