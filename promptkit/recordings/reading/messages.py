@@ -284,4 +284,4 @@ def usage_from_anthropic(value: Json) -> Usage | None:
     cached = as_count(data.get("cache_read_input_tokens")) or 0
     written = as_count(data.get("cache_creation_input_tokens")) or 0
     output_tokens = as_count(data.get("output_tokens")) or 0
-    return Usage(input_tokens=uncached + cached + written, output_tokens=output_tokens, cached_tokens=cached)
+    return Usage(input_tokens=uncached + cached + written, output_tokens=output_tokens, cached_tokens=cached, written_tokens=written)
