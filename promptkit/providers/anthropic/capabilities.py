@@ -75,7 +75,7 @@ def capabilities_of(name: str) -> Capabilities:
 def nearest_effort(effort: Effort, known: Capabilities) -> Effort:
     """Return the effort itself if the model knows it, otherwise the next lower one, or else its lowest."""
     limit = _EFFORT_ORDER.index(effort)
-    lower = [each for each in known.efforts if _EFFORT_ORDER.index(each) <= limit]
+    lower: list[Effort] = [each for each in known.efforts if _EFFORT_ORDER.index(each) <= limit]
     return lower[-1] if lower else known.efforts[0]
 
 

@@ -166,7 +166,7 @@ def _load_sdk() -> Sdk:
     try:
         import anthropic
     except ImportError as error:
-        problem = "AnthropicModel needs the package anthropic: install promptkit with its extra, as in pip install 'promptkit[anthropic]'."
+        problem = "AnthropicModel needs the package anthropic: install promptkit's extra of that name."
         raise ImportError(problem) from error
     # A response that is not JSON raises ValueError, and a key that is missing TypeError.
     return Sdk(module=anthropic, failures=(anthropic.AnthropicError, ValueError, TypeError))

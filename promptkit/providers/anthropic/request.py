@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import attrs
 
@@ -123,7 +123,7 @@ def _calls_without_thinking(messages: Sequence[Message]) -> bool:
     return False
 
 
-def is_thinking(part: Part) -> bool:
+def is_thinking(part: Part) -> TypeGuard[OpaquePart]:
     """Return whether a part is a thinking block of Anthropic, readable or not."""
     value = part.value if isinstance(part, OpaquePart) and part.provider == "anthropic" else None
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}

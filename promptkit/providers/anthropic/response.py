@@ -17,7 +17,7 @@ from promptkit.providers.model import Reply
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import Json, OpaquePart, Part
+    from promptkit.messages import Json, Part
 
 __all__ = ["MessageStream"]
 
@@ -187,7 +187,7 @@ def _count_thinking(parts: Sequence[Part], tokens: int) -> Iterator[Part]:
     """Yield the parts with the tokens of all thinking, which the provider counts together, on the first thinking block."""
     for part in parts:
         if is_thinking(part):
-            yield attrs.evolve(cast("OpaquePart", part), tokens=tokens)
+            yield attrs.evolve(part, tokens=tokens)
             tokens = 0
         else:
             yield part

@@ -138,7 +138,7 @@ def _split_block(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
 
 def _encode_usage(reply: ServerReply) -> JsonObject:
     usage = reply.usage
-    thinking = sum(part.tokens or 0 for part in reply.message.content if isinstance(part, OpaquePart) and is_thinking(part))
+    thinking = sum(part.tokens or 0 for part in reply.message.content if is_thinking(part))
     return {
         "input_tokens": max(0, usage.input_tokens - usage.cached_tokens - usage.written_tokens),
         "cache_creation_input_tokens": usage.written_tokens,

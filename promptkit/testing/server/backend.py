@@ -13,10 +13,9 @@ import attrs
 
 from promptkit.messages import Message, Usage
 from promptkit.testing.server.apis import api_of
-from promptkit.testing.server.breakpoint_cache import BreakpointCache
 from promptkit.testing.server.encoding import ServerReply, encode_compaction
 from promptkit.testing.server.journal import COMPACT, COUNT_TOKENS, INPUT_TOKENS, MESSAGES, Exchange, ServerStats
-from promptkit.testing.server.prompt_cache import PromptCache
+from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
 from promptkit.testing.server.replies import (
     ConnectionReset,
     Delay,
