@@ -27,6 +27,8 @@ class Sdk:
 
     module: Any  # Any: the module of one of the two SDKs, which have the same names
     failures: tuple[type[Exception], ...]
+    transport: tuple[type[Exception], ...] = ()
+    """Exceptions of its HTTP library, which Anthropic's SDK lets pass where a stream breaks off. They are failures, too."""
 
 
 class Client(Protocol):
@@ -117,7 +119,9 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
     module = sdk.module
     match error:
         case module.APIConnectionError():
-            return _error_from_connection(error, model, sdk)
+            return _error_from_connection(error.__cause__, model, timed_out=isinstance(error, module.APITimeoutError))
+        case _ if isinstance(error, sdk.transport):
+            return _error_from_connection(error, model, timed_out=type(error).__name__.endswith("Timeout"))
         case module.APIStatusError():
             wait = parse_retry_after(error.response.headers)
             # Anthropic's SDK raises an error in the middle of a stream with the status that the stream began with.
@@ -134,9 +138,8 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 
 
-def _error_from_connection(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN401  # Any: as above
-    cause = error.__cause__
-    if isinstance(error, sdk.module.APITimeoutError):
+def _error_from_connection(cause: BaseException | None, model: str, *, timed_out: bool) -> ModelError:
+    if timed_out:
         return ModelUnavailableError("no response within the time limit: try again, or raise `timeout`.", model=model)
     # The names of its HTTP library, which quotes the header, and of Python's encoder.
     if type(cause).__name__ in {"LocalProtocolError", "UnicodeEncodeError"}:

@@ -168,5 +168,8 @@ def _load_sdk() -> Sdk:
     except ImportError as error:
         problem = "AnthropicModel needs the package anthropic: install promptkit's extra of that name."
         raise ImportError(problem) from error
+    import httpx2  # comes with the SDK
+
     # A response that is not JSON raises ValueError, and a key that is missing TypeError.
-    return Sdk(module=anthropic, failures=(anthropic.AnthropicError, ValueError, TypeError))
+    failures = (anthropic.AnthropicError, httpx2.TransportError, ValueError, TypeError)
+    return Sdk(module=anthropic, failures=failures, transport=(httpx2.TransportError,))

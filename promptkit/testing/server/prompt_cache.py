@@ -163,10 +163,10 @@ class CacheUse:
 
 
 class BreakpointCache:
-    """The prefixes that were cached so far, in every scope, as digests. For many threads at once."""
+    """The prefixes that were cached so far, in every scope: their digests and their tokens. For many threads at once."""
 
     def __init__(self) -> None:
-        self._known: set[bytes] = set()
+        self._known: dict[bytes, int] = {}
         self._lock = Lock()
 
     def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> CacheUse:  # Any: JSON
@@ -195,7 +195,9 @@ class BreakpointCache:
         prefixes = [int(size * scale) for size in sizes]
         with self._lock:
             reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
-            read = max((prefixes[at] for at in reachable if digests[at] in self._known), default=0)
+            read = min(tokens, max((self._known[digests[at]] for at in reachable if digests[at] in self._known), default=0))
             entries = [at for at in marked if prefixes[at] >= MIN_CACHED_TOKENS]
-            self._known.update(digests[at] for at in entries)
-        return CacheUse(read=read, written=max(0, max((prefixes[at] for at in entries), default=0) - read))
+            for at in entries:
+                self._known.setdefault(digests[at], prefixes[at])
+            cached = max((self._known[digests[at]] for at in entries), default=0)
+        return CacheUse(read=read, written=max(0, min(tokens, cached) - read))
