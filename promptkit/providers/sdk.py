@@ -118,10 +118,8 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
     """Return the error to raise for one of the SDK's, or for the ValueError of a response that is not JSON."""
     module = sdk.module
     match error:
-        case module.APIConnectionError():
-            return _error_from_connection(error.__cause__, model, timed_out=isinstance(error, module.APITimeoutError))
-        case _ if isinstance(error, sdk.transport):
-            return _error_from_connection(error, model, timed_out=type(error).__name__.endswith("Timeout"))
+        case _ if isinstance(error, (module.APIConnectionError, *sdk.transport)):
+            return _error_from_connection(error, model, sdk)
         case module.APIStatusError():
             wait = parse_retry_after(error.response.headers)
             # Anthropic's SDK raises an error in the middle of a stream with the status that the stream began with.
@@ -138,8 +136,9 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 
 
-def _error_from_connection(cause: BaseException | None, model: str, *, timed_out: bool) -> ModelError:
-    if timed_out:
+def _error_from_connection(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN401  # Any: as above
+    cause: BaseException | None = error if isinstance(error, sdk.transport) else error.__cause__
+    if isinstance(error, sdk.module.APITimeoutError) or type(error).__name__.endswith("Timeout"):
         return ModelUnavailableError("no response within the time limit: try again, or raise `timeout`.", model=model)
     # The names of its HTTP library, which quotes the header, and of Python's encoder.
     if type(cause).__name__ in {"LocalProtocolError", "UnicodeEncodeError"}:

@@ -61,16 +61,16 @@ def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
 def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
     """Encode a reply as a complete message."""
     blocks = [_complete_block(block) for block in _iter_blocks(reply, checked)]
-    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None}
+    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None, "stop_details": None}
     return {**_message_head(reply, checked), "content": blocks, **stop, "usage": _encode_usage(reply)}
 
 
 def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
     """Encode a reply as the events of a stream."""
     usage = _encode_usage(reply)
-    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None}
+    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None, "stop_details": None}
     begun = {**usage, "output_tokens": 1}
-    head = {**_message_head(reply, checked), "content": list[JsonObject](), "stop_reason": None, "stop_sequence": None, "usage": begun}
+    head = {**_message_head(reply, checked), "content": list[JsonObject](), **dict.fromkeys(stop), "usage": begun}
     yield {"type": "message_start", "message": head}
     yield {"type": "ping"}
     for index, block in enumerate(_iter_blocks(reply, checked)):

@@ -201,7 +201,7 @@ class TestEmptyReplies:
     def test_thinking_alone_is_no_reply(self) -> None:
         with (
             serve(script=[ScriptedReply(message=said(THOUGHT), finish="length")]) as server,
-            pytest.raises(EmptyReplyError, match="'max_tokens'.*more output tokens"),
+            pytest.raises(EmptyReplyError, match=r"'max_tokens'.*more output tokens"),
         ):
             heard(server.anthropic_url)
 
