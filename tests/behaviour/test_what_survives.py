@@ -25,7 +25,7 @@ from promptkit.compaction import (
     SummaryTask,
 )
 from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE
-from promptkit.compaction.planning.user_messages import MARKER, UserMessageHistory
+from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS, UserMessageHistory
 from promptkit.compaction.replacement import carry_from_facts
 from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE
 from promptkit.compaction.summarizers.facts import Facts
@@ -151,6 +151,9 @@ def test_the_user_s_words_take_at_most_a_thirtieth_of_the_conversation_s_room(pr
     assert WORDS.count(history) <= base // 30
     assert "earlier messages are left out]" in history
     assert not history.count("[answered] 0 ")
+    first, *_, last = (line for line in history.splitlines() if line.startswith("[answered]"))
+    assert MARKER in first
+    assert last.endswith(words(50, "said"))
 
 
 def test_a_compaction_soon_after_another_takes_nothing_of_the_user_s_words() -> None:
@@ -206,7 +209,8 @@ def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(sizes: lis
     room = most - (WORDS.count(text) - sum(map(WORDS.count, lines)))
     huge = [WORDS.count(text) > most // 4 or WORDS.count(text) + 4 > room // 2 for text in of_newest]  # of more than half of the room
     shortened = [at for at, is_whole in enumerate(whole) if not is_whole and not huge[at]]
-    assert shortened in ([], [0])  # only the oldest that is shown
+    older = lines[: shortened[-1]] if shortened else []
+    assert all(WORDS.count(line) <= SHORTENED_TOKENS for line in older)  # what is older than a shortened message is short
     full = UserMessageHistory(max_tokens=10_000).format(said, unanswered=unanswered, tokenizer=WORDS)
     assert WORDS.count(full) > most  # nothing is shortened that fits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "UserMessageHistory", "VerbatimUserMessages", "has_history", "keep_newest", "shorten_message"]
+__all__ = ["MARKER", "SHORTENED_TOKENS", "UserMessageHistory", "VerbatimUserMessages", "has_history", "keep_newest", "shorten_message"]
 
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
+
+SHORTENED_TOKENS = 24
+"""An old message of the user is shortened to so many tokens before newer ones are."""
+
+OLDER_DIVISOR = 4
+"""Old messages that are shortened get at most a quarter of the text."""
 
 HISTORY_TAG = "user-messages"
 HISTORY_TITLE = "What the user said before, word for word, oldest first. This is history: do not do again what was answered."
@@ -104,6 +111,23 @@ def shorten_message(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: s
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
 
 
+@attrs.frozen
+class _Said:
+    """A message of the user, ready to be shown in a line."""
+
+    mark: str
+    text: str
+    frame: int
+    """Tokens of the mark, and of the end of the line."""
+    tokens: int
+    """Tokens of the text."""
+
+    @classmethod
+    def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _Said:
+        shown = _hide_end(text)
+        return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
+
+
 @attrs.frozen(kw_only=True)
 class UserMessageHistory:
     """The user's earlier messages as one text beside a summary: word for word, and each marked as answered or open.
@@ -112,7 +136,8 @@ class UserMessageHistory:
     """
 
     max_tokens: int = 4_000
-    """Limit for the whole text. If not all messages fit, the oldest are shortened and left out first, and none gets more than half."""
+    """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left out if they do not fit even so.
+    None gets more than half."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_tokens < 0:
@@ -130,15 +155,15 @@ class UserMessageHistory:
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        marked = [("[open] " if at >= first_open else "[answered] ", _hide_end(text)) for at, text in enumerate(messages)]
-        text = _format_history([mark + said for mark, said in marked], omitted=0)
+        said = [_Said.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer) for at, text in enumerate(messages)]
+        text = _format_history([each.mark + each.text for each in said], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
-        room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(marked)))
+        room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(said)))
         while over > 0:
-            kept = _fit_newest(marked, room, tokenizer)
+            kept = _fit_newest(said, room, tokenizer)
             if not kept:
                 return ""
-            text = _format_history(kept, omitted=len(marked) - len(kept))
+            text = _format_history(kept, omitted=len(said) - len(kept))
             over = tokenizer.count(text) - self.max_tokens
             room -= over  # tokens that the joins of the lines cost
         return text
@@ -149,17 +174,25 @@ def has_history(text: str) -> bool:
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
 
 
-def _fit_newest(marked: Sequence[tuple[str, str]], tokens: int, tokenizer: Tokenizer) -> list[str]:
-    """Return the newest messages that fit, in their order. The oldest of them, and any of more than half of `tokens`, is shortened."""
+def _fit_newest(messages: Sequence[_Said], tokens: int, tokenizer: Tokenizer) -> list[str]:
+    """Return the newest messages that fit, in their order.
+
+    The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens` suffices for them. Those that are older still
+    are left out. A message of more than half of `tokens` is shortened in any case.
+    """
+    shortest = (min(said.tokens, SHORTENED_TOKENS) + said.frame for said in messages)
+    before = [0, *accumulate(shortest)]
     kept: list[str] = []
-    left, most = tokens, tokens // 2
-    for mark, said in reversed(marked):
-        frame = tokenizer.count(mark) + 1  # and the end of the line
-        shown = truncate_text(said, min(left, most) - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+    left, most, for_older = tokens, tokens // 2, tokens // OLDER_DIVISOR
+    for at in range(len(messages) - 1, -1, -1):
+        said = messages[at]
+        reserved = min(before[at], for_older)
+        room = max(left - reserved, min(left, SHORTENED_TOKENS + said.frame))
+        shown = truncate_text(said.text, min(room, most) - said.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
         if not shown or shown == MARKER:
             break
-        kept.append(mark + shown)
-        left -= frame + tokenizer.count(shown)
+        kept.append(said.mark + shown)
+        left -= said.frame + (said.tokens if shown == said.text else tokenizer.count(shown))
     return kept[::-1]
 
 
