@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import attrs
 
 from promptkit.emitters.wire import AssistantContent, omit_fields, read_content
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, InvalidArgumentError, ModelUnavailableError
-from promptkit.messages import Message, ToolCall, Usage
+from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import Json, Part
+    from promptkit.messages import Json
 
-__all__ = ["MessageStream"]
+__all__ = ["FINISHES", "MessageStream", "count_thinking", "read_usage"]
 
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
-_FINISHES: Mapping[str, Finish] = {
+FINISHES: Mapping[str, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -32,6 +32,8 @@ _FINISHES: Mapping[str, Finish] = {
     "pause_turn": "length",  # the provider interrupted its own tools, and goes on when it is asked again
     "refusal": "content_filter",
 }
+"""Stop reason → finish reason."""
+
 _WINDOW_FULL = "model_context_window_exceeded"
 
 
@@ -110,7 +112,7 @@ class MessageStream:
             raise EmptyReplyError(message, model=self._model) from error
         if not reply.tool_calls and not reply.text.strip():
             raise self._empty_error(usage)
-        finish = _FINISHES.get(self._reason, "stop")
+        finish = FINISHES.get(self._reason, "stop")
         return Reply(message=reply, usage=usage, finish="tool_calls" if reply.tool_calls and finish == "stop" else finish)
 
     def _add_usage(self, usage: object) -> None:
@@ -146,9 +148,7 @@ class MessageStream:
             if call := _read_call(fields):
                 answer.add_call(call, more)
         answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
-        thinking = _as_mapping(self._usage.get("output_tokens_details")).get("thinking_tokens")
-        parts = answer.parts if thinking is None else list(_count_thinking(answer.parts, _as_tokens(thinking)))
-        return Message(role="assistant", content=tuple(parts), tool_calls=tuple(answer.calls))
+        return count_thinking(Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)), self._usage)
 
     def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
         if self._reason == _WINDOW_FULL:
@@ -183,14 +183,24 @@ def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
     return ToolCall(id=call_id, name=name, arguments=str(written) if written else json.dumps(fields.get("input") or {}, ensure_ascii=False))
 
 
-def _count_thinking(parts: Sequence[Part], tokens: int) -> Iterator[Part]:
-    """Yield the parts with the tokens of all thinking, which the provider counts together, on the first thinking block."""
-    for part in parts:
+def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
+    """Return the message with the tokens of all its thinking, which the provider counts together, on the first thinking block.
+
+    Args:
+        message: A reply.
+        usage: The usage that the provider reports for it.
+    """
+    reported = _as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
+    if reported is None:
+        return message
+    tokens, parts = _as_tokens(reported), list[Part]()
+    for part in message.content:
         if is_thinking(part):
-            yield attrs.evolve(part, tokens=tokens)
+            parts.append(attrs.evolve(part, tokens=tokens))
             tokens = 0
         else:
-            yield part
+            parts.append(part)
+    return attrs.evolve(message, content=tuple(parts))
 
 
 def _as_mapping(value: object) -> Mapping[str, object]:
