@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from promptkit import AgentSession, Message, OpaquePart, ToolCall
+from promptkit import AgentSession, ContextWindow, Message, OpaquePart, ToolCall
 from promptkit.providers import AnthropicModel
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
@@ -16,6 +16,8 @@ from tests.conversations import summary_reply
 from tests.unit.providers.anthropic.asking import client
 
 if TYPE_CHECKING:
+    from anthropic.types import Message as Reply
+
     from promptkit.providers.model import Effort
     from promptkit.testing.server import Exchange, Server
 
@@ -90,6 +92,30 @@ def test_nothing_that_the_model_thought_is_left_out_while_nothing_is_compacted()
         assert dropped_thinking(server) == []
     assert not any(isinstance(entry.payload, Checkpoint) for entry in session.transcript.path())
     assert sum(block["type"] == "thinking" for message in sent for block in message["content"]) == 2 * TURNS - 1
+
+
+def test_a_loop_of_one_s_own_over_the_sdk_goes_on_after_a_compaction() -> None:
+    async def ask(url: str) -> None:
+        window = ContextWindow(model="claude-opus-5-5", instructions="You review code.", budget=BUDGET, tools=[read_file])
+        async with client(url) as over:
+            for part in range(TURNS):
+                window.add(Message(role="user", content=f"Review part {part}."))
+                while True:
+                    request = await window.request()
+                    reply: Reply = await over.messages.create(**request.anthropic_arguments())
+                    window.add_reply(reply)
+                    calls = [block for block in reply.content if block.type == "tool_use"]
+                    if not calls:
+                        break
+                    for call in calls:
+                        window.add(Message(role="tool", tool_call_id=call.id, content=read_file("a.py")))
+                await window.end_turn()
+        assert any(isinstance(entry.payload, Checkpoint) for entry in window.transcript.path())
+
+    with serve(window=WINDOW, after=answer) as server:
+        asyncio.run(ask(server.anthropic_url))
+        assert (server.stats.invalid, server.stats.overflows) == (0, 0)
+        assert dropped_thinking(server)
 
 
 def dropped_thinking(server: Server) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.providers.anthropic.request import BINDING_BETA, build_body
+from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.anthropic.response import MessageStream
 from promptkit.providers.model import PURPOSE_HEADER, ModelOptions
 from promptkit.providers.sdk import LoopClients, Sdk, await_sdk, iterate_events
@@ -141,13 +141,12 @@ class AnthropicModel:
 
     def _transport_options(self, client: AsyncAnthropic, body: Body) -> dict[str, Any]:  # Any: arguments of the SDK
         """Return the arguments of a call that are not part of the body."""
-        headers: dict[str, str] = {}
+        headers = beta_headers(body)
+        # The header of a request replaces that of the client.
+        if headers and isinstance(given := client.default_headers.get("anthropic-beta"), str):
+            headers["anthropic-beta"] = f"{given},{headers['anthropic-beta']}"
         if purpose := self.options.get("purpose"):
             headers[PURPOSE_HEADER] = purpose
-        if "block_binding" in body.get("thinking", {}):
-            # The header of a request replaces that of the client.
-            given = client.default_headers.get("anthropic-beta")
-            headers["anthropic-beta"] = f"{given},{BINDING_BETA}" if isinstance(given, str) else BINDING_BETA
         timeout: dict[str, Any] = {} if self.timeout is None else {"timeout": self.timeout}  # Any: as above
         return {**timeout, "extra_headers": headers} if headers else timeout
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.providers.anthropic.capabilities import Capabilities
     from promptkit.providers.model import Effort, ModelOptions
 
-__all__ = ["BINDING_BETA", "Body", "build_body", "is_thinking"]
+__all__ = ["BINDING_BETA", "Body", "beta_headers", "build_body", "is_thinking"]
 
 Body: TypeAlias = dict[str, Any]  # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 
@@ -73,6 +73,11 @@ def build_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefin
         messages = [_remove_thinking(message) for message in messages]  # which the API asks for where thinking is off
     sent = [_repair(message) for message in replace_lone_surrogates(messages)]
     return body | to_anthropic(sent, cache=options.get("cache_breakpoints", True))
+
+
+def beta_headers(body: Body) -> dict[str, str]:
+    """Return the headers without which the API does not know all parameters of a body. Most bodies need none."""
+    return {"anthropic-beta": BINDING_BETA} if "block_binding" in body.get("thinking", {}) else {}
 
 
 def _choose_tool(options: ModelOptions, known: Capabilities) -> Body | None:
